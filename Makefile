@@ -1,0 +1,63 @@
+# Needs python3 (3.11 or newer) and make; all else goes into .venv. Another Python: make test PYTHON=python3.12
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP_FLAGS := -q --disable-pip-version-check -c constraints.txt
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format wheel clean
+
+help: ## list these targets
+	@echo 'usage: make <target>'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-10s %s\n", $$1, $$2 }'
+
+# Runs again only when what is to be installed has changed.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo 'error: Python 3.11 or newer is needed, and "$(PYTHON)" is not; try: make PYTHON=python3.12' >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo 'error: no virtual environment could be made (on Debian and Ubuntu: apt install python3-venv)' >&2; exit 1; }
+	@echo 'installing into $(VENV); the first time this fetches PyTorch and takes some minutes'
+	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev]'
+	@touch $@
+
+demo: $(READY) ## check the theory on five clients and write a report (start here)
+	@$(BIN)/fedco2 theory --clients 5
+	@echo
+	@echo 'The report is in the folder named above: open its HTML page in a browser.'
+	@echo 'More: $(BIN)/fedco2 --help'
+
+test: $(READY) ## run the tests; make test ARGS="-k partition" runs some
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 4 $(ARGS)
+
+lint: $(READY) ## check style (ruff) and types (mypy)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(READY) ## rewrite the code in the house style
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+# From another folder, so that what answers is the wheel and not the source tree.
+wheel: $(READY) ## build the wheel and try it in a clean virtual environment
+	@rm -f dist/fedco2-*.whl
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --wheel --outdir dist . > /dev/null
+	@set -e; away=$$(mktemp -d); trap 'rm -rf "$$away"' EXIT; \
+	echo 'installing the wheel into a clean virtual environment'; \
+	$(PYTHON) -m venv "$$away/venv"; \
+	"$$away/venv/bin/python" -m pip install $(PIP_FLAGS) dist/fedco2-*.whl; \
+	cd "$$away"; \
+	venv/bin/python -c 'import cli, fedtrain, theory; assert all("site-packages" in m.__file__ for m in (cli, fedtrain, theory))'; \
+	venv/bin/fedco2 --version; \
+	venv/bin/fedco2 doctor; \
+	venv/bin/fedco2 theory --clients 5
+	@echo "the wheel works: $$(ls dist/fedco2-*.whl)"
+
+clean: ## remove .venv, dist and caches; results in runs/ stay
+	@rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,35 @@
+"""What all commands share: how they speak, how they fail, their exit codes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+CHECK_FAILED = 1
+BAD_INPUT = 2
+DATA_MISSING = 3
+BUG = 70
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+
+def console(stderr: bool = False) -> Console:
+    """A console that prints text as it is, and in colour only on a terminal without NO_COLOR."""
+    from rich.console import Console
+
+    class Ours(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave a closed pipe to `cli.main`; rich would exit with 1, which means a failed check here."""
+            raise BrokenPipeError
+
+    return Ours(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
+def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
+    """End the command with one line that says what is wrong and the way out."""
+    click.echo(f"error: {message}", err=True)
+    raise click.exceptions.Exit(code)

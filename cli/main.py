@@ -1,0 +1,153 @@
+"""The command ``fedco2``: its subcommands, and what becomes of an error.
+
+Nothing heavy is imported here: ``fedco2 --help`` and shell completion must be quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import click
+from click.shell_completion import shell_complete
+
+from cli.completion import completion
+from cli.console import BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED
+from cli.doctor import doctor
+from cli.theory import theory
+
+
+@dataclass
+class Settings:
+    """What the options before the subcommand say."""
+
+    debug: bool = False
+
+
+class Group(click.Group):
+    """A group that guesses what a misspelt subcommand was meant to be (click does so itself from 8.4 on)."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            close = get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if not close or "Did you mean" in error.format_message():
+                raise
+            raise click.UsageError(f"{error.format_message()} Did you mean '{close[0]}'?", ctx) from None
+
+
+def show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print the version of the installed distribution."""
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            click.echo(f"fedco2 {version('fedco2')}")
+        except PackageNotFoundError:
+            click.echo("fedco2, not installed (run from its source tree)")
+        ctx.exit()
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="Show version.")
+@click.option("--debug", is_flag=True, help="Show the traceback of every error.")
+@click.pass_context
+def fedco2(ctx: click.Context, debug: bool) -> None:
+    """Federated learning when clients' data differ: Fed-CO2's theory, verified.
+
+    \b
+    Examples:
+      fedco2 theory --clients 5      check the theory on five clients, write a report
+      fedco2 theory --help           all that can be varied
+      fedco2 doctor                  is this machine ready? if not, what mends it
+      fedco2 --debug theory ...      with the traceback of an error
+
+    \b
+    Exit codes:
+      0    all is well
+      1    a check failed
+      2    wrong usage or bad input
+      3    data are missing
+      70   a bug in fedco2
+      130  interrupted
+    """
+    ctx.ensure_object(Settings).debug = debug
+
+
+for command in (theory, doctor, completion):
+    fedco2.add_command(command)
+
+
+def explain(error: Exception) -> str | None:
+    """One line for an error that the user can mend; None for a bug."""
+    ours = sys.modules.get("theory.errors")  # not loaded: then it was not raised either, and torch stays unloaded
+    if ours is not None and isinstance(error, ours.InputError):
+        return str(error)
+    torch_says = isinstance(error, RuntimeError) and "tried to allocate" in str(error).lower()
+    if torch_says or isinstance(error, MemoryError):
+        return "out of memory; make the setting smaller or free some memory"
+    if isinstance(error, OSError):
+        what = error.strerror or str(error) or type(error).__name__
+        return f"{what}: {error.filename}" if error.filename is not None else what
+    return None
+
+
+def report(error: Exception, debug: bool) -> int:
+    """Say on stderr what went wrong; the exit code."""
+    line = explain(error)
+    if debug or line is None:
+        traceback.print_exception(error)
+    if line is None:
+        click.echo("error: this is a bug in fedco2; please report it with the lines above", err=True)
+        return BUG
+    click.echo(f"error: {line}", err=True)
+    return BAD_INPUT
+
+
+def settle_stdout() -> None:
+    """Drop what cannot be written (nobody reads, or the disk is full): Python would complain again while it exits."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def run(arguments: Sequence[str], settings: Settings) -> int:
+    """Do what the arguments ask, or complete them for a shell; the exit code."""
+    if instruction := os.environ.get("_FEDCO2_COMPLETE"):
+        return shell_complete(fedco2, {}, "fedco2", "_FEDCO2_COMPLETE", instruction)
+    try:
+        with fedco2.make_context("fedco2", list(arguments), obj=settings) as ctx:
+            fedco2.invoke(ctx)
+            code = 0
+    except click.exceptions.Exit as end:
+        code = end.exit_code
+    sys.stdout.flush()
+    return code
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line, errors included; the exit code. Not click's own ``main``, which ends with 1 for much."""
+    settings = Settings()
+    try:
+        return run(sys.argv[1:] if arguments is None else arguments, settings)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        return PIPE_CLOSED
+    except Exception as error:
+        return report(error, settings.debug)
+    finally:
+        settle_stdout()

@@ -1,0 +1,42 @@
+"""Name the parts of a module: which entries of its state dict a rule speaks of.
+
+Names are plain frozensets, so rules are set algebra: FedBN shares ``everything(m) - batch_norm(m)``.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+Names = frozenset[str]
+StateDict = dict[str, Tensor]
+
+
+def everything(module: nn.Module) -> Names:
+    """Every parameter and every buffer that is saved."""
+    return frozenset(module.state_dict())
+
+
+def under(module: nn.Module, *paths: str) -> Names:
+    """All that lies below the given submodules, e.g. ``under(m, "online.head")``; ``""`` is the module itself."""
+    return frozenset(
+        f"{path}.{name}" if path else name for path in paths for name in module.get_submodule(path).state_dict()
+    )
+
+
+def batch_norm(module: nn.Module, stats: bool = True) -> Names:
+    """All that batch-norm layers own, found by layer type; without ``stats`` only their weight and bias.
+
+    A layer used in two places has two names in the state dict; both are given.
+    """
+    layers = module.named_modules(remove_duplicate=False)
+    names = under(module, *(path for path, layer in layers if isinstance(layer, _BatchNorm)))
+    return names if stats else names & frozenset(dict(module.named_parameters(remove_duplicate=False)))
+
+
+def pick(module: nn.Module, names: Names) -> StateDict:
+    """A detached copy of the named entries, in the order of the state dict."""
+    state = module.state_dict()
+    if unknown := sorted(names - state.keys()):
+        raise KeyError(f"{type(module).__name__} has no entry named {', '.join(unknown)}")
+    return {name: value.detach().clone() for name, value in state.items() if name in names}

@@ -1,0 +1,113 @@
+"""Real full-batch descent of the real networks, in every reading of the paper.
+
+The loss of Eq. 12 is the mean square (1/n) Σ (F - y)², of the fused network F = (F_on + F_off)/2. Readings:
+
+- joint: one gradient step on that loss, literally, so each branch receives half of the fused residual;
+- separate: each branch on its own loss, which is what the algorithm does; online alone is FedBN, offline SingleSet;
+- federated: each client one step on its own mean square, then v_on is averaged; γ and the offline network stay.
+
+One network after the other: stacking them (vmap or a batch dimension) was slower, as they leave the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from theory.gram import Weights
+from theory.network import norms
+from theory.problem import Problem
+
+Reading = Literal["joint", "separate", "federated"]
+
+
+@dataclass
+class Trajectory:
+    """Outputs of both branches at t = 0..steps, (steps + 1, n), and some of the networks on the way."""
+
+    y: Tensor
+    online: Tensor
+    offline: Tensor
+    snapshots: list[tuple[int, Weights, Weights]] = field(default_factory=list)
+
+    def residual_norms(self, branch: Literal["online", "offline", "fused"]) -> Tensor:
+        """|F(t) - y| for each t."""
+        outputs = (self.online + self.offline) / 2 if branch == "fused" else getattr(self, branch)
+        return (outputs - self.y).norm(dim=1)
+
+
+def outputs(problem: Problem, weights: Weights) -> tuple[Tensor, list[Tensor]]:
+    """F(x) for every sample, and each client's hidden activations relu(γ v.x / |v|_S)."""
+    F, hidden = torch.empty_like(problem.y), []
+    for i, rows in enumerate(problem.blocks):
+        v, gamma, c = weights.of(i)
+        z = (problem.x[rows] @ v.T).mul_(gamma / norms(v, problem.S[i])).relu_()
+        F[rows] = z @ c / weights.width**0.5
+        hidden.append(z)
+    return F, hidden
+
+
+def gradients(problem: Problem, weights: Weights, hidden: list[Tensor], dF: Tensor) -> tuple[Tensor, Tensor]:
+    """Each client's gradient by v (N, m, d) and γ (N, m), given ∂loss/∂F.
+
+    With s = γ/|v|_S, F is Σ c s relu(v.x)/sqrt(m), so all that touches the samples is P = (gate * dF)' X:
+    ∂/∂s_k = c_k P_k.v_k / sqrt(m), ∂/∂v_k = c_k s_k P_k / sqrt(m) - (∂/∂s_k) s_k S v_k / |v_k|².
+    """
+    by_v = weights.v.new_empty(problem.clients, *weights.v.shape[-2:])
+    by_gamma = torch.empty_like(weights.gamma)
+    for i, rows in enumerate(problem.blocks):
+        v, gamma, c = weights.of(i)
+        size = norms(v, problem.S[i])
+        open_gates = torch.where(hidden[i] > 0, dF[rows, None], 0)
+        P = (open_gates.T @ problem.x[rows]) * (c / weights.width**0.5).unsqueeze(1)
+        by_scale = (P * v).sum(1)
+        by_gamma[i] = by_scale / size
+        by_v[i] = (gamma / size).unsqueeze(1) * (P - (by_scale / size.square()).unsqueeze(1) * (v @ problem.S[i]))
+    return by_v, by_gamma
+
+
+def descend(
+    problem: Problem,
+    online: Weights,
+    offline: Weights,
+    reading: Reading,
+    steps: int,
+    step: float | tuple[float, float],
+    keep: int = 0,
+    tick: Callable[[], None] = lambda: None,
+) -> Trajectory:
+    """``steps`` steps of size ``step`` (or one size for each branch); ``keep`` networks kept, evenly spread."""
+    eta = step if isinstance(step, tuple) else (step, step)
+    n, sizes = len(problem.y), problem.y.new_tensor(problem.sizes)[problem.owner]
+    kept = {round(k * steps / max(keep - 1, 1)) for k in range(keep)}
+    path = Trajectory(problem.y, *(problem.y.new_empty(steps + 1, n) for _ in range(2)))
+    branches = [online, offline]
+    for t in range(steps + 1):
+        F, hidden = zip(*(outputs(problem, w) for w in branches), strict=True)
+        path.online[t], path.offline[t] = F
+        if t in kept:
+            path.snapshots.append((t, branches[0], branches[1]))
+        if t == steps:
+            return path
+        fused = ((F[0] + F[1]) / 2 - problem.y) / 2
+        for k, weights in enumerate(branches):
+            residual = fused if reading == "joint" else F[k] - problem.y
+            by_v, by_gamma = gradients(
+                problem, weights, hidden[k], 2 * residual / (sizes if reading == "federated" else n)
+            )
+            branches[k] = _moved(weights, by_v, by_gamma, eta[k], averaged=reading == "federated")
+        tick()
+    raise AssertionError("unreachable")
+
+
+def _moved(weights: Weights, by_v: Tensor, by_gamma: Tensor, eta: float, averaged: bool) -> Weights:
+    gamma = weights.gamma - eta * by_gamma
+    if weights.personal:
+        return replace(weights, v=weights.v - eta * by_v, gamma=gamma)
+    if averaged:
+        return replace(weights, v=(weights.v - eta * by_v).mean(0), gamma=gamma)  # N local copies, then their mean
+    return replace(weights, v=weights.v - eta * by_v.sum(0), gamma=gamma)

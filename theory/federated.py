@@ -1,0 +1,26 @@
+"""The kernel of a federated method: shared parameters keep all of their Gram matrix, personal ones its client blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from torch import Tensor
+
+
+def pinch(gram: Tensor, owner: Tensor) -> Tensor:
+    """Zero the entries that couple two clients."""
+    return gram * (owner[:, None] == owner[None, :])
+
+
+def federated_kernel(jacobian: Mapping[str, Tensor], owner: Tensor, shared: Set[str], pull: float = 1.0) -> Tensor:
+    """K = pull · Σ_{θ shared} J_θ J_θᵀ + Σ_{θ personal} pinch(J_θ J_θᵀ).
+
+    Row p of J_θ (n, |θ|) is the gradient of output p by *its own client's* copy of θ. ``shared`` is what a training
+    method averages, by the same names. pull = 1 is the paper's kernel (gradient descent on the pooled loss);
+    pull = 1/N is what one step on each client followed by averaging really does.
+    """
+    total = owner.new_zeros((len(owner), len(owner)), dtype=next(iter(jacobian.values())).dtype)
+    for name, rows in jacobian.items():
+        gram = rows @ rows.T
+        total += pull * gram if name in shared else pinch(gram, owner)
+    return total

@@ -1,0 +1,154 @@
+"""The kernels V, G and Λ of two-layer networks in closed form, streamed over hidden units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from theory.federated import pinch
+from theory.network import draw_weights, norms
+from theory.problem import Problem
+
+Projection = Literal["exact", "printed"]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """One network for each client: v (m, d) if shared, (N, m, d) if personal; c alike; gamma (N, m); scale alpha."""
+
+    v: Tensor
+    c: Tensor
+    gamma: Tensor
+    alpha: float
+
+    @property
+    def personal(self) -> bool:
+        """Whether each client has its own v (an offline network)."""
+        return self.v.dim() == 3
+
+    @property
+    def width(self) -> int:
+        """m."""
+        return self.v.shape[-2]
+
+    def of(self, client: int) -> tuple[Tensor, Tensor, Tensor]:
+        """v (m, d), gamma (m), c (m) of one client."""
+        mine = (self.v[client], self.c[client]) if self.personal else (self.v, self.c)
+        return mine[0], self.gamma[client], mine[1]
+
+    def made_personal(self) -> Weights:
+        """The offline network that starts from these weights."""
+        N = len(self.gamma)
+        return replace(self, v=self.v.expand(N, *self.v.shape).clone(), c=self.c.expand(N, *self.c.shape).clone())
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """V (from v), G (from γ) and the neural tangent kernel Λ = V/α² + G."""
+
+    V: Tensor
+    G: Tensor
+    alpha: float
+
+    @property
+    def Lambda(self) -> Tensor:  # noqa: N802 - the paper's letter
+        """V/α² + G."""
+        return self.V / self.alpha**2 + self.G
+
+    def pinched(self, owner: Tensor) -> Kernel:
+        """What is left when nothing is shared."""
+        return replace(self, V=pinch(self.V, owner), G=pinch(self.G, owner))
+
+    def __add__(self, other: Kernel) -> Kernel:
+        return replace(self, V=self.V + other.V, G=self.G + other.G)
+
+    def __rmul__(self, factor: float) -> Kernel:
+        return replace(self, V=factor * self.V, G=factor * self.G)
+
+
+def initial_weights(problem: Problem, width: int, alpha: float, seed: int = 0) -> Weights:
+    """The online network of Eq. 10: v, c shared; γ_{k,i} = |v_k|/α for every client."""
+    generator = torch.Generator().manual_seed(seed)
+    v, gamma, c = draw_weights(problem.dim, width, alpha, generator)
+    v, gamma, c = (t.to(problem.x) for t in (v, gamma, c[0]))
+    return Weights(v, c, gamma.expand(problem.clients, -1).clone(), alpha)
+
+
+def kernel(
+    problem: Problem,
+    weights: Weights,
+    *,
+    share_gamma: bool = False,
+    projection: Projection = "exact",
+    chunk: int | None = None,
+) -> Kernel:
+    """V and G at these weights.
+
+    Shared v couples all clients (online); personal v leaves the client blocks only (offline). G couples clients only
+    where γ is shared too (``share_gamma``: FedAvg). Memory is O(n² + n · chunk), whatever the width and dimension.
+    """
+    if not weights.personal:
+        return Kernel(*_gram(problem, weights, share_gamma, projection, chunk), weights.alpha)
+    V, G = (torch.zeros(len(problem.x), len(problem.x)).to(problem.x) for _ in range(2))
+    for i, rows in enumerate(problem.blocks):
+        x, y, S = problem.x[rows], problem.y[rows], problem.S[i : i + 1]
+        v, gamma, c = weights.of(i)
+        alone = Problem(x, y, torch.zeros_like(problem.owner[rows]), S)
+        one = Weights(v, c, gamma[None], weights.alpha)
+        V[rows, rows], G[rows, rows] = _gram(alone, one, share_gamma, projection, chunk)
+    return Kernel(V, G, weights.alpha)
+
+
+def _gram(
+    problem: Problem, weights: Weights, share_gamma: bool, projection: Projection, chunk: int | None
+) -> tuple[Tensor, Tensor]:
+    """V and G of one shared v.
+
+    With A = α c γ 1 / (|v|_S sqrt(m)) (n, m), D = A * v.x / |v|_S² and R_ij = S_j v - v (v' S_i S_j v) / (2 |v|_{S_i}²),
+    V_ij = (X_i X_j') * (A_i A_j') - T_ij - T_ji',   T_ij = (A_i * X_i R_ij') D_j'.
+    The last term of <P_i x, P_j x'> is split evenly between T_ij and T_ji', and its v joins the projection of x, so
+    that two matrix products over the hidden units and one multiplication for each pair of clients are all there is.
+    ``printed`` replaces S_i v / |v|_{S_i}² by v / |v|²: the paper's projection I - v v'/|v|².
+    """
+    x, blocks, n = problem.x, problem.blocks, len(problem.x)
+    AA, T, G = (x.new_zeros(n, n) for _ in range(3))
+    for v, c, gamma in _chunks(weights, chunk or default_chunk(problem)):
+        size = norms(v, problem.S)  # |v|_{S_i}: (N, k)
+        if projection == "exact":
+            Sv, q = v @ problem.S, size.square()  # S_i v: (N, k, d)
+        else:
+            Sv, q = v.expand(len(blocks), *v.shape), v.square().sum(-1).expand_as(size)
+        h, unit = x @ v.T, c / (size * weights.width**0.5)
+        E, A, D, B = (torch.empty_like(h) for _ in range(4))
+        for i, rows in enumerate(blocks):
+            torch.mul(h[rows] * gamma[i] >= 0, unit[i], out=A[rows])
+            torch.mul(A[rows], h[rows], out=E[rows])  # ∂f/∂γ
+            A[rows] *= weights.alpha * gamma[i]
+            torch.mul(E[rows], weights.alpha * gamma[i] / q[i], out=D[rows])
+        for i, rows in enumerate(blocks):
+            AA[rows, : rows.stop].addmm_(A[rows], A[: rows.stop].T)  # the rest by symmetry
+            columns = slice(0, rows.stop) if share_gamma else rows
+            G[rows, columns].addmm_(E[rows], E[columns].T)
+        for j, columns in enumerate(blocks):
+            for i, rows in enumerate(blocks):
+                half = (Sv[i] * Sv[j]).sum(-1) / (2 * q[i])
+                torch.mm(x[rows], (Sv[j] - half.unsqueeze(-1) * v).T, out=B[rows])
+            B *= A
+            T[:, columns].addmm_(B, D[columns].T)
+    AA, G = (K.tril() + K.tril(-1).T for K in (AA, G))
+    return (x @ x.T).mul_(AA).sub_(T).sub_(T.T), G
+
+
+def default_chunk(problem: Problem) -> int:
+    """Hidden units at a time: large enough for full-speed products, small enough to stay near the cache."""
+    return max(64, min(1024, 2**21 // max(len(problem.x), problem.dim)))
+
+
+def _chunks(weights: Weights, size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    for start in range(0, weights.width, size):
+        part = slice(start, start + size)
+        yield weights.v[part], weights.c[part], weights.gamma[:, part]

@@ -1,0 +1,52 @@
+"""Jacobians by autograd (torch.func): the road that knows nothing of our formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, jacrev, vmap
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from theory.errors import InputError
+
+
+def trainable(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters that descent moves, by name."""
+    return {name: p.detach() for name, p in module.named_parameters() if p.requires_grad}
+
+
+def jacobian(
+    nets: Sequence[nn.Module], inputs: Sequence[Tensor], names: Sequence[str] | None = None, chunk: int | None = None
+) -> dict[str, Tensor]:
+    """∂f/∂θ by name, rows stacked over clients: client i's inputs through client i's network, by its own parameters.
+
+    A network with K outputs gives K rows for each sample. ``names`` restricts to some parameters; ``chunk`` bounds
+    how many samples are differentiated at once.
+    """
+    pieces: dict[str, list[Tensor]] = {}
+    for net, x in zip(nets, inputs, strict=True):
+        for name, rows in _client_jacobian(net, x, names, chunk).items():
+            pieces.setdefault(name, []).append(rows)
+    return {name: torch.cat(rows) for name, rows in pieces.items()}
+
+
+def _client_jacobian(
+    net: nn.Module, x: Tensor, names: Sequence[str] | None, chunk: int | None
+) -> Mapping[str, Tensor]:
+    for path, layer in net.named_modules():
+        if isinstance(layer, _BatchNorm) and layer.training and getattr(net, "covariance", None) is None:
+            raise InputError(
+                f"batch norm {path!r} is in training mode: an output then depends on the whole batch and has no "
+                "Jacobian of its own; call .eval() on the network first"
+            )
+    parameters = trainable(net)
+    moved = {name: parameters[name] for name in (parameters if names is None else names)}
+
+    def output(some: dict[str, Tensor], one: Tensor) -> Tensor:
+        return functional_call(net, some, (one.unsqueeze(0),)).reshape(-1)  # type: ignore[no-any-return]
+
+    rows = vmap(jacrev(output), in_dims=(None, 0), chunk_size=chunk)(moved, x)
+    outputs = next(iter(rows.values())).shape[1]
+    return {name: j.reshape(len(x) * outputs, -1) for name, j in rows.items()}

@@ -1,0 +1,159 @@
+"""Everyone's data: who owns which sample, and each client's covariance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from theory.errors import InputError
+
+Covariance = Literal["isotropic", "scaled", "anisotropic"]
+PARALLEL = 1e-12
+"""Two samples whose |cosine| is within this of 1 count as parallel."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """x (n, d), y (n), owner (n, sorted, 0..N-1), S (N, d, d): the samples of all clients, client by client."""
+
+    x: Tensor
+    y: Tensor
+    owner: Tensor
+    S: Tensor
+
+    def __post_init__(self) -> None:
+        check_data(self.x, self.y, self.owner)
+        if self.owner.diff().lt(0).any():
+            raise InputError("samples must be ordered by client; sort x, y and owner by owner first")
+        if self.S.shape != (int(self.owner[-1]) + 1, self.dim, self.dim):
+            raise InputError(f"covariances have shape {tuple(self.S.shape)}; expected (clients, {self.dim}, {self.dim})")
+        if len(self.owner.unique()) != len(self.S):
+            raise InputError("owner skips a client number: number the clients 0, 1, ... and give each a sample")
+        check_covariances(self.S)
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self.x.shape[1]
+
+    @property
+    def clients(self) -> int:
+        """N."""
+        return len(self.S)
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """M_i."""
+        return torch.bincount(self.owner, minlength=self.clients).tolist()  # type: ignore[no-any-return]
+
+    @cached_property
+    def blocks(self) -> list[slice]:
+        """The rows of each client."""
+        ends = torch.tensor(self.sizes).cumsum(0).tolist()
+        return [slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]
+
+    @cached_property
+    def scales(self) -> Tensor | None:
+        """s_i where every S_i = s_i I exactly, else None."""
+        s = self.S.diagonal(dim1=1, dim2=2)[:, :1]
+        same = self.S == s.unsqueeze(-1) * torch.eye(self.dim, dtype=self.S.dtype, device=self.S.device)
+        return s.squeeze(1) if bool(same.all()) else None
+
+    def to(self, dtype: torch.dtype | None = None, device: str | torch.device | None = None) -> Problem:
+        """The same problem in another precision or place."""
+        move = {"dtype": dtype, "device": device}
+        x, y, S = (t.to(**move) for t in (self.x, self.y, self.S))  # type: ignore[arg-type]
+        return Problem(x, y, self.owner.to(device), S)
+
+    def parallel(self) -> list[tuple[int, int, float]]:
+        """Pairs (p, q) of samples that are parallel, with their cosine: Assumption 4.1 forbids them."""
+        unit = self.x.double() / self.x.double().norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
+        cosine = (unit @ unit.T).triu(1)
+        pairs = (cosine.abs() >= 1 - PARALLEL).nonzero().tolist()
+        return [(p, q, cosine[p, q].item()) for p, q in pairs]
+
+
+def check_data(x: Tensor, y: Tensor, owner: Tensor) -> None:
+    """Refuse what no verdict could be given on."""
+    if x.dim() != 2 or x.shape[0] == 0 or x.shape[1] == 0:
+        raise InputError(f"X has shape {tuple(x.shape)}; expected (samples, dimension), both at least 1")
+    for name, values in (("y", y), ("owner", owner)):
+        if values.shape != (len(x),):
+            raise InputError(f"{name} has shape {tuple(values.shape)}; X has {len(x)} rows, so expected ({len(x)},)")
+    for name, values in (("X", x), ("y", y)):
+        bad = (~values.isfinite()).nonzero()
+        if len(bad):
+            where = ", ".join(map(str, bad[0].tolist()))
+            raise InputError(f"{name}[{where}] is {values[tuple(bad[0])].item()}; replace or drop non-finite values")
+    zero = (x == 0).all(dim=1).nonzero()
+    if len(zero):
+        raise InputError(f"sample {zero[0].item()} is all zeros: its kernel row is zero, so λ_min = 0; drop it")
+
+
+def check_covariances(S: Tensor) -> None:
+    """Refuse covariances that are not symmetric positive definite."""
+    for i, one in enumerate(S.double()):
+        if not one.isfinite().all():
+            raise InputError(f"covariance of client {i} is not finite")
+        if not torch.allclose(one, one.T, rtol=1e-6, atol=0):
+            raise InputError(f"covariance of client {i} is not symmetric; use (S + S') / 2")
+        low, high = torch.linalg.eigvalsh(one)[[0, -1]].tolist()
+        if low <= 1e-12 * max(high, 0.0):
+            raise InputError(
+                f"covariance of client {i} is not positive definite (λ_min = {low:.3g}, λ_max = {high:.3g}); "
+                "add a ridge or give more samples than dimensions"
+            )
+
+
+def draw_covariances(
+    kind: Covariance, clients: int, dim: int, heterogeneity: float, generator: torch.Generator
+) -> Tensor:
+    """S_i of each client, with trace d on average.
+
+    isotropic: the identity; scaled: s_i I, s_i = exp(h z_i); anisotropic: eigenvalues exp(h z), own random axes.
+    ``heterogeneity`` h is the standard deviation of the logarithm of the variances.
+    """
+    if kind not in get_args(Covariance):
+        raise InputError(f"unknown covariance {kind!r}; choose one of {', '.join(get_args(Covariance))}")
+    if not 0 <= heterogeneity <= 5:
+        raise InputError(f"heterogeneity is {heterogeneity}; choose it between 0 and 5")
+    eye = torch.eye(dim, dtype=torch.float64).expand(clients, dim, dim)
+    if kind == "isotropic":
+        return eye.clone()
+    logs = heterogeneity * torch.randn(clients, dim, generator=generator, dtype=torch.float64)
+    variances = (logs - heterogeneity**2 / 2).exp()  # mean one
+    if kind == "scaled":
+        return variances[:, :1, None] * eye
+    axes = torch.linalg.qr(torch.randn(clients, dim, dim, generator=generator, dtype=torch.float64)).Q
+    S = axes * variances.unsqueeze(1) @ axes.mT
+    return (S + S.mT) / 2
+
+
+def synthetic(
+    clients: int = 5,
+    samples: int | Sequence[int] = 20,
+    dim: int = 10,
+    *,
+    covariance: Covariance = "anisotropic",
+    heterogeneity: float = 1.0,
+    seed: int = 0,
+) -> Problem:
+    """Gaussian clients as Assumption 4.1 wants them: x ~ N(0, S_i), S_i different; y ~ N(0, 1)."""
+    sizes = [samples] * clients if isinstance(samples, int) else list(samples)
+    for name, value in (("clients", clients), ("samples", min(sizes, default=0)), ("dim", dim)):
+        if value < 1:
+            raise InputError(f"{name} is {value}; it must be at least 1")
+    if len(sizes) != clients:
+        raise InputError(f"{len(sizes)} sample counts for {clients} clients; give one for each")
+    generator = torch.Generator().manual_seed(seed)
+    S = draw_covariances(covariance, clients, dim, heterogeneity, generator)
+    owner = torch.repeat_interleave(torch.arange(clients), torch.tensor(sizes))
+    z = torch.randn(len(owner), dim, generator=generator, dtype=torch.float64)
+    root = torch.linalg.cholesky(S)  # x = L z ~ N(0, S)
+    x = (root[owner] @ z.unsqueeze(-1)).squeeze(-1)
+    return Problem(x, torch.randn(len(owner), generator=generator, dtype=torch.float64), owner, S)

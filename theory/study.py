@@ -1,0 +1,173 @@
+"""One problem, one pair of networks, and everything that claims measure on them, each computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from theory.descent import Reading, Trajectory, descend
+from theory.dynamics import stable_step
+from theory.errors import InputError
+from theory.federated import pinch
+from theory.gram import Kernel, Projection, Weights, initial_weights, kernel
+from theory.limit import Limit, infinite_width
+from theory.problem import Problem
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is done, and how much there is."""
+
+
+class Study:
+    """The networks at t = 0 (or at any weights), their kernels, their limit and their descents."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        online: Weights,
+        offline: Weights | None = None,
+        *,
+        projection: Projection = "exact",
+        fusion: float = 0.5,
+        steps: int = 200,
+        seed: int = 0,
+        chunk: int | None = None,
+        progress: Progress = lambda what, done, total: None,
+    ) -> None:
+        """``offline`` starts from the online weights unless given; F = ``fusion`` · (F_on + F_off)."""
+        self.problem, self.online, self.offline = problem, online, offline or online.made_personal()
+        self.projection, self.fusion, self.steps, self.seed, self.chunk = projection, fusion, steps, seed, chunk
+        self.progress = progress
+
+    @classmethod
+    def at_init(
+        cls, problem: Problem, width: int = 4096, alpha: float = 0.5, *, seed: int = 0, steps: int = 200,
+        projection: Projection = "exact", chunk: int | None = None,
+        progress: Progress = lambda what, done, total: None,
+    ) -> Study:
+        """The paper's initialisation."""
+        if width < 1:
+            raise InputError(f"width is {width}; a network needs at least one hidden unit")
+        if not 0 < alpha <= 1:
+            raise InputError(f"alpha is {alpha}; the paper wants it in (0, 1]")
+        if steps < 1:
+            raise InputError(f"steps is {steps}; descent needs at least one")
+        online = initial_weights(problem, width, alpha, seed)
+        return cls(
+            problem, online, projection=projection, seed=seed, steps=steps, chunk=chunk, progress=progress
+        )
+
+    def with_width(self, width: int, seed: int) -> Study:
+        """The same problem with freshly drawn networks of another width."""
+        return Study.at_init(
+            self.problem, width, self.alpha, seed=seed, steps=self.steps, projection=self.projection, chunk=self.chunk
+        )
+
+    @property
+    def alpha(self) -> float:
+        """α."""
+        return self.online.alpha
+
+    @property
+    def tolerance(self) -> float:
+        """What counts as equal, relative to the norm: rounding, with room for sums over hidden units."""
+        return 1e-10 if self.problem.x.dtype == torch.float64 else 1e-4
+
+    def kernel(self, weights: Weights, *, share_gamma: bool = False, projection: Projection | None = None) -> Kernel:
+        """V and G at these weights."""
+        return kernel(
+            self.problem, weights, share_gamma=share_gamma, projection=projection or self.projection, chunk=self.chunk
+        )
+
+    @cached_property
+    def on(self) -> Kernel:
+        """Online: v shared, γ personal. This is FedBN."""
+        return self.kernel(self.online)
+
+    @cached_property
+    def off(self) -> Kernel:
+        """Offline: everything personal. This is SingleSet."""
+        return self.kernel(self.offline)
+
+    @cached_property
+    def co2(self) -> Kernel:
+        """The paper's fused kernel: the mean of the two."""
+        return 0.5 * (self.on + self.off)
+
+    @cached_property
+    def avg(self) -> Kernel:
+        """FedAvg: γ shared too, so G couples clients."""
+        return self.kernel(self.online, share_gamma=True)
+
+    @cached_property
+    def limit(self) -> Limit:
+        """The exact infinite-width kernels."""
+        return infinite_width(self.problem, self.alpha)
+
+    @cached_property
+    def limits(self) -> dict[str, Kernel]:
+        """The limit of each model's kernel at initialisation."""
+        owner = self.problem.owner.cpu()
+        on = self.limit.online(owner)
+        off = on.pinched(owner)
+        return {"online": on, "offline": off, "fused": 0.5 * (on + off)}
+
+    @cached_property
+    def joint_kernel(self) -> Tensor:
+        """What drives F when the fused loss is descended: fusion² (Λ_on + Λ_off), a quarter of the sum in the paper."""
+        return self.fusion**2 * (self.on.Lambda + self.off.Lambda)
+
+    @cached_property
+    def rate(self) -> float:
+        """The common step 1/λ_max(Λ_on) for the loss Σ(F-y)²/2: stable for every model, as none is steeper."""
+        return stable_step(self.on.Lambda, share=0.5)
+
+    @cached_property
+    def descents(self) -> dict[str, Trajectory]:
+        """Every reading, run."""
+        n = len(self.problem.y)
+        own_joint, own_on, own_off = (stable_step(K) for K in (self.joint_kernel, self.on.Lambda, self.off.Lambda))
+        local = 1 / max(self.problem.sizes)  # a federated client steps on its own mean, not on everyone's
+        pulled = pinch(self.on.Lambda, self.problem.owner)
+        plans: dict[str, tuple[Reading, float | tuple[float, float]]] = {
+            "separate": ("separate", n / 2 * self.rate),
+            "joint": ("joint", n / 2 * self.rate),
+            "separate, own step": ("separate", (n / 2 * own_on, n / 2 * own_off)),
+            "joint, own step": ("joint", n / 2 * own_joint),
+            "federated": ("federated", stable_step(pulled, share=0.5) / (2 * local)),
+        }
+        total, done, found = len(plans) * self.steps, 0, {}
+
+        def tick() -> None:
+            nonlocal done
+            done += 1
+            self.progress("descent of the real networks", done, total)
+
+        for name, (reading, step) in plans.items():
+            found[name] = descend(
+                self.problem, self.online, self.offline, reading, self.steps, step,
+                keep=9 if name == "separate" else 0, tick=tick,
+            )  # fmt: skip
+        return found
+
+
+def least(K: Tensor) -> float:
+    """λ_min."""
+    return torch.linalg.eigvalsh(K.double())[0].item()
+
+
+def greatest(K: Tensor) -> float:
+    """λ_max."""
+    return torch.linalg.eigvalsh(K.double())[-1].item()
+
+
+def narrowed(weights: Weights, width: int) -> Weights:
+    """The network of the first ``width`` units."""
+    if weights.width <= width:
+        return weights
+    return replace(
+        weights, v=weights.v[..., :width, :], c=weights.c[..., :width], gamma=weights.gamma[..., :width]
+    )
