@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from theory.gram import Weights
-from theory.network import norms
 from theory.problem import Problem
 
 Reading = Literal["joint", "separate", "federated"]
@@ -40,33 +39,38 @@ class Trajectory:
         return (outputs - self.y).norm(dim=1)
 
 
-def outputs(problem: Problem, weights: Weights) -> tuple[Tensor, list[Tensor]]:
-    """F(x) for every sample, and each client's hidden activations relu(γ v.x / |v|_S)."""
-    F, hidden = torch.empty_like(problem.y), []
+Saved = list[tuple[Tensor, Tensor, Tensor]]
+"""What the backward pass needs of each client: open gates (M_i, m), |v|_S (m), S v (m, d)."""
+
+
+def outputs(problem: Problem, weights: Weights) -> tuple[Tensor, Saved]:
+    """F(x) for every sample, and what ``gradients`` needs."""
+    F, saved = torch.empty_like(problem.y), []
     for i, rows in enumerate(problem.blocks):
         v, gamma, c = weights.of(i)
-        z = (problem.x[rows] @ v.T).mul_(gamma / norms(v, problem.S[i])).relu_()
-        F[rows] = z @ c / weights.width**0.5
-        hidden.append(z)
-    return F, hidden
+        Sv = v @ problem.S[i]
+        size = (Sv * v).sum(1).sqrt()
+        hidden = (problem.x[rows] @ v.T).mul_(gamma / size).relu_()
+        F[rows] = hidden @ c / weights.width**0.5
+        saved.append((hidden.sign_(), size, Sv))
+    return F, saved
 
 
-def gradients(problem: Problem, weights: Weights, hidden: list[Tensor], dF: Tensor) -> tuple[Tensor, Tensor]:
+def gradients(problem: Problem, weights: Weights, saved: Saved, dF: Tensor) -> tuple[Tensor, Tensor]:
     """Each client's gradient by v (N, m, d) and γ (N, m), given ∂loss/∂F.
 
-    With s = γ/|v|_S, F is Σ c s relu(v.x)/sqrt(m), so all that touches the samples is P = (gate * dF)' X:
+    With s = γ/|v|_S, F is Σ c s relu(v.x)/sqrt(m), so all that touches the samples is P = gate' (dF * X):
     ∂/∂s_k = c_k P_k.v_k / sqrt(m), ∂/∂v_k = c_k s_k P_k / sqrt(m) - (∂/∂s_k) s_k S v_k / |v_k|².
     """
     by_v = weights.v.new_empty(problem.clients, *weights.v.shape[-2:])
     by_gamma = torch.empty_like(weights.gamma)
     for i, rows in enumerate(problem.blocks):
         v, gamma, c = weights.of(i)
-        size = norms(v, problem.S[i])
-        open_gates = torch.where(hidden[i] > 0, dF[rows, None], 0)
-        P = (open_gates.T @ problem.x[rows]) * (c / weights.width**0.5).unsqueeze(1)
+        gate, size, Sv = saved[i]
+        P = (gate.T @ (dF[rows, None] * problem.x[rows])).mul_((c / weights.width**0.5).unsqueeze(1))
         by_scale = (P * v).sum(1)
         by_gamma[i] = by_scale / size
-        by_v[i] = (gamma / size).unsqueeze(1) * (P - (by_scale / size.square()).unsqueeze(1) * (v @ problem.S[i]))
+        torch.mul(P.addcmul_((by_scale / size.square()).unsqueeze(1), Sv, value=-1), (gamma / size)[:, None], out=by_v[i])
     return by_v, by_gamma
 
 
@@ -87,7 +91,7 @@ def descend(
     path = Trajectory(problem.y, *(problem.y.new_empty(steps + 1, n) for _ in range(2)))
     branches = [online, offline]
     for t in range(steps + 1):
-        F, hidden = zip(*(outputs(problem, w) for w in branches), strict=True)
+        F, saved = zip(*(outputs(problem, w) for w in branches), strict=True)
         path.online[t], path.offline[t] = F
         if t in kept:
             path.snapshots.append((t, branches[0], branches[1]))
@@ -97,7 +101,7 @@ def descend(
         for k, weights in enumerate(branches):
             residual = fused if reading == "joint" else F[k] - problem.y
             by_v, by_gamma = gradients(
-                problem, weights, hidden[k], 2 * residual / (sizes if reading == "federated" else n)
+                problem, weights, saved[k], 2 * residual / (sizes if reading == "federated" else n)
             )
             branches[k] = _moved(weights, by_v, by_gamma, eta[k], averaged=reading == "federated")
         tick()

@@ -110,28 +110,26 @@ def check_covariances(S: Tensor) -> None:
             )
 
 
-def draw_covariances(
-    kind: Covariance, clients: int, dim: int, heterogeneity: float, generator: torch.Generator
-) -> Tensor:
-    """S_i of each client, with trace d on average.
+def draw_covariance(kind: Covariance, dim: int, heterogeneity: float, generator: torch.Generator) -> Tensor:
+    """S_i of one client, of trace d on average.
 
-    isotropic: the identity; scaled: s_i I, s_i = exp(h z_i); anisotropic: eigenvalues exp(h z), own random axes.
+    isotropic: the identity; scaled: s I with s = exp(h z); anisotropic: eigenvalues exp(h z) on random axes.
     ``heterogeneity`` h is the standard deviation of the logarithm of the variances.
     """
     if kind not in get_args(Covariance):
         raise InputError(f"unknown covariance {kind!r}; choose one of {', '.join(get_args(Covariance))}")
     if not 0 <= heterogeneity <= 5:
         raise InputError(f"heterogeneity is {heterogeneity}; choose it between 0 and 5")
-    eye = torch.eye(dim, dtype=torch.float64).expand(clients, dim, dim)
+    eye = torch.eye(dim, dtype=torch.float64)
     if kind == "isotropic":
-        return eye.clone()
-    logs = heterogeneity * torch.randn(clients, dim, generator=generator, dtype=torch.float64)
+        return eye
+    logs = heterogeneity * torch.randn(dim, generator=generator, dtype=torch.float64)
     variances = (logs - heterogeneity**2 / 2).exp()  # mean one
     if kind == "scaled":
-        return variances[:, :1, None] * eye
-    axes = torch.linalg.qr(torch.randn(clients, dim, dim, generator=generator, dtype=torch.float64)).Q
-    S = axes * variances.unsqueeze(1) @ axes.mT
-    return (S + S.mT) / 2
+        return variances[0] * eye
+    axes = torch.linalg.qr(torch.randn(dim, dim, generator=generator, dtype=torch.float64)).Q
+    S = axes * variances @ axes.T
+    return (S + S.T) / 2
 
 
 def synthetic(
@@ -143,17 +141,22 @@ def synthetic(
     heterogeneity: float = 1.0,
     seed: int = 0,
 ) -> Problem:
-    """Gaussian clients as Assumption 4.1 wants them: x ~ N(0, S_i), S_i different; y ~ N(0, 1)."""
+    """Gaussian clients as Assumption 4.1 wants them: x ~ N(0, S_i), S_i different; y ~ N(0, 1).
+
+    A client depends on the seed and its own number alone: more clients leave the first ones as they are.
+    """
     sizes = [samples] * clients if isinstance(samples, int) else list(samples)
     for name, value in (("clients", clients), ("samples", min(sizes, default=0)), ("dim", dim)):
         if value < 1:
             raise InputError(f"{name} is {value}; it must be at least 1")
     if len(sizes) != clients:
         raise InputError(f"{len(sizes)} sample counts for {clients} clients; give one for each")
-    generator = torch.Generator().manual_seed(seed)
-    S = draw_covariances(covariance, clients, dim, heterogeneity, generator)
+    x, y, S = [], [], []
+    for client, size in enumerate(sizes):
+        generator = torch.Generator().manual_seed(1_000_003 * seed + client)
+        S.append(draw_covariance(covariance, dim, heterogeneity, generator))
+        z = torch.randn(size, dim, generator=generator, dtype=torch.float64)
+        x.append(z @ torch.linalg.cholesky(S[-1]).T)  # L z ~ N(0, S)
+        y.append(torch.randn(size, generator=generator, dtype=torch.float64))
     owner = torch.repeat_interleave(torch.arange(clients), torch.tensor(sizes))
-    z = torch.randn(len(owner), dim, generator=generator, dtype=torch.float64)
-    root = torch.linalg.cholesky(S)  # x = L z ~ N(0, S)
-    x = (root[owner] @ z.unsqueeze(-1)).squeeze(-1)
-    return Problem(x, torch.randn(len(owner), generator=generator, dtype=torch.float64), owner, S)
+    return Problem(torch.cat(x), torch.cat(y), owner, torch.stack(S))

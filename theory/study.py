@@ -130,14 +130,14 @@ class Study:
         """Every reading, run."""
         n = len(self.problem.y)
         own_joint, own_on, own_off = (stable_step(K) for K in (self.joint_kernel, self.on.Lambda, self.off.Lambda))
-        local = 1 / max(self.problem.sizes)  # a federated client steps on its own mean, not on everyone's
-        pulled = pinch(self.on.Lambda, self.problem.owner)
+        # A federated client steps on the mean over its own samples, and V/N + G is never steeper than its client blocks.
+        local = stable_step(pinch(self.on.Lambda, self.problem.owner), share=0.5) * min(self.problem.sizes) / 2
         plans: dict[str, tuple[Reading, float | tuple[float, float]]] = {
             "separate": ("separate", n / 2 * self.rate),
             "joint": ("joint", n / 2 * self.rate),
             "separate, own step": ("separate", (n / 2 * own_on, n / 2 * own_off)),
             "joint, own step": ("joint", n / 2 * own_joint),
-            "federated": ("federated", stable_step(pulled, share=0.5) / (2 * local)),
+            "federated": ("federated", local),
         }
         total, done, found = len(plans) * self.steps, 0, {}
 

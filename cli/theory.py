@@ -1,0 +1,78 @@
+"""``fedco2 theory``: a verdict on every claim."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.console import CHECK_FAILED
+
+
+@click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
+@click.option("--clients", type=int, default=5, help="N, how many clients.")
+@click.option("--samples", type=int, default=20, help="M, samples of each client.")
+@click.option("--dim", type=int, default=10, help="d, the dimension of the inputs.")
+@click.option("--width", type=int, default=4096, help="m, hidden units.")
+@click.option("--alpha", type=float, default=0.5, help="The scale of the initial weights, in (0, 1].")
+@click.option(
+    "--covariance",
+    type=click.Choice(["isotropic", "scaled", "anisotropic"]),
+    default="anisotropic",
+    help="S_i of the clients: all I; s_i I; or each with its own axes.",
+)
+@click.option("--heterogeneity", type=float, default=1.0, help="How much covariances differ (spread of log variances).")
+@click.option("--seed", type=int, default=0, help="Of the data and the networks.")
+@click.option("--draws", type=int, default=1, help="Repeat with other data and networks; mean, worst, how often held.")
+@click.option("--steps", type=int, default=200, help="Steps of real descent.")
+@click.option(
+    "--projection",
+    type=click.Choice(["exact", "printed"]),
+    default="exact",
+    help="Derivative of the normalised unit: true, or as the paper prints it.",
+)
+@click.option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", help="Precision of the kernels.")
+@click.option("--device", default="cpu", help="cpu or cuda.")
+@click.option("--chunk", type=int, default=None, help="Hidden units at a time (memory against speed).  [default: fitted]")
+@click.option("--certify", is_flag=True, help="Prove O2 and O3 for these matrices, rounding errors included.")
+@click.option("--claims", "claim_ids", default=None, metavar="O1,O2", help="Only these claims.  [default: all]")
+@click.option("--sweep", "sweeps", multiple=True, metavar="NAME=A,B,..", help="Vary one setting, or two (give it twice).")
+@click.option(
+    "--data", type=click.Path(path_type=Path), default=None, metavar="FILE.npz", help="Your data: arrays X, y, owner."
+)
+@click.option("--ridge", type=float, default=1e-3, help="Added to covariances of --data, as a share of the mean variance.")
+@click.option("--allow-parallel", is_flag=True, help="Go on although two samples are parallel.")
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder.  [default: a new one in runs/]")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON and nothing else.")
+@click.option("--strict", is_flag=True, help="Exit with 1 where an ordering (O1-O4, X1) fails.")
+@click.pass_context
+def theory(ctx: click.Context, **options: Any) -> None:
+    """Verify the theory of Fed-CO2: kernels, eigenvalue orderings, limits, bounds and dynamics.
+
+    Two-layer batch-norm networks are built for synthetic clients (or for your own data), every claim of the paper is
+    measured on them, and each gets a verdict: it holds, it fails, or it holds only if read in another way.
+
+    \b
+    Examples:
+      fedco2 theory --clients 5
+      fedco2 theory --clients 5 --certify --draws 10
+      fedco2 theory --claims O1,O2,O3 --width 65536
+      fedco2 theory --sweep clients=2,5,10,20 --sweep heterogeneity=0.5,1,2
+      fedco2 theory --data clients.npz --out my-report
+    """
+    given = [p for p in ("clients", "samples", "dim", "covariance", "heterogeneity") if _given(ctx, p)]
+    if options["data"] is not None and given:
+        raise click.UsageError(f"--{given[0]} and --data contradict each other: the data say it; leave one out")
+    if options["data"] is None and _given(ctx, "ridge"):
+        raise click.UsageError("--ridge is for --data; synthetic clients have known covariances")
+    from cli.theory_run import run
+
+    if not run(options) and options["strict"]:
+        ctx.exit(CHECK_FAILED)
+
+
+def _given(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+

@@ -1,0 +1,120 @@
+"""What ``fedco2 theory`` does once its options are read."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli import theory_view
+from cli.console import console
+from theory.claims import CLAIMS, Claim, choose
+from theory.errors import InputError
+from theory.examine import effect_of_parallel_samples, examine
+from theory.figures import draw_sweep
+from theory.output import claim_folder, plain, release_folder, write_json, write_report
+from theory.setting import Setting, available_memory, predict_cost, refuse_if_too_large
+from theory.study import Progress
+from theory.sweep import parse, settings_of, sweep
+
+ORDERINGS = "O1,O2,O3,O4"
+
+
+def run(options: dict[str, Any]) -> bool:
+    """Examine, show, write; whether every ordering held."""
+    fields = {name: options[name] for name in Setting.__dataclass_fields__ if name != "data"}
+    setting = Setting(**fields, data=None if options["data"] is None else str(options["data"]))
+    sweeps = [parse(text) for text in options["sweeps"]]
+    claims = choose(options["claim_ids"] or (ORDERINGS if sweeps else None))
+    settings = settings_of(setting, sweeps) if sweeps else [({}, setting)]
+    _foresee([one for _, one in settings], claims, quiet=options["as_json"])
+    if not options["allow_parallel"]:
+        _refuse_parallel(setting)
+    folder = claim_folder(options["out"] or _new_folder("sweep" if sweeps else "theory"))
+    try:
+        if sweeps:
+            return _sweep(settings, [name for name, _ in sweeps], claims, folder, options["as_json"])
+        return _examine(setting, claims, options["certify"], folder, options["as_json"])
+    finally:
+        release_folder(folder)
+
+
+def _examine(setting: Setting, claims: list[Claim], certify: bool, folder: Path, as_json: bool) -> bool:
+    with _progress(as_json) as progress:
+        report, study = examine(setting, claims, certify, progress)
+        report["command"] = shlex.join(["fedco2", *sys.argv[1:]])
+        progress("figures and page", 0, 1)
+        write_report(folder, report, study)
+    if as_json:
+        click.echo(json.dumps(plain({**report, "out": str(folder)}), ensure_ascii=False))
+    else:
+        theory_view.show(console(), report, folder)
+    return all(row["verdict"] == "holds" for row in report["claims"] if row["ordering"])
+
+
+def _sweep(
+    settings: list[tuple[dict[str, Any], Setting]], names: list[str], claims: list[Claim], folder: Path, as_json: bool
+) -> bool:
+    with _progress(as_json) as progress:
+        rows = sweep(settings, claims, progress)
+        figure = draw_sweep(rows, names, folder / "figures")
+        table = {"swept": names, "claims": [claim.id for claim in claims], "rows": rows}
+        write_json(folder / "sweep.json", table)
+    if as_json:
+        click.echo(json.dumps(plain({**table, "out": str(folder)}), ensure_ascii=False))
+    else:
+        theory_view.show_sweep(console(), rows, names, figure, folder)
+    orderings = [claim.id for claim in claims if CLAIMS[claim.id].ordering]
+    return all(row["held"][name] == row["draws"] for row in rows for name in orderings)
+
+
+def _foresee(settings: list[Setting], claims: list[Claim], quiet: bool) -> None:
+    """Say what it will take; refuse what cannot fit."""
+    costs = [predict_cost(one, one.problem(), {claim.id for claim in claims}) for one in settings]
+    largest = max(costs, key=lambda cost: cost.bytes)
+    available = available_memory()
+    refuse_if_too_large(largest, available)
+    if not quiet:
+        seconds = sum(cost.seconds for cost in costs)
+        console(stderr=True).print(
+            f"needs about {max(largest.bytes / 2**20, 1):.0f} MiB of {available / 2**30:.0f} GiB and "
+            f"roughly {theory_view.duration(seconds)}"
+        )
+
+
+def _refuse_parallel(setting: Setting) -> None:
+    problem = setting.problem()
+    pairs = problem.parallel()
+    if pairs:
+        more = f" (and {len(pairs) - 1} more pairs)" if len(pairs) > 1 else ""
+        cure = "raise --dim" if problem.dim == 1 else "drop one of them"
+        raise InputError(f"{effect_of_parallel_samples(problem, pairs[0])}{more}; {cure}, or go on with --allow-parallel")
+
+
+def _new_folder(kind: str) -> Path:
+    """runs/KIND-DATE-TIME, numbered where that is taken."""
+    stamp = f"{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
+    numbered = (Path("runs") / (stamp if k == 1 else f"{stamp}-{k}") for k in range(1, 1000))
+    return next(folder for folder in numbered if not folder.exists())
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Progress]:
+    """A bar on stderr while there is a terminal to see it."""
+    screen = console(stderr=True)
+    if quiet or not screen.is_terminal:
+        yield lambda what, done, total: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=screen, transient=True) as bar:
+        task = bar.add_task("preparing", total=1)
+        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)

@@ -1,0 +1,126 @@
+"""How ``fedco2 theory`` shows what it found."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+COLOURS = {"holds": "green", "fails": "bold red", "certified": "green", "refuted": "bold red"}
+SYMBOLS = {"holds": "✓", "fails": "✗", "certified": "✓", "refuted": "✗"}
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 1:
+        return "a second"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def number(value: float | None) -> str:
+    """Four significant digits."""
+    if value is None or math.isnan(value):
+        return "-"
+    return "∞" if value == math.inf else f"{value:.4g}"
+
+
+def badge(verdict: str) -> Text:
+    """A verdict in colour and with a sign, so that colour is not all there is."""
+    kind = verdict.split(":")[0]
+    return Text(f"{SYMBOLS.get(kind, '~')} {verdict}", style=COLOURS.get(kind, "yellow"))
+
+
+def show(screen: Console, report: dict[str, Any], folder: Path) -> None:
+    """Setting, eigenvalues, claims, two sentences, and where to look."""
+    _setting(screen, report["setting"])
+    screen.print(_eigenvalues(report["eigenvalues"]))
+    screen.print(_claims(report["claims"]))
+    if "certificates" in report:
+        screen.print(_certificates(report["certificates"]))
+    for sentence in report["summary"]:
+        screen.print(sentence)
+    screen.print()
+    screen.print(f"{report['seconds']:.0f} s. Page: {folder / 'report.html'}", soft_wrap=True)
+    screen.print(f"Numbers: {folder / 'report.json'}, matrices: {folder / 'matrices.npz'}", soft_wrap=True)
+
+
+def _setting(screen: Console, s: dict[str, Any]) -> None:
+    sizes = s["samples"]
+    each = str(sizes[0]) if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
+    source = f"{s['inputs']} ({s['data']}, ridge {s['ridge']:g})" if s["data"] else (
+        f"{s['inputs']}, {s['covariance']} covariances, heterogeneity {s['heterogeneity']:g}"
+    )  # fmt: skip
+    screen.print(f"Fed-CO2's theory on {source}", style="bold")
+    screen.print(
+        f"N = {s['clients']} clients, M = {each} samples each, d = {s['dim']}, m = {s['width']} hidden units, "
+        f"α = {s['alpha']:g}, seed {s['seed']}, {s['draws']} draw{'s' * (s['draws'] > 1)}, {s['steps']} steps, "
+        f"{s['projection']} projection, {s['dtype']} on {s['device']}"
+    )
+    for broken in s["assumptions_broken"]:
+        screen.print(f"Assumption 4.1 broken: {broken}", style="yellow")
+    screen.print()
+
+
+def _eigenvalues(rows: dict[str, dict[str, float]]) -> Table:
+    meanings = {"on": "FedBN (online)", "off": "SingleSet (offline)", "": "Fed-CO2 (mean of both)"}
+    table = Table(title="Eigenvalues", box=box.SIMPLE_HEAD, title_justify="left")
+    for name in ("kernel", "model"):
+        table.add_column(name)
+    for name in ("least", "greatest", "condition"):
+        table.add_column(name, justify="right")
+    for name, row in rows.items():
+        model = meanings["on" if "_on" in name else "off" if "_off" in name else ""]
+        limit = ", infinite width" if name.endswith("inf") else ""
+        cells = (number(row[k]) for k in ("min", "max", "condition"))
+        table.add_row(name, model + limit, *cells, end_section=name in ("V", "G", "Lambda"))
+    return table
+
+
+def _claims(rows: list[dict[str, Any]]) -> Table:
+    repeated = any("draws" in row for row in rows)
+    table = Table(title="Claims", box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column("id", style="bold")
+    table.add_column("claim", ratio=3)
+    table.add_column("verdict", ratio=2)
+    table.add_column("margin", justify="right", no_wrap=True)
+    if repeated:
+        table.add_column("held", justify="right", no_wrap=True)
+        table.add_column("worst", justify="right", no_wrap=True)
+    table.add_column("measured", ratio=3)
+    for row in rows:
+        many = row.get("draws", {})
+        extra = (f"{many['held']}/{many['draws']}", number(many["worst_margin"])) if many else ()
+        margin = number(many["mean_margin"] if many else row["margin"]) + {"digits": " digits"}.get(row["unit"], "")
+        table.add_row(row["id"], f"{row['statement']} ({row['source']})", badge(row["verdict"]), margin, *extra, row["words"])
+    return table
+
+
+def _certificates(rows: dict[str, dict[str, Any]]) -> Table:
+    table = Table(title="Certificates (rounding errors included)", box=box.SIMPLE_HEAD, title_justify="left")
+    for name in ("ordering", "proof", "larger side lies in", "smaller side lies in", "margin at least"):
+        table.add_column(name)
+    for name, row in rows.items():
+        sides = (f"[{side[0]:.12g}, {side[1]:.12g}]" for side in (row["left"], row["right"]))
+        table.add_row(name, badge(row["verdict"]), *sides, number(row["margin"]))
+    return table
+
+
+def show_sweep(screen: Console, rows: list[dict[str, Any]], names: list[str], figure: Path, folder: Path) -> None:
+    """One line for each combination."""
+    table = Table(title="λ_min as settings vary", box=box.SIMPLE_HEAD, title_justify="left")
+    for name in (*names, "FedBN (V_on)", "SingleSet (V_off)", "Fed-CO2 (V)", "V / V_on", "claims held"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        held = ", ".join(f"{name} {count}/{row['draws']}" for name, count in row["held"].items())
+        values = (number(row[k]) for k in ("V_on", "V_off", "V", "ratio"))
+        table.add_row(*(f"{row[name]:g}" for name in names), *values, held)
+    screen.print(table)
+    screen.print(f"Figure: {figure}", soft_wrap=True)
+    screen.print(f"Numbers: {folder / 'sweep.json'}", soft_wrap=True)

@@ -1,0 +1,48 @@
+"""What a claim is, and what measuring it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from theory.study import Study
+
+HOLDS, FAILS = "holds", "fails"
+
+
+def holds_under(*conditions: str) -> str:
+    """The claim fails as it is printed, and holds if read so."""
+    return "holds under: " + "; ".join(conditions)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was measured: lhs and rhs of the claim, how far it is from failing (margin > 0: it holds), and evidence."""
+
+    verdict: str
+    lhs: float
+    rhs: float
+    margin: float
+    unit: str
+    """What the margin counts: "absolute", "relative", "digits" (log10 of a ratio)."""
+    words: str
+    """One sentence in plain words."""
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A lemma, theorem or corollary with the check that measures it."""
+
+    id: str
+    statement: str
+    source: str
+    check: Callable[[Study], Finding]
+    ordering: bool = False
+    """Whether it is one of the orderings that ``--strict`` insists on."""
+
+
+def relative(error: float, scale: float) -> float:
+    """error / scale, 0 where both vanish."""
+    return error / scale if scale > 0 else (0.0 if error == 0 else float("inf"))

@@ -1,0 +1,99 @@
+"""X1: the orderings for deep networks, by their empirical tangent kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from theory.claims.base import FAILS, HOLDS, Finding, relative
+from theory.federated import federated_kernel
+from theory.jacobian import jacobian, trainable
+from theory.study import Study, greatest, least
+
+
+@dataclass(frozen=True)
+class DeepKernels:
+    """Λ_on (all parameters shared) and Λ_off (none) of any architecture, and whose output each row is."""
+
+    on: Tensor
+    off: Tensor
+    owner: Tensor
+
+
+def deep_kernels(
+    online: nn.Module, inputs: Sequence[Tensor], offline: Sequence[nn.Module] | None = None, chunk: int | None = None
+) -> DeepKernels:
+    """Empirical kernels of any ``nn.Module``, one parameter tensor at a time so that memory stays bounded.
+
+    ``offline`` are the clients' own networks; without them they are copies of the online one, as at t = 0.
+    """
+    clients = len(inputs)
+    sets = (("on", [online] * clients, True), ("off", list(offline or [online] * clients), False))
+    found: dict[str, Tensor] = {}
+    owner = torch.empty(0, dtype=torch.long)
+    for name, nets, shared in sets:
+        for parameter in trainable(nets[0]):
+            rows = jacobian(nets, inputs, [parameter], chunk)
+            if not len(owner):
+                each = len(rows[parameter]) // sum(map(len, inputs))
+                sizes = torch.tensor([each * len(x) for x in inputs])
+                owner = torch.repeat_interleave(torch.arange(clients), sizes).to(rows[parameter].device)
+            K = federated_kernel(rows, owner, {parameter} if shared else set())
+            found[name] = found[name] + K if name in found else K
+    return DeepKernels(found["on"], found["off"], owner)
+
+
+def judge_deep(kernels: DeepKernels, tolerance: float = 1e-10) -> Finding:
+    """O1, O2 and O3 for these kernels."""
+    same = kernels.owner[:, None] == kernels.owner[None, :]
+    scale = greatest(kernels.on)
+    apart = relative((kernels.off - kernels.on * same).abs().max().item(), kernels.on.abs().max().item())
+    on, off, mean = least(kernels.on), least(kernels.off), least((kernels.on + kernels.off) / 2)
+    order = {"O1": apart <= tolerance, "O2": off - on >= -tolerance * scale}
+    order["O3"] = mean - (on + off) / 2 >= -tolerance * scale and off - on >= -tolerance * scale
+    return Finding(
+        HOLDS if all(order.values()) else FAILS,
+        lhs=off,
+        rhs=on,
+        margin=off - on,
+        unit="absolute",
+        words=f"λ_min: offline {off:.4g}, mean {mean:.4g}, online {on:.4g}",
+        evidence={
+            "relative_difference_from_blocks": apart,
+            "holds": order,
+            "lambda_min": {"off": off, "mean": mean, "on": on},
+        },
+    )
+
+
+def small_conv_net(dim: int, generator: torch.Generator) -> nn.Module:
+    """A one-dimensional convolutional network with batch norm in eval mode: X1's example when none is given."""
+    net = nn.Sequential(
+        nn.Unflatten(1, (1, dim)),
+        nn.Conv1d(1, 8, 3, padding=1),
+        nn.BatchNorm1d(8),
+        nn.ReLU(),
+        nn.Conv1d(8, 8, 3, padding=1),
+        nn.BatchNorm1d(8),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(8 * dim, 64),
+        nn.BatchNorm1d(64),
+        nn.ReLU(),
+        nn.Linear(64, 1),
+    ).double()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            fan_in = parameter[0].numel() if parameter.dim() > 1 else 1
+            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) / fan_in**0.5)
+    return net.eval()
+
+
+def x1_deep_orderings(study: Study) -> Finding:
+    """The orderings for a small convolutional network on the study's own inputs."""
+    problem = study.problem.to(torch.float64, "cpu")
+    net = small_conv_net(problem.dim, torch.Generator().manual_seed(study.seed))
+    return judge_deep(deep_kernels(net, [problem.x[rows] for rows in problem.blocks]))

@@ -1,0 +1,97 @@
+"""O1-O4 and B1: which model has the larger least eigenvalue."""
+
+from __future__ import annotations
+
+import math
+
+from theory.claims.base import FAILS, HOLDS, Finding, relative
+from theory.federated import pinch
+from theory.study import Study, greatest, least
+
+
+def o1_offline_is_block_diagonal(study: Study) -> Finding:
+    """V_off against the client blocks of V_on."""
+    apart = (study.off.V - pinch(study.on.V, study.problem.owner)).abs().max().item()
+    error = relative(apart, study.on.V.abs().max().item())
+    return Finding(
+        HOLDS if error <= study.tolerance else FAILS,
+        lhs=apart,
+        rhs=0.0,
+        margin=math.log10(study.tolerance / max(error, 1e-300)),
+        unit="digits",
+        words=f"the largest difference is {apart:.1e}",
+        evidence={"largest_difference": apart, "relative": error},
+    )
+
+
+def o2_offline_above_online(study: Study) -> Finding:
+    """λ_min(V_off), which is the least of the clients' own, against λ_min(V_on)."""
+    off, on = least(study.off.V), least(study.on.V)
+    own = [least(study.off.V[rows, rows]) for rows in study.problem.blocks]
+    room = study.tolerance * greatest(study.on.V)
+    blocks_agree = abs(off - min(own)) <= room
+    return Finding(
+        HOLDS if off - on >= -room and blocks_agree else FAILS,
+        lhs=off,
+        rhs=on,
+        margin=off - on,
+        unit="absolute",
+        words=f"λ_min rises from {on:.4g} (online) to {off:.4g} (offline)",
+        evidence={"V_off": off, "V_on": on, "clients": own, "ratio": relative(off, on)},
+    )
+
+
+def o3_mean_above_online(study: Study) -> Finding:
+    """Both halves of the chain, and whether the second is strict."""
+    mean, off, on = least(study.co2.V), least(study.off.V), least(study.on.V)
+    middle, room = (off + on) / 2, study.tolerance * greatest(study.on.V)
+    margin = min(mean - middle, middle - on)
+    return Finding(
+        HOLDS if margin >= -room else FAILS,
+        lhs=mean,
+        rhs=on,
+        margin=margin,
+        unit="absolute",
+        words=f"λ_min of the mean is {mean:.4g}, the mean of λ_min {middle:.4g}, online {on:.4g}",
+        evidence={"V": mean, "mean_of_both": middle, "V_on": on, "strict": middle - on > room, "gain": mean - on},
+    )
+
+
+def o4_mean_is_no_steeper(study: Study) -> Finding:
+    """λ_max of the mean against V_on's, and with it the condition number."""
+    mean, on = greatest(study.co2.V), greatest(study.on.V)
+    condition = {"V": relative(mean, least(study.co2.V)), "V_on": relative(on, least(study.on.V))}
+    return Finding(
+        HOLDS if on - mean >= -study.tolerance * on else FAILS,
+        lhs=mean,
+        rhs=on,
+        margin=on - mean,
+        unit="absolute",
+        words=f"the condition number falls from {condition['V_on']:.4g} to {condition['V']:.4g}",
+        evidence={"lambda_max": {"V": mean, "V_on": on}, "condition": condition},
+    )
+
+
+def b1_ladder(study: Study) -> Finding:
+    """λ_min(G) of FedBN against FedAvg (the claim), and λ_min(Λ) along the whole ladder."""
+    bn, avg = least(study.on.G), least(study.avg.G)
+    room = study.tolerance * greatest(study.avg.G)
+    ladder = {
+        "FedAvg": least(study.avg.Lambda),
+        "FedBN": least(study.on.Lambda),
+        "Fed-CO2": least(study.co2.Lambda),
+        "SingleSet": least(study.off.Lambda),
+    }
+    steps = list(ladder.values())
+    climbs = all(b >= a - study.tolerance * greatest(study.avg.Lambda) for a, b in zip(steps, steps[1:], strict=False))
+    return Finding(
+        HOLDS if bn - avg >= -room and climbs else FAILS,
+        lhs=bn,
+        rhs=avg,
+        margin=bn - avg,
+        unit="absolute",
+        words="λ_min(Λ): " + " ≤ ".join(f"{name} {value:.4g}" for name, value in ladder.items())
+        if climbs
+        else "the ladder FedAvg, FedBN, Fed-CO2, SingleSet does not climb",
+        evidence={"G_FedBN": bn, "G_FedAvg": avg, "ladder": ladder, "ladder_climbs": climbs},
+    )

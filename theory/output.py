@@ -1,0 +1,91 @@
+"""The folder of a run: report.json, matrices.npz, figures and the page, complete or absent."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from theory.errors import InputError
+from theory.examine import Report
+from theory.figures import draw_figures
+from theory.page import write_page
+from theory.study import Study
+
+RESULTS = ("report.json", "sweep.json")
+
+
+def claim_folder(folder: Path) -> Path:
+    """Make the folder, or refuse it if it holds a result already."""
+    for name in RESULTS:
+        if (folder / name).exists():
+            raise InputError(f"{folder} holds a report already and is not overwritten; choose another --out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise InputError(f"cannot write to {folder} ({error.strerror}); choose another --out") from None
+    return folder
+
+
+def release_folder(folder: Path) -> None:
+    """Take back a folder that nothing was written to."""
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def plain(value: Any) -> Any:
+    """What strict JSON can hold: numbers that are not finite become null."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Written beside, then renamed: the file is complete or absent."""
+    beside = path.with_name(f".{path.name}.part")
+    with beside.open("w", encoding="utf-8") as file:
+        json.dump(plain(value), file, indent=1, ensure_ascii=False, allow_nan=False)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def write_report(folder: Path, report: Report, study: Study) -> None:
+    """Everything a colleague needs; report.json comes last, so its presence means that all is there."""
+    write_matrices(folder / "matrices.npz", study)
+    write_page(report, draw_figures(report, folder / "figures"), folder / "report.html")
+    write_json(folder / "report.json", report)
+
+
+def write_matrices(path: Path, study: Study) -> None:
+    """The matrices as float64 arrays, to check us with one's own tools."""
+    limit = study.limits["online"]
+    arrays = {
+        "X": study.problem.x,
+        "y": study.problem.y,
+        "S": study.problem.S,
+        "v": study.online.v,
+        "c": study.online.c,
+        "gamma": study.online.gamma.T,
+        "V_on": study.on.V,
+        "V_off": study.off.V,
+        "V": study.co2.V,
+        "G_on": study.on.G,
+        "G_off": study.off.G,
+        "V_on_inf": limit.V,
+        "G_on_inf": limit.G,
+    }
+    numbers = {name: tensor.detach().double().cpu().numpy() for name, tensor in arrays.items()}
+    beside = path.with_name(f".{path.name}.part")
+    with beside.open("wb") as file:
+        np.savez_compressed(file, owner=study.problem.owner.cpu().numpy(), alpha=np.float64(study.alpha), **numbers)
+    beside.replace(path)

@@ -1,0 +1,146 @@
+"""What is to be examined: every option of ``fedco2 theory`` in one frozen object, and what it will cost."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from theory.errors import InputError
+from theory.gram import Projection, default_chunk
+from theory.problem import Covariance, Problem, synthetic
+from theory.study import Progress, Study
+from theory.userdata import UserData, read
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Synthetic clients (or the user's ``data``) and the networks on them."""
+
+    clients: int = 5
+    samples: int = 20
+    dim: int = 10
+    width: int = 4096
+    alpha: float = 0.5
+    covariance: Covariance = "anisotropic"
+    heterogeneity: float = 1.0
+    seed: int = 0
+    draws: int = 1
+    steps: int = 200
+    projection: Projection = "exact"
+    dtype: str = "float64"
+    device: str = "cpu"
+    chunk: int | None = None
+    data: str | None = None
+    ridge: float = 1e-3
+
+    def __post_init__(self) -> None:
+        for name in ("clients", "samples", "dim", "width", "draws", "steps"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.chunk is not None and self.chunk < 1:
+            raise InputError(f"chunk is {self.chunk}; it must be at least 1 (or leave it out)")
+        if not 0 < self.alpha <= 1:
+            raise InputError(f"alpha is {self.alpha}; the paper wants it in (0, 1]")
+        if not 0 <= self.heterogeneity <= 5:
+            raise InputError(f"heterogeneity is {self.heterogeneity}; choose it between 0 and 5")
+        if self.dtype not in DTYPES:
+            raise InputError(f"unknown dtype {self.dtype!r}; choose float64 or float32")
+        if self.device.startswith("cuda") and not torch.cuda.is_available():
+            raise InputError(f"device {self.device!r} is not there: this torch sees no CUDA; use --device cpu")
+
+    def read_data(self) -> UserData | None:
+        """The user's data, if any were given."""
+        return None if self.data is None else read(Path(self.data), self.ridge)
+
+    def problem(self, draw: int = 0) -> Problem:
+        """The clients of one draw; the user's data are the same in all draws."""
+        mine = self.read_data()
+        problem = mine.problem if mine else synthetic(
+            self.clients, self.samples, self.dim,
+            covariance=self.covariance, heterogeneity=self.heterogeneity, seed=self.seed + draw,
+        )  # fmt: skip
+        return problem.to(DTYPES[self.dtype], self.device)
+
+    def study(self, draw: int = 0, progress: Progress = lambda what, done, total: None) -> Study:
+        """The networks of one draw on the clients of that draw."""
+        return Study.at_init(
+            self.problem(draw), self.width, self.alpha, seed=self.seed + draw, steps=self.steps,
+            projection=self.projection, chunk=self.chunk, progress=progress,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run will need, predicted before it starts."""
+
+    bytes: int
+    seconds: float
+    largest: str
+    """The option that lowers the memory most."""
+
+
+def predict_cost(setting: Setting, problem: Problem, claims: set[str]) -> Cost:
+    """Memory exactly enough to refuse what cannot fit, time within a factor of two or three.
+
+    The matrices are n x n, the descent keeps hidden activations n x m and offline weights N x m x d.
+    """
+    n, d, m, N = len(problem.x), problem.dim, setting.width, problem.clients
+    item = DTYPES[setting.dtype].itemsize
+    descends = bool(claims & {"D1", "D2", "D3", "C1", "C2"})
+    parts = {
+        "samples": 8 * n * n * (24 + 64 * ("K3" in claims)) + item * 6 * n * (setting.chunk or default_chunk(problem)),
+        "width": item * m * (d * (N + 2) + 2 * N) + descends * item * (4 * n * m + 24 * N * m * d),
+    }
+    rate, pace = _measured_rates(DTYPES[setting.dtype])
+    gram = 3.0 * n * n * m + 2.0 * n * d * m * (N + 1)
+    many_grams = 4 + 30 * ("K4" in claims) + 60 * ("C1" in claims) + 24
+    work = gram * many_grams / rate
+    if claims & {"D2", "C1", "C2"}:
+        work += setting.steps * 14.0 * n * m * (1 + d / 10) / pace
+    if claims & {"K3", "K4", "C1", "C2"} and problem.scales is None:
+        work += 60000.0 * n * n / pace
+    work += 40.0 * n**3 / rate
+    return Cost(int(sum(parts.values())), setting.draws * work, max(parts, key=lambda name: parts[name]))
+
+
+def _measured_rates(dtype: torch.dtype) -> tuple[float, float]:
+    """Multiply-adds a second of a matrix product, and elements a second of elementwise work, here and now."""
+    a = torch.ones(512, 512, dtype=dtype)
+    _ = a @ a
+    start = time.perf_counter()
+    for _ in range(4):
+        _ = a @ a
+    product = 4 * 2 * 512**3 / (time.perf_counter() - start)
+    start = time.perf_counter()
+    for _ in range(20):
+        _ = a * a
+    return product / 3, 20 * 512**2 / (time.perf_counter() - start) / 3  # small products never run at full speed
+
+
+def available_memory() -> int:
+    """Bytes that can be had without swapping; all of the machine's where the system does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, AttributeError):
+        return 2**63
+
+
+def refuse_if_too_large(cost: Cost, available: int) -> None:
+    """Better now than after an hour."""
+    if cost.bytes > 0.9 * available:
+        raise InputError(
+            f"this needs about {cost.bytes / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are free; "
+            f"lower --{cost.largest}" + (" or --clients" if cost.largest == "samples" else " or --dtype to float32")
+        )

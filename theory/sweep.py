@@ -1,0 +1,81 @@
+"""The orderings as one or two settings vary."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+from theory.claims import Claim
+from theory.errors import InputError
+from theory.setting import Setting
+from theory.study import Progress, least
+
+SWEPT = {"clients": int, "samples": int, "dim": int, "width": int, "alpha": float, "heterogeneity": float, "steps": int}
+
+
+def parse(text: str) -> tuple[str, list[Any]]:
+    """ "clients=2,5,10" as a name and its values."""
+    name, _, listed = text.partition("=")
+    name = name.strip().replace("-", "_")
+    if name not in SWEPT:
+        near = get_close_matches(name, SWEPT, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"cannot sweep {name!r}{hint} (one of {', '.join(SWEPT)}, as in --sweep clients=2,5,10)")
+    try:
+        values = [SWEPT[name](v) for v in listed.split(",") if v.strip()]
+    except ValueError:
+        raise InputError(f"--sweep {text}: {listed!r} is not a list of numbers, as in --sweep {name}=2,5,10") from None
+    if not values:
+        raise InputError(f"--sweep {text} has no values; write for example --sweep {name}=2,5,10")
+    return name, values
+
+
+def settings_of(setting: Setting, sweeps: Sequence[tuple[str, list[Any]]]) -> list[tuple[dict[str, Any], Setting]]:
+    """Every combination, in order."""
+    if len(sweeps) > 2:
+        raise InputError(f"{len(sweeps)} sweeps; a table and a figure can show one or two")
+    names = [name for name, _ in sweeps]
+    if len(set(names)) != len(names):
+        raise InputError(f"{names[0]} is swept twice; put all its values into one --sweep")
+    if setting.data and set(names) & {"clients", "samples", "dim", "heterogeneity"}:
+        raise InputError("clients, samples, dim and heterogeneity come from --data; sweep width, alpha or steps")
+    combinations = itertools.product(*(values for _, values in sweeps))
+    found = [dict(zip(names, values, strict=True)) for values in combinations]
+    return [(chosen, replace(setting, **chosen)) for chosen in found]
+
+
+def sweep(
+    settings: Sequence[tuple[dict[str, Any], Setting]],
+    claims: Sequence[Claim],
+    progress: Progress = lambda what, done, total: None,
+) -> list[dict[str, Any]]:
+    """One row for each combination: mean λ_min over draws, and how often the claims held."""
+    rows = []
+    total = sum(one.draws for _, one in settings)
+    for chosen, one in settings:
+        lows: list[tuple[float, float, float]] = []
+        held: dict[str, int] = {claim.id: 0 for claim in claims}
+        for draw in range(one.draws):
+            progress("sweep", len(rows) * one.draws + draw, total)
+            study = one.study(draw)
+            lows.append((least(study.on.V), least(study.off.V), least(study.co2.V)))
+            for claim in claims:
+                held[claim.id] += claim.check(study).verdict == "holds"
+        on, off, mean = (sum(column) / len(lows) for column in zip(*lows, strict=True))
+        ratios = [co2 / online for online, _, co2 in lows if online > 0]
+        rows.append(
+            {
+                **chosen,
+                "V_on": on,
+                "V_off": off,
+                "V": mean,
+                "ratio": sum(ratios) / len(ratios) if ratios else float("inf"),
+                "draws": one.draws,
+                "held": held,
+                "O_hold": sum(held.values()) / (one.draws * max(len(claims), 1)),
+            }
+        )
+    return rows

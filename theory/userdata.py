@@ -1,0 +1,113 @@
+"""The user's own data: read without trust, centred as batch norm would, and held against Assumption 4.1."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from theory.errors import InputError
+from theory.problem import Problem, check_data
+
+LARGEST_FILE = 2**31
+"""Bytes that the arrays may take once unpacked."""
+
+
+@dataclass(frozen=True)
+class UserData:
+    """The problem made of a file, and where the file breaks the paper's assumptions."""
+
+    problem: Problem
+    broken: list[str]
+    ridge: float
+
+
+def read(path: Path, ridge: float) -> UserData:
+    """X (n, d), y (n), owner (n) from an .npz; S_i is client i's covariance + ridge · mean variance · I."""
+    if not 0 <= ridge < 1:
+        raise InputError(f"ridge is {ridge}; it is a share of the mean variance: choose it in [0, 1)")
+    arrays = _arrays(path)
+    missing = [name for name in ("X", "y", "owner") if name not in arrays]
+    if missing:
+        raise InputError(f"{path} has no array {missing[0]!r}; it needs X (n, d), y (n) and owner (n)")
+    try:
+        x, y = (torch.from_numpy(np.asarray(arrays[name], dtype=np.float64)) for name in ("X", "y"))
+    except (TypeError, ValueError):
+        raise InputError(f"{path}: X and y must be numbers") from None
+    if arrays["owner"].ndim != 1:
+        raise InputError(f"{path}: owner has shape {arrays['owner'].shape}; expected one client for each row of X")
+    names, number = np.unique(arrays["owner"], return_inverse=True)
+    owner = torch.from_numpy(number.astype(np.int64))
+    check_data(x, y, owner)
+    order = torch.argsort(owner, stable=True)
+    x, y, owner = x[order], y[order], owner[order]
+    means = torch.stack([x[owner == i].mean(0) for i in range(len(names))])
+    centred = x - means[owner]
+    S = torch.stack([_covariance(centred[owner == i], ridge, str(names[i])) for i in range(len(names))])
+    return UserData(Problem(centred, y, owner, S), _broken(x, means, S, owner, names), ridge)
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz, no pickles, no bombs."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+            if size > LARGEST_FILE:
+                raise InputError(f"{path} unpacks to {size / 2**30:.1f} GiB; at most {LARGEST_FILE / 2**30:.0f} GiB")
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in ("X", "y", "owner") if name in file.files}
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError, NotImplementedError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{path} is not a readable .npz ({type(error).__name__}); make one with np.savez(path, X=..., y=..., owner=...)"
+        ) from None
+
+
+def _covariance(x: Tensor, ridge: float, name: str) -> Tensor:
+    S = x.T @ x / len(x)
+    level = S.diagonal().mean().item()
+    if level == 0:
+        raise InputError(f"client {name}: its {len(x)} samples are all the same, so it has no variance; give it more")
+    S = (S + S.T) / 2 + ridge * level * torch.eye(x.shape[1], dtype=x.dtype)
+    low, high = torch.linalg.eigvalsh(S)[[0, -1]].tolist()
+    if low <= 1e-12 * high:
+        raise InputError(
+            f"client {name}: {len(x)} samples in {x.shape[1]} dimensions give a covariance that is not positive definite; "
+            f"raise --ridge (now {ridge:g}) or give more samples"
+        )
+    return S
+
+
+def _broken(x: Tensor, means: Tensor, S: Tensor, owner: Tensor, names: np.ndarray) -> list[str]:
+    """Assumption 4.1 in words, where it does not hold."""
+    found = []
+    off = (means.square().sum(1) / S.diagonal(dim1=1, dim2=2).sum(1)).sqrt()
+    shifted = [f"{names[i]} ({off[i]:.2g})" for i in range(len(off)) if off[i] > 1e-6]
+    if shifted:
+        found.append(
+            "inputs are not centred (mean over standard deviation: " + ", ".join(shifted[:5])
+            + (", ..." if len(shifted) > 5 else "") + "); they were centred for each client, as batch norm does"
+        )  # fmt: skip
+    alike = [
+        f"{names[i]} and {names[j]}"
+        for i in range(len(S))
+        for j in range(i)
+        if (S[i] - S[j]).norm() <= 1e-6 * S[i].norm()
+    ]
+    if alike:
+        found.append("covariances do not differ: " + ", ".join(alike[:5]) + (", ..." if len(alike) > 5 else ""))
+    short = [str(names[i]) for i, size in enumerate(owner.bincount().tolist()) if size <= x.shape[1]]
+    if short:
+        found.append(
+            f"not more samples than dimensions on {', '.join(short[:5])}{', ...' if len(short) > 5 else ''}: "
+            "the empirical covariance is singular without the ridge"
+        )
+    return found
