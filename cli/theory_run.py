@@ -18,8 +18,7 @@ from cli.console import console
 from theory.claims import CLAIMS, Claim, choose
 from theory.errors import InputError
 from theory.examine import effect_of_parallel_samples, examine
-from theory.figures import draw_sweep
-from theory.output import claim_folder, plain, release_folder, write_json, write_report
+from theory.output import claim_folder, plain, release_folder, write_report, write_sweep
 from theory.setting import Setting, available_memory, predict_cost, refuse_if_too_large
 from theory.study import Progress
 from theory.sweep import parse, settings_of, sweep
@@ -64,9 +63,8 @@ def _sweep(
 ) -> bool:
     with _progress(as_json) as progress:
         rows = sweep(settings, claims, progress)
-        figure = draw_sweep(rows, names, folder / "figures")
         table = {"swept": names, "claims": [claim.id for claim in claims], "rows": rows}
-        write_json(folder / "sweep.json", table)
+        figure = write_sweep(folder, table)
     if as_json:
         click.echo(json.dumps(plain({**table, "out": str(folder)}), ensure_ascii=False))
     else:

@@ -85,21 +85,41 @@ def _eigenvalues(rows: dict[str, dict[str, float]]) -> Table:
 
 def _claims(rows: list[dict[str, Any]]) -> Table:
     repeated = any("draws" in row for row in rows)
-    table = Table(title="Claims", box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column("id", style="bold")
-    table.add_column("claim", ratio=3)
-    table.add_column("verdict", ratio=2)
+    table = Table(title="Claims", box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1))
+    table.add_column("", style="bold")
+    table.add_column("verdict", no_wrap=True)
     table.add_column("margin", justify="right", no_wrap=True)
     if repeated:
         table.add_column("held", justify="right", no_wrap=True)
-        table.add_column("worst", justify="right", no_wrap=True)
-    table.add_column("measured", ratio=3)
+    table.add_column("claim, and what was measured", ratio=1)
     for row in rows:
-        many = row.get("draws", {})
-        extra = (f"{many['held']}/{many['draws']}", number(many["worst_margin"])) if many else ()
-        margin = number(many["mean_margin"] if many else row["margin"]) + {"digits": " digits"}.get(row["unit"], "")
-        table.add_row(row["id"], f"{row['statement']} ({row['source']})", badge(row["verdict"]), margin, *extra, row["words"])
+        table.add_row(row["id"], _short_badge(row["verdict"]), *_margins(row), _told(row))
     return table
+
+
+def _short_badge(verdict: str) -> Text:
+    kind, _, condition = verdict.partition(":")
+    return Text(f"{badge(kind)}{' ...' if condition else ''}", style=badge(verdict).style)
+
+
+def _margins(row: dict[str, Any]) -> list[str]:
+    unit = {"digits": " digits", "relative": " rel."}.get(row["unit"], "")
+    if "draws" not in row:
+        return [number(row["margin"]) + unit]
+    many = row["draws"]
+    return [
+        f"{number(many['mean_margin'])}{unit}\nworst {number(many['worst_margin'])}",
+        f"{many['held']}/{many['draws']}",
+    ]
+
+
+def _told(row: dict[str, Any]) -> Text:
+    """The claim, under what it holds, and the measurement: one line each where they fit."""
+    told = Text(row["statement"])
+    _, _, condition = row["verdict"].partition(": ")
+    if condition:
+        told.append(f"\nholds under: {condition}", style="yellow")
+    return told.append(f"\n{row['words']}", style="dim")
 
 
 def _certificates(rows: dict[str, dict[str, Any]]) -> Table:

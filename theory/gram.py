@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from theory.federated import pinch
-from theory.network import draw_weights, norms
+from theory.network import draw_weights
 from theory.problem import Problem
 
 Projection = Literal["exact", "printed"]
@@ -108,37 +108,35 @@ def _gram(
 ) -> tuple[Tensor, Tensor]:
     """V and G of one shared v.
 
-    With A = α c γ 1 / (|v|_S sqrt(m)) (n, m), D = A * v.x / |v|_S² and R_ij = S_j v - v (v' S_i S_j v) / (2 |v|_{S_i}²),
-    V_ij = (X_i X_j') * (A_i A_j') - T_ij - T_ji',   T_ij = (A_i * X_i R_ij') D_j'.
-    The last term of <P_i x, P_j x'> is split evenly between T_ij and T_ji', and its v joins the projection of x, so
-    that two matrix products over the hidden units and one multiplication for each pair of clients are all there is.
-    ``printed`` replaces S_i v / |v|_{S_i}² by v / |v|²: the paper's projection I - v v'/|v|².
+    With A = α c γ 1 / (|v|_S sqrt(m)) (n, m), D = A * v.x / |v|_S² and w_ij = v' S_i S_j v,
+    V_ij = (X_i X_j') * (A_i A_j') - T_ij - T_ji',   T_ij = (A_i * (X_i S_j v - (X_i v) w_ij / (2 |v|_{S_i}²))) D_j'.
+    The last term of <P_i x, P_j x'> is split evenly between T_ij and T_ji', so that two matrix products over the hidden
+    units are all there is. ``printed`` replaces S_i v / |v|_{S_i}² by v / |v|²: the paper's projection I - v v'/|v|².
     """
     x, blocks, n = problem.x, problem.blocks, len(problem.x)
     AA, T, G = (x.new_zeros(n, n) for _ in range(3))
     for v, c, gamma in _chunks(weights, chunk or default_chunk(problem)):
-        size = norms(v, problem.S)  # |v|_{S_i}: (N, k)
-        if projection == "exact":
-            Sv, q = v @ problem.S, size.square()  # S_i v: (N, k, d)
-        else:
-            Sv, q = v.expand(len(blocks), *v.shape), v.square().sum(-1).expand_as(size)
-        h, unit = x @ v.T, c / (size * weights.width**0.5)
-        E, A, D, B = (torch.empty_like(h) for _ in range(4))
+        Sv = v @ problem.S  # S_i v: (N, k, d)
+        q = (Sv * v).sum(-1)  # |v|_{S_i}²: (N, k)
+        h, unit = x @ v.T, c / (q.sqrt() * weights.width**0.5)
+        if projection == "printed":
+            Sv, q = v.expand_as(Sv), v.square().sum(-1).expand_as(q)
+        E, A, D = (torch.empty_like(h) for _ in range(3))
         for i, rows in enumerate(blocks):
             torch.mul(h[rows] * gamma[i] >= 0, unit[i], out=A[rows])
             torch.mul(A[rows], h[rows], out=E[rows])  # ∂f/∂γ
             A[rows] *= weights.alpha * gamma[i]
             torch.mul(E[rows], weights.alpha * gamma[i] / q[i], out=D[rows])
-        for i, rows in enumerate(blocks):
+        for rows in blocks:
             AA[rows, : rows.stop].addmm_(A[rows], A[: rows.stop].T)  # the rest by symmetry
             columns = slice(0, rows.stop) if share_gamma else rows
             G[rows, columns].addmm_(E[rows], E[columns].T)
         for j, columns in enumerate(blocks):
+            B = x @ Sv[j].T
+            half = (Sv * Sv[j]).sum(-1) / (2 * q)
             for i, rows in enumerate(blocks):
-                half = (Sv[i] * Sv[j]).sum(-1) / (2 * q[i])
-                torch.mm(x[rows], (Sv[j] - half.unsqueeze(-1) * v).T, out=B[rows])
-            B *= A
-            T[:, columns].addmm_(B, D[columns].T)
+                B[rows].addcmul_(h[rows], half[i], value=-1)
+            T[:, columns].addmm_(B.mul_(A), D[columns].T)
     AA, G = (K.tril() + K.tril(-1).T for K in (AA, G))
     return (x @ x.T).mul_(AA).sub_(T).sub_(T.T), G
 

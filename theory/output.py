@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import numpy as np
 
 from theory.errors import InputError
 from theory.examine import Report
-from theory.figures import draw_figures
+from theory.figures import draw_figures, draw_sweep
 from theory.page import write_page
 from theory.study import Study
 
@@ -50,20 +53,40 @@ def plain(value: Any) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Written beside, then renamed: the file is complete or absent."""
-    beside = path.with_name(f".{path.name}.part")
-    with beside.open("w", encoding="utf-8") as file:
+    """Strict JSON, on the disk for certain."""
+    with path.open("w", encoding="utf-8") as file:
         json.dump(plain(value), file, indent=1, ensure_ascii=False, allow_nan=False)
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(path)
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """A place to write to whose files move into the folder once all are there, or vanish."""
+    stage = folder / ".part"
+    stage.mkdir()
+    try:
+        yield stage
+        for item in sorted(stage.iterdir(), key=lambda item: item.name in RESULTS):  # the result last
+            item.rename(folder / item.name)
+    finally:
+        shutil.rmtree(stage)
 
 
 def write_report(folder: Path, report: Report, study: Study) -> None:
-    """Everything a colleague needs; report.json comes last, so its presence means that all is there."""
-    write_matrices(folder / "matrices.npz", study)
-    write_page(report, draw_figures(report, folder / "figures"), folder / "report.html")
-    write_json(folder / "report.json", report)
+    """Everything a colleague needs; report.json arrives last, so its presence means that all is there."""
+    with staged(folder) as stage:
+        write_matrices(stage / "matrices.npz", study)
+        write_page(report, draw_figures(report, stage / "figures"), stage / "report.html")
+        write_json(stage / "report.json", report)
+
+
+def write_sweep(folder: Path, table: Report) -> Path:
+    """The table and its figure; where the figure is."""
+    with staged(folder) as stage:
+        figure = draw_sweep(table["rows"], table["swept"], stage / "figures")
+        write_json(stage / "sweep.json", table)
+        return folder / figure.relative_to(stage)
 
 
 def write_matrices(path: Path, study: Study) -> None:
@@ -85,7 +108,5 @@ def write_matrices(path: Path, study: Study) -> None:
         "G_on_inf": limit.G,
     }
     numbers = {name: tensor.detach().double().cpu().numpy() for name, tensor in arrays.items()}
-    beside = path.with_name(f".{path.name}.part")
-    with beside.open("wb") as file:
+    with path.open("wb") as file:
         np.savez_compressed(file, owner=study.problem.owner.cpu().numpy(), alpha=np.float64(study.alpha), **numbers)
-    beside.replace(path)

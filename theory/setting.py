@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,17 +111,21 @@ def predict_cost(setting: Setting, problem: Problem, claims: set[str]) -> Cost:
 
 
 def _measured_rates(dtype: torch.dtype) -> tuple[float, float]:
-    """Multiply-adds a second of a matrix product, and elements a second of elementwise work, here and now."""
+    """Flops a second of a matrix product, and elements a second of elementwise work, here and now.
+
+    The best of a few short trials: a busy machine makes some of them slow.
+    """
+
+    def best(job: Callable[[], object]) -> float:
+        times = []
+        for _ in range(8):
+            start = time.perf_counter()
+            job()
+            times.append(time.perf_counter() - start)
+        return min(times)
+
     a = torch.ones(512, 512, dtype=dtype)
-    _ = a @ a
-    start = time.perf_counter()
-    for _ in range(4):
-        _ = a @ a
-    product = 4 * 2 * 512**3 / (time.perf_counter() - start)
-    start = time.perf_counter()
-    for _ in range(20):
-        _ = a * a
-    return product / 3, 20 * 512**2 / (time.perf_counter() - start) / 3  # small products never run at full speed
+    return 2 * 512**3 / best(lambda: a @ a), 512**2 / best(lambda: a * a)
 
 
 def available_memory() -> int:

@@ -1,0 +1,191 @@
+"""How fast the closed-form kernels are, as ratios in one run: python benchmarks/kernels.py [--json] [--plot FILE].
+
+Three roads to the same V_on and G_on at NM = 200, d = 50, m = 4096, interleaved:
+  closed     theory.kernel, streamed over hidden units
+  analytic   the exact Jacobian (n, m·d) written down, then one matrix product
+  autograd   vmap(jacrev) of torch.func and the same contraction, at its best chunk of samples
+and the closed form at NM = 2000, d = 64, m = 65536 in float32, in a process of its own for its peak memory, beside a
+plain sgemm. Useful flops: the two products over hidden units (the symmetric one counted once), the projections of the
+inputs and G's client blocks; nothing elementwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from theory import Kernel, Problem, TwoLayerBN, Weights, federated_kernel, initial_weights, jacobian, kernel, synthetic
+from theory.federated import pinch
+from theory.network import HIDDEN, norms
+
+
+def seconds(job: Callable[[], object]) -> float:
+    """One timed call."""
+    start = time.perf_counter()
+    job()
+    return time.perf_counter() - start
+
+
+def analytic(problem: Problem, weights: Weights) -> Kernel:
+    """∂f/∂v written out for every sample and unit, contracted by one product."""
+    rows, scales = [], []
+    for i, block in enumerate(problem.blocks):
+        v, gamma, c = weights.of(i)
+        x, size, Sv = problem.x[block], norms(v, problem.S[i]), v @ problem.S[i]
+        h = x @ v.T
+        gate = (h * gamma >= 0) * (c / weights.width**0.5)
+        moved = x[:, None, :] - (h / size.square())[:, :, None] * Sv
+        rows.append(((gate * gamma / size)[:, :, None] * moved).flatten(1))
+        scales.append(gate * h / size)
+    J, E = torch.cat(rows), torch.cat(scales)
+    return Kernel(weights.alpha**2 * (J @ J.T), pinch(E @ E.T, problem.owner), weights.alpha)
+
+
+def by_autograd(problem: Problem, weights: Weights, chunk: int) -> torch.Tensor:
+    """Λ_on by torch.func."""
+    nets = [TwoLayerBN(problem.dim, weights.width, covariance=S).load(*weights.of(i)) for i, S in enumerate(problem.S)]
+    return federated_kernel(jacobian(nets, [problem.x[b] for b in problem.blocks], chunk=chunk), problem.owner, {HIDDEN})
+
+
+def compare(repeats: int) -> dict[str, Any]:
+    """The three roads, interleaved; medians of the ratios."""
+    problem = synthetic(clients=5, samples=40, dim=50)
+    weights = initial_weights(problem, 4096, 0.5)
+    chunks = (5, 10, 20, 40)
+    best = min(chunks, key=lambda c: min(seconds(lambda: by_autograd(problem, weights, c)) for _ in range(2)))
+    roads: dict[str, Callable[[], object]] = {
+        "closed": lambda: kernel(problem, weights),
+        "analytic": lambda: analytic(problem, weights),
+        "autograd": lambda: by_autograd(problem, weights, best),
+    }
+    closed = kernel(problem, weights).Lambda
+    apart = {
+        "analytic": ((analytic(problem, weights).Lambda - closed).norm() / closed.norm()).item(),
+        "autograd": ((by_autograd(problem, weights, best) - closed).norm() / closed.norm()).item(),
+    }
+    times: dict[str, list[float]] = {name: [] for name in roads}
+    for _ in range(repeats):
+        for name, job in roads.items():
+            times[name].append(seconds(job))
+    ratios = {
+        name: [slow / fast for slow, fast in zip(times[name], times["closed"], strict=True)]
+        for name in ("analytic", "autograd")
+    }
+    return {
+        "n": 200, "d": 50, "m": 4096, "dtype": "float64", "autograd_chunk": best,
+        "seconds": {name: statistics.median(t) for name, t in times.items()},
+        "ratio": {name: statistics.median(r) for name, r in ratios.items()},
+        "ratio_low": {name: min(r) for name, r in ratios.items()},
+        "ratio_high": {name: max(r) for name, r in ratios.items()},
+        "relative_difference": apart,
+    }  # fmt: skip
+
+
+def sgemm_rate(size: int = 4096) -> float:
+    """Flops a second of a square float32 product."""
+    a = torch.randn(size, size)
+    _ = a @ a
+    return 2.0 * size**3 / min(seconds(lambda: a @ a) for _ in range(3))
+
+
+def large(clients: int, width: int = 65536) -> dict[str, Any]:
+    """The large case in this process: run it in one of its own."""
+    n, d = 2000, 64
+    problem = synthetic(clients=clients, samples=n // clients, dim=d).to(torch.float32)
+    weights = initial_weights(problem, width, 0.5)
+    shares, times = [], []
+    useful = 3.0 * n * n * width + 2.0 * n * width * d * (1 + clients) + n * (n / clients) * width
+    kernel(problem, Weights(weights.v[:4096], weights.c[:4096], weights.gamma[:, :4096], 0.5))
+    for _ in range(3):
+        before = sgemm_rate()
+        took = seconds(lambda: kernel(problem, weights))
+        times.append(took)
+        shares.append(useful / took / ((before + sgemm_rate()) / 2))
+    return {
+        "n": n, "d": d, "m": width, "clients": clients, "dtype": "float32", "seconds": statistics.median(times),
+        "sgemm_share": statistics.median(shares), "sgemm_share_low": min(shares), "sgemm_share_high": max(shares),
+        "gflops": useful / statistics.median(times) / 1e9,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }  # fmt: skip
+
+
+def growth() -> dict[str, list[tuple[int, float]]]:
+    """Seconds against width (at d = 50) and against dimension (at m = 4096), n = 200."""
+
+    def cost(dim: int, width: int) -> float:
+        problem = synthetic(clients=5, samples=40, dim=dim)
+        weights = initial_weights(problem, width, 0.5)
+        kernel(problem, weights)
+        return min(seconds(lambda: kernel(problem, weights)) for _ in range(3))
+
+    return {
+        "width": [(m, cost(50, m)) for m in (1024, 2048, 4096, 8192, 16384, 32768, 65536)],
+        "dim": [(d, cost(d, 4096)) for d in (2, 5, 10, 20, 50, 100, 200, 400)],
+    }
+
+
+def plot(found: dict[str, list[tuple[int, float]]], path: Path) -> None:
+    """Both growths, log-log, with their guides."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    m, t = zip(*found["width"], strict=True)
+    left.loglog(m, t, "o-", color="#0072B2", label="measured")
+    left.loglog(m, [t[-1] * x / m[-1] for x in m], "--", color="#999999", label="proportional to m")
+    left.set(xlabel="hidden units m (n = 200, d = 50)", ylabel="seconds", title="Linear in the width")
+    d, t = zip(*found["dim"], strict=True)
+    right.loglog(d, t, "s-", color="#D55E00", label="measured")
+    right.axhline(t[0], ls="--", color="#999999", label="flat")
+    right.set(xlabel="dimension d (n = 200, m = 4096)", title="Flat in the dimension until projections rule")
+    for axes in (left, right):
+        axes.legend(frameon=False)
+        axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=130)
+
+
+def main() -> None:
+    """Measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--clients", type=int, default=5, help="clients of the large case")
+    parser.add_argument("--plot", type=Path, help="write the growth figure here (takes a minute)")
+    parser.add_argument("--large-only", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.large_only:
+        print(json.dumps(large(options.clients)))
+        return
+    alone = [sys.executable, __file__, "--large-only", "--clients", str(options.clients)]
+    result = {"threads": torch.get_num_threads(), "torch": torch.__version__, "compare": compare(options.repeats)}
+    result["large"] = json.loads(subprocess.run(alone, check=True, capture_output=True, text=True).stdout)
+    if options.plot:
+        result["growth"] = growth()
+        plot(result["growth"], options.plot)
+    if options.json:
+        print(json.dumps(result))
+        return
+    both, big = result["compare"], result["large"]
+    print(f"n = 200, d = 50, m = 4096, float64, {result['threads']} threads; medians of {options.repeats}")
+    for name, took in both["seconds"].items():
+        low, ratio, high = (both[key].get(name, 1.0) for key in ("ratio_low", "ratio", "ratio_high"))
+        print(f"  {name:9} {1e3 * took:8.1f} ms  {ratio:6.1f} x closed ({low:.1f} to {high:.1f})")
+    print(
+        f"n = 2000, d = 64, m = 65536, float32, {big['clients']} clients: {big['seconds']:.2f} s, "
+        f"{100 * big['sgemm_share']:.0f} % of sgemm ({100 * big['sgemm_share_low']:.0f} to "
+        f"{100 * big['sgemm_share_high']:.0f}), peak {big['peak_mb']:.0f} MB"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Whose data is it: how a data set becomes the clients' data."""

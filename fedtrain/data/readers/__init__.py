@@ -1,0 +1,34 @@
+"""Read images and labels from the files that the data sets are published in.
+
+Every reader takes files as hostile: it runs nothing that they hold, bounds what they may claim, and gives either
+checked `Images` or a `DataError`.
+"""
+
+from fedtrain.data.readers.archive import extract
+from fedtrain.data.readers.cifar import read_cifar10, read_cifar100
+from fedtrain.data.readers.fedbn import read_digits, read_index, read_indexed
+from fedtrain.data.readers.folder import read_folder
+from fedtrain.data.readers.idx import read_idx, read_mnist
+from fedtrain.data.readers.image import read_image
+from fedtrain.data.readers.images import Images, Part
+from fedtrain.data.readers.libsvm import read_libsvm
+from fedtrain.data.readers.mat import read_mat
+from fedtrain.data.readers.npz import read_npz
+
+__all__ = [
+    "Images",
+    "Part",
+    "extract",
+    "read_cifar10",
+    "read_cifar100",
+    "read_digits",
+    "read_folder",
+    "read_idx",
+    "read_image",
+    "read_index",
+    "read_indexed",
+    "read_libsvm",
+    "read_mat",
+    "read_mnist",
+    "read_npz",
+]

@@ -1,0 +1,70 @@
+"""What guards every reader: one place where errors become `DataError`, and reads that cannot exhaust the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from fedtrain.data.errors import DataError
+
+MAX_BYTES = 2**31  # of one file, and of what it unpacks to; the largest real one, SVHN's extra set, needs 1.6 GB
+CHUNK = 2**20
+AGAIN = "fetch or make it again"
+
+
+class Readable(Protocol):
+    """Whatever can be read in pieces."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most ``size`` bytes, none at the end."""
+        ...
+
+
+def reason(error: BaseException) -> str:
+    """What an error says, in few words; its type only where the text alone would not tell."""
+    text = " ".join(str(error).split())
+    text = text if len(text) <= 200 else f"{text[:197]}..."
+    return text if text and type(error) in (ValueError, OSError) else f"{type(error).__name__} {text}".rstrip()
+
+
+@contextmanager
+def reading(source: object, kind: str) -> Iterator[None]:
+    """Whatever goes wrong inside is the fault of the file ``source``, meant to be a ``kind``, and says so."""
+    try:
+        yield
+    except DataError:
+        raise
+    except FileNotFoundError as error:
+        raise DataError(f"{source}: no such file; fetch the data set or mend the path") from error
+    except Exception as error:  # parsers of hostile bytes raise almost anything, RecursionError and MemoryError too
+        raise DataError(f"{source}: not a readable {kind}: {reason(error)}; {AGAIN}") from error
+
+
+def regular(path: Path) -> Path:
+    """The path, if a plain file is there (a pipe would block, a device never ends)."""
+    if not path.exists():
+        raise FileNotFoundError(path)
+    if not path.is_file():
+        raise ValueError("a folder or device stands where a file should be")
+    return path
+
+
+def bounded(stream: Readable, limit: int) -> bytes:
+    """All that is left in the stream; more than ``limit`` bytes are refused before they are held."""
+    data = bytearray()
+    while piece := stream.read(CHUNK):
+        data += piece
+        if len(data) > limit:
+            raise ValueError(f"it unpacks to more than the {limit} bytes allowed")
+    return bytes(data)
+
+
+def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """The content of a plain file of at most ``limit`` bytes."""
+    size = regular(path).stat().st_size
+    if size > limit:
+        raise ValueError(f"{size} bytes, more than the {limit} allowed")
+    with path.open("rb") as file:
+        return bounded(file, limit)

@@ -1,0 +1,46 @@
+"""NumPy archives with x_train, y_train, x_test, y_test; members may be packed by deflate, bzip2 or LZMA."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import IO, Any, cast
+
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from fedtrain.data.readers.buffers import view
+from fedtrain.data.readers.guard import MAX_BYTES, bounded, reading, regular
+from fedtrain.data.readers.images import Images, Part, checked
+from fedtrain.data.readers.limited import Limited
+
+MAX_MEMBERS = 1000
+HEADS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def read_npz(path: Path, part: Part, classes: int | None = None) -> Images:
+    """One part of the archive; nothing in it is unpickled."""
+    with (
+        reading(path, "npz archive"),
+        regular(path).open("rb") as file,
+        zipfile.ZipFile(cast(IO[bytes], Limited(file, MAX_BYTES))) as archive,
+    ):
+        if len(archive.filelist) > MAX_MEMBERS:
+            raise ValueError(f"{len(archive.filelist)} members, more than the {MAX_MEMBERS} allowed")
+        return checked(path, _member(archive, f"x_{part}"), _member(archive, f"y_{part}"), classes)
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """The array of that name; its size is known from its header before anything is made of it."""
+    if f"{name}.npy" not in archive.namelist():
+        raise ValueError(f"it holds no array {name}")
+    with archive.open(f"{name}.npy") as stream:
+        data = io.BytesIO(bounded(stream, MAX_BYTES))
+    version = npy.read_magic(data)
+    if version not in HEADS:
+        raise ValueError(f"{name} is in npy version {version}, not 1.0 or 2.0")
+    shape, fortran, dtype = HEADS[version](data)
+    if dtype.kind not in "biuf":
+        raise ValueError(f"{name} holds {dtype}, not numbers")
+    return view(data.read(), dtype, shape, fortran)

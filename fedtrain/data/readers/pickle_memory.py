@@ -1,0 +1,51 @@
+"""Where a pickle's values live while it is read: a stack with marks, and a memo of what it refers to again."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from fedtrain.data.readers.pickled_numpy import Pending
+
+MAX_STEPS = 4_000_000  # opcodes, and so entries of the memo; CIFAR-100 takes some 300 000
+T = TypeVar("T")
+
+
+class Memory:
+    """Whatever is not there raises IndexError or KeyError."""
+
+    def __init__(self) -> None:
+        self.stack: list[object] = []
+        self.below: list[list[object]] = []  # the stacks beneath each mark
+        self.memo: dict[int, object] = {}
+
+    def top(self, kind: type[T]) -> T:
+        """The value on top, if it is of that kind."""
+        if not isinstance(self.stack[-1], kind):
+            raise ValueError(f"a {type(self.stack[-1]).__name__} stands where a {kind.__name__} should")
+        return self.stack[-1]
+
+    def take(self, kind: type[T]) -> T:
+        """The same, off the stack."""
+        value = self.top(kind)
+        self.stack.pop()
+        return value
+
+    def marked(self) -> list[object]:
+        """All above the last mark, off the stack."""
+        items, self.stack = self.stack, self.below.pop()
+        return items
+
+    def keep(self, key: int) -> None:
+        """Put the value on top into the memo."""
+        if not 0 <= key <= MAX_STEPS:
+            raise ValueError(f"memo entry {key} is beyond the {MAX_STEPS} allowed")
+        value = self.memo[key] = self.stack[-1]
+        if isinstance(value, Pending):
+            value.keys.append(key)
+
+    def complete(self, pending: Pending, value: object) -> None:
+        """Push what came of a pending value, and put it in its place in the memo."""
+        self.stack.append(value)
+        for key in pending.keys:
+            if self.memo[key] is pending:
+                self.memo[key] = value

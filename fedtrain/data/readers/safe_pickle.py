@@ -1,0 +1,131 @@
+"""Read pickles that hold data, and refuse all others.
+
+This is a small machine for those opcodes that arrays, lists, tuples, dicts, text, bytes and numbers need. It imports
+nothing, calls nothing and knows no classes; a pickle that asks for more is refused, and what it asks for is named.
+Text of Python 2 comes out as bytes. Time and memory stay in proportion to the file: at most `MAX_BYTES` of it and
+`MAX_STEPS` opcodes, and work on what it refers to again and again is at most `MAX_AGAIN` times its size.
+"""
+
+from __future__ import annotations
+
+import pickletools
+from pathlib import Path
+
+from fedtrain.data.readers.guard import MAX_BYTES, read_bytes, reading
+from fedtrain.data.readers.pickle_memory import MAX_STEPS, Memory
+from fedtrain.data.readers.pickled_numpy import NAMED, Pending, build, call
+
+MAX_AGAIN = 16
+MAX_KEY = 256  # characters in the key of a dict
+MAX_BITS = 128  # of a whole number
+MAX_ARGUMENTS = 8  # of a call, and parts of a state: a dtype has eight
+PLAIN = {"BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8", "FLOAT", "BINFLOAT"}
+PLAIN |= {"UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"}
+TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+
+
+def load(path: Path) -> object:
+    """The data in a pickle file."""
+    with reading(path, "pickle"):
+        return loads(read_bytes(path, MAX_BYTES), path)
+
+
+def loads(data: bytes, source: object) -> object:
+    """The data in a pickle; ``source`` names it in errors."""
+    with reading(source, "pickle"):
+        return _Machine(MAX_AGAIN * len(data)).run(data)
+
+
+class _Machine(Memory):
+    def __init__(self, allowance: int) -> None:
+        super().__init__()
+        self.allowance = allowance
+
+    def run(self, data: bytes) -> object:
+        for count, (opcode, argument, position) in enumerate(pickletools.genops(data)):
+            if count == MAX_STEPS:
+                raise ValueError(f"more than the {MAX_STEPS} opcodes allowed")
+            if opcode.name == "STOP":
+                break
+            try:
+                self.step(opcode.name, argument)
+            except (IndexError, KeyError) as error:
+                raise ValueError(f"opcode {opcode.name} at {position} lacks what it needs") from error
+        if len(self.stack) != 1 or self.below:
+            raise ValueError("it does not end with one value")
+        return self.stack[0]
+
+    def step(self, name: str, argument: object) -> None:
+        match name, argument:
+            case _ if name in PLAIN:
+                self.stack.append(argument)
+            case "PUT" | "BINPUT" | "LONG_BINPUT", int(key):
+                self.keep(key)
+            case "MEMOIZE", _:
+                self.keep(len(self.memo))
+            case "GET" | "BINGET" | "LONG_BINGET", int(key):
+                self.stack.append(self.memo[key])
+            case "INT" | "BININT" | "BININT1" | "BININT2" | "LONG" | "LONG1" | "LONG4", int(number):
+                if number.bit_length() > MAX_BITS:
+                    raise ValueError(f"a whole number has more than the {MAX_BITS} bits allowed")
+                self.stack.append(number)
+            case "STRING" | "BINSTRING" | "SHORT_BINSTRING", str(string):
+                self.stack.append(string.encode("latin-1"))
+            case "NONE" | "NEWTRUE" | "NEWFALSE", _:
+                self.stack.append(None if name == "NONE" else name == "NEWTRUE")
+            case "PROTO" | "FRAME", _:
+                pass
+            case "MARK", _:
+                self.below.append(self.stack)
+                self.stack = []
+            case _ if name in TUPLES:
+                self.stack.append(tuple([self.stack.pop() for _ in range(TUPLES[name])][::-1]))
+            case "TUPLE", _:
+                items = self.marked()
+                self.stack.append(tuple(items))
+            case "EMPTY_LIST" | "LIST", _:
+                items = self.marked() if name == "LIST" else []
+                self.stack.append(items)
+            case "APPEND" | "APPENDS", _:
+                items = self.marked() if name == "APPENDS" else [self.stack.pop()]
+                self.top(list).extend(items)
+            case "EMPTY_DICT" | "DICT", _:
+                items = self.marked() if name == "DICT" else []
+                self.stack.append(self.pairs(items))
+            case "SETITEM" | "SETITEMS", _:
+                items = self.marked() if name == "SETITEMS" else [self.stack.pop(), self.stack.pop()][::-1]
+                self.top(dict).update(self.pairs(items))
+            case "GLOBAL", str(wanted):
+                self.stack.append(self.named(wanted))
+            case "STACK_GLOBAL", _:
+                wanted = self.take(str)
+                self.stack.append(self.named(f"{self.take(str)} {wanted}"))
+            case "REDUCE", _:
+                arguments = self.arguments()
+                self.stack.append(call(self.stack.pop(), arguments))
+            case "BUILD", _:
+                state, pending = self.arguments(), self.take(Pending)
+                self.complete(pending, build(pending, state))
+            case _:
+                raise ValueError(f"opcode {name} is not one that plain data need")
+
+    def pairs(self, items: list[object]) -> dict[str | bytes, object]:
+        """Keys are hashed: a nest of tuples takes for ever, and numbers can be chosen to collide."""
+        keys, values = items[::2], items[1::2]
+        if not all(isinstance(key, str | bytes) and len(key) <= MAX_KEY for key in keys):
+            raise ValueError(f"the key of a dict must be text of at most {MAX_KEY} characters")
+        return dict(zip(keys, values, strict=True))  # type: ignore[arg-type]
+
+    def named(self, wanted: str) -> object:
+        if wanted not in NAMED:
+            dotted = wanted[:160].replace(" ", ".")
+            raise ValueError(f"it asks for {dotted}, which is no plain data: do not trust this file")
+        return NAMED[wanted]
+
+    def arguments(self) -> tuple[object, ...]:
+        """A call's or a state's. Text and lists cost as they will be copied: the same long one could come for ever."""
+        arguments = self.take(tuple)
+        self.allowance -= sum(len(item) for item in arguments[:MAX_ARGUMENTS] if isinstance(item, str | list))
+        if len(arguments) > MAX_ARGUMENTS or self.allowance < 0:
+            raise ValueError("it has too many arguments, or works on the same data again and again")
+        return arguments

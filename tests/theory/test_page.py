@@ -1,0 +1,436 @@
+"""The figures and the page of a report, drawn and opened for real."""
+
+import copy
+import json
+import math
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from theory.claims import CLAIMS, choose
+from theory.examine import examine
+from theory.figure_words import messages
+from theory.figures import draw_figures, draw_sweep
+from theory.page import write_page
+from theory.page_text import grid, maths, name, number, scalar, sequence
+from theory.setting import Setting
+
+Report = dict[str, Any]
+NAMES = ["spectra", "draws", "residuals", "width", "clients", "tracking"]
+HOSTILE = '</td><script>alert("1")</script><img src=http://example.invalid/x onerror=alert(1)>'
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Report:
+    setting = Setting(clients=2, samples=4, dim=4, width=64, steps=5)
+    return examine(setting, choose(None), certify=True)[0]
+
+
+@pytest.fixture
+def report(tiny: Report) -> Report:
+    return copy.deepcopy(tiny)
+
+
+@pytest.fixture(scope="module")
+def figures(tiny: Report, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return draw_figures(tiny, tmp_path_factory.mktemp("figures"))
+
+
+def page_of(report: Report, folder: Path, figures: dict[str, Path] | None = None) -> str:
+    write_page(report, figures or {}, folder / "report.html")
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def assert_drawn(file: Path) -> None:
+    assert file.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    pixels = imread(file)
+    assert min(pixels.shape[:2]) > 400
+    assert np.ptp(pixels[..., :3]) > 0.5
+    assert 0.001 < (pixels[..., :3].min(-1) < 0.9).mean() < 0.6, "blank, or all ink"
+
+
+class Parsed(HTMLParser):
+    """Tags, their attributes and all text; complains about what is not closed in order."""
+
+    VOID = frozenset({"meta", "link", "img", "br"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text: dict[str, list[str]] = {}
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+
+# --- figures
+
+
+def test_every_figure_is_drawn(figures: dict[str, Path]) -> None:
+    assert list(figures) == NAMES
+    for figure in figures.values():
+        assert_drawn(figure)
+
+
+def test_figures_are_the_same_each_time(report: Report, figures: dict[str, Path], tmp_path: Path) -> None:
+    again = draw_figures(report, tmp_path)
+    assert all(again[figure].read_bytes() == figures[figure].read_bytes() for figure in NAMES)
+
+
+def test_drawing_leaves_the_global_style_alone(report: Report, tmp_path: Path) -> None:
+    import matplotlib
+
+    with matplotlib.rc_context({"axes.titlesize": 31, "axes.grid": False}):
+        before = dict(matplotlib.rcParams)
+        draw_figures({"curves": {"clients": report["curves"]["clients"]}}, tmp_path)
+        assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize("missing", ["residuals", "bounds", "widths", "tracks", "spectra", "draws", "clients"])
+def test_a_figure_without_its_numbers_is_left_out(report: Report, missing: str) -> None:
+    del report["curves"][missing]
+    lost = {"widths": "width", "tracks": "tracking"}.get(missing, missing)
+    assert list(messages(report)) == [figure for figure in NAMES if figure != lost]
+
+
+def test_few_claims_give_few_figures(report: Report, tmp_path: Path) -> None:
+    for key in ("residuals", "bounds", "widths", "tracks"):
+        del report["curves"][key]
+    assert list(draw_figures(report, tmp_path)) == ["spectra", "draws", "clients"]
+
+
+def test_residuals_need_neither_bounds_nor_d2(report: Report, tmp_path: Path) -> None:
+    curves = {name: values for name, values in report["curves"]["residuals"].items() if name.startswith("separate: ")}
+    assert curves
+    drawn = draw_figures({"curves": {"residuals": curves}}, tmp_path)
+    assert list(drawn) == ["residuals"]
+    assert_drawn(drawn["residuals"])
+
+
+def test_divergence_and_singular_kernels_are_drawn(report: Report, tmp_path: Path) -> None:
+    curves = report["curves"]
+    curves["residuals"]["joint: fused"] = [31.0, 1e6, 1e200, math.inf, math.nan, math.nan]
+    curves["spectra"]["V_on"][-3:] = [1e-18, 0.0, -1e-17]
+    curves["draws"] = [{"seed": 7, "V_on": -1e-17, "V_off": 0.2, "V": 0.1}]
+    curves["clients"] = [{"clients": 1, "V_on": 0.0, "V_off": math.nan, "V": math.inf}]
+    curves["widths"] = {"slope": 0.0, "slope_error": 0.0, "relative_error": {"8": 0.4}}
+    width = next(iter(curves["tracks"]["lambda_min"]))
+    curves["tracks"]["lambda_min"][width]["online"] = [math.nan] * len(curves["tracks"]["lambda_min"][width]["t"])
+    curves["tracks"]["least_ratio"] = {"256": math.nan, "512": 0.9, "1024": 1.5}
+    curves["tracks"]["mu"]["online"] = -1e-18
+    d2 = next(row for row in report["claims"] if row["id"] == "D2")
+    d2["evidence"]["log10_gain"] |= {"joint": -math.inf, "joint, own step": 1.0, "separate": math.nan, "federated": 0.0}
+    for figure in draw_figures(report, tmp_path).values():
+        assert imread(figure).std() > 0.01
+    said = messages(report)
+    assert said["draws"] == "λ_min rises from FedBN to Fed-CO2 in 1 of 1 draws"
+    assert said["clients"] == "With 1 client FedBN's λ_min is not above 0"
+    assert said["tracking"] == "λ_min(Λ(t)) falls below its bound at m = 256, 512"
+    assert said["residuals"] == (
+        "After 5 steps Fed-CO2 is ahead of FedBN in 1 of 4 readings; not in: joint / separate / federated"
+    )
+
+
+def test_messages_come_from_the_numbers(report: Report) -> None:
+    row = {"seed": 0, "V_on": 0.2, "V_off": 0.4, "V": 0.3}
+    report["curves"]["draws"] = [row, row | {"V": 0.1}]
+    report["curves"]["spectra"] = {"V_on": [8.0, 2.0], "V_off": [4.0, 3.0], "V": [8.0, 1.0]}
+    said = messages(report)
+    assert said["draws"] == "λ_min rises from FedBN to Fed-CO2 in 1 of 2 draws, by a factor 1.00 in the median"
+    assert said["spectra"] == (
+        "FedBN to Fed-CO2: the least eigenvalue falls from 2.00 to 1.00, the greatest stays at 8.00"
+    )
+
+
+def swept(**settings: float) -> Report:
+    return settings | {"V_on": 0.1, "V_off": 0.3, "V": 0.1 + 0.1 * settings["alpha"], "O_hold": 1.0}
+
+
+def test_sweeps_of_one_and_two_settings_are_drawn(tmp_path: Path) -> None:
+    one = [swept(alpha=a) for a in (0.1, 0.5, 1.0)]
+    one[1]["O_hold"] = 0.75
+    assert_drawn(draw_sweep(one, ["alpha"], tmp_path / "one"))
+    two = [swept(alpha=a, clients=n) for a in (0.1, 0.5, 1.0) for n in (1, 2, 5, 10, 20, 50) if a * n < 30]
+    two[0] |= {"O_hold": 0.5, "V_on": 0.0}
+    file = draw_sweep([*two, two[-1]], ["alpha", "clients"], tmp_path / "two")
+    assert file.name == "sweep.png"
+    assert imread(file).std() > 0.05
+
+
+def test_a_sweep_of_one_singular_setting_is_drawn(tmp_path: Path) -> None:
+    row = {"alpha": 0.5, "clients": 1, "V_on": 0.0, "V_off": 0.0, "V": 0.0, "O_hold": 0.0}
+    for names in (["alpha"], ["alpha", "clients"]):
+        assert draw_sweep([row], names, tmp_path).stat().st_size > 10_000
+
+
+# --- numbers and words
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (4096, "4096"),
+        (0.0, "0"),
+        (131.0, "131.00"),
+        (-0.29853256, "−0.29853"),
+        (99999.4, "99999"),
+        (math.inf, "∞"),
+        (-math.inf, "−∞"),
+        (math.nan, "not a number"),
+        (8.83894e-08, "8.8389\u00a0×\u00a010<sup>−8</sup>"),
+        (-1.5e20, "−1.5000\u00a0×\u00a010<sup>20</sup>"),
+    ],
+)
+def test_numbers(value: float, shown: str) -> None:
+    assert number(value) == shown
+
+
+def test_scalars_and_lists() -> None:
+    assert [scalar(v) for v in (None, True, False, 0.5, "<b>")] == ["not set", "yes", "no", "0.5", "&lt;b&gt;"]
+    assert sequence([]) == "none"
+    assert sequence([1, 0.25]) == "1, 0.25"
+    assert sequence(list(range(9))) == "0, 1, 2, …, 8 <span class='count'>(9 values)</span>"
+
+
+def test_formulas_are_set_and_all_else_is_escaped() -> None:
+    assert maths("λ_min(V_off) ≥ 1e-09") == "λ<sub>min</sub>(V<sub>off</sub>) ≥ 1\u00a0×\u00a010<sup>−9</sup>"
+    assert maths("V^inf, m^(-1/2)") == "V<sup>∞</sup>, m<sup>−1/2</sup>"
+    assert maths("<i>_on^(<b>)") == "&lt;i&gt;_on^(&lt;b&gt;)"
+    assert name("V_on_inf") == "V<sub>on</sub><sup>∞</sup>"
+    assert name("Lambda_off") == "Λ<sub>off</sub>"
+    assert name("lambda_min_with_two_samples") == "λ<sub>min</sub> with two samples"
+    assert name("relative_error") == "relative error"
+
+
+def test_like_dicts_make_a_grid() -> None:
+    table = grid({"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 4}})
+    assert table == {"columns": ["x", "y"], "rows": [("a", [1, 2]), ("b", [3, 4])]}
+    assert grid([{"x": 1}]) == {"columns": ["x"], "rows": [("0", [1])]}
+    for other in ({}, [], [1], {"a": 1}, {"a": {"x": 1}, "b": {"y": 1}}, {"a": {"x": {"z": 1}}}, "text", None):
+        assert grid(other) is None
+
+
+# --- the page
+
+
+def test_the_page_has_every_claim_and_verdict(report: Report, figures: dict[str, Path], tmp_path: Path) -> None:
+    page = page_of(report, tmp_path, figures)
+    parsed = Parsed(page)
+    ids = {attributes.get("id") for _, attributes in parsed.tags}
+    assert {f"claim-{claim}" for claim in CLAIMS} <= ids
+    assert len(re.findall(r'class="badge (?:holds|under|fails)"', page)) == len(CLAIMS) + len(report["certificates"])
+    for row in report["claims"]:
+        rest = page[page.index(f'id="claim-{row["id"]}"') :]
+        verdict = str(row["verdict"])
+        kind = "under" if verdict.startswith("holds under") else verdict
+        assert rest.index(f'class="badge {kind}"') < rest.index("</tr>")
+        for condition in verdict.removeprefix("holds under: ").split("; ") if kind == "under" else []:
+            assert maths(condition) in rest[: rest.index("</tr>")]
+        assert maths(row["statement"]) in page
+        assert maths(row["words"]) in page
+    for sentence in report["summary"]:
+        assert maths(sentence) in page
+    assert "synthetic Gaussian clients" in page
+    assert report["setting"]["versions"]["torch"] in page
+
+
+def test_every_image_is_inside_and_described(report: Report, figures: dict[str, Path], tmp_path: Path) -> None:
+    images = [attributes for tag, attributes in Parsed(page_of(report, tmp_path, figures)).tags if tag == "img"]
+    assert len(images) == len(NAMES)
+    said = messages(report)
+    for image, figure in zip(images, NAMES, strict=True):
+        assert str(image["src"]).startswith("data:image/png;base64,")
+        assert said[figure] in str(image["alt"])
+
+
+def test_the_page_needs_nothing_else(report: Report, figures: dict[str, Path], tmp_path: Path) -> None:
+    page = page_of(report, tmp_path, figures)
+    for tag, attributes in Parsed(page).tags:
+        assert tag not in {"script", "iframe", "object", "embed", "base"}
+        assert not any(key.startswith("on") for key in attributes)
+        for key in ("src", "href"):
+            assert str(attributes.get(key) or "#").startswith(("#", "data:"))
+    assert "url(" not in page
+    assert "@import" not in page
+    assert not re.search(r"https?:", page)
+    assert str(tmp_path) not in page
+
+
+def test_links_lead_somewhere(report: Report, figures: dict[str, Path], tmp_path: Path) -> None:
+    tags = Parsed(page_of(report, tmp_path, figures)).tags
+    ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    links = {str(attributes["href"])[1:] for tag, attributes in tags if tag == "a"}
+    assert links
+    assert links <= set(ids)
+
+
+def test_hostile_words_are_only_words(report: Report, tmp_path: Path) -> None:
+    report["setting"] |= {"data": HOSTILE, "inputs": "the user's own data", "assumptions_broken": [HOSTILE]}
+    report["summary"] = [HOSTILE]
+    report["command"] = ["fedco2", "theory", "--data", HOSTILE]
+    report["claims"][0] |= {"words": HOSTILE, "statement": HOSTILE, "verdict": f"holds under: {HOSTILE}"}
+    report["claims"][0]["evidence"] = {HOSTILE: HOSTILE, "nested": {HOSTILE: {HOSTILE: [HOSTILE] * 20}}}
+    report["certificates"] = {HOSTILE: {"verdict": HOSTILE, "margin": 1.0, "left": [0.0, 1.0], "right": [1.0, 2.0]}}
+    report["eigenvalues"][HOSTILE] = {"min": 1.0, "max": 2.0, "condition": 2.0}
+    parsed = Parsed(page_of(report, tmp_path))
+    assert not {"script", "img"} & {tag for tag, _ in parsed.tags}
+    assert HOSTILE in parsed.text["li"]
+    assert HOSTILE in parsed.text["dd"]
+
+
+def test_own_data_and_broken_assumptions_are_said(report: Report, tmp_path: Path) -> None:
+    report["setting"] |= {"data": "clients_on.npz", "inputs": "the user's own data", "samples": list(range(2, 22))}
+    report["setting"]["assumptions_broken"] = ["samples 3 and 7 are parallel (cosine +1)"]
+    page = page_of(report, tmp_path)
+    assert "clients_on.npz" in page
+    assert "break the paper’s assumptions" in page
+    assert "samples 3 and 7 are parallel (cosine +1)" in page
+    assert "(20 values)" in page
+    assert "<dt>Ridge</dt>" in page
+    assert "<dt>Heterogeneity</dt>" not in page
+
+
+def test_draws_are_shown_where_there_are_several(report: Report, tmp_path: Path) -> None:
+    assert "Draws held" not in page_of(report, tmp_path)
+    for row in report["claims"]:
+        row["draws"] = {
+            "draws": 9, "held": 7, "verdicts": {"fails": 2, "holds": 7},
+            "mean_margin": 0.125, "worst_margin": -math.inf,
+        }  # fmt: skip
+    page = page_of(report, tmp_path)
+    assert page.count("7 of 9") == len(report["claims"])
+    assert page.count("fails (2), holds (7)") == len(report["claims"])
+    assert "0.12500" in page
+    assert "−∞" in page
+
+
+def test_certificates_say_what_they_prove(report: Report, tmp_path: Path) -> None:
+    report["certificates"] = {
+        verdict: {"verdict": verdict, "margin": 0.5, "left": [0.123456789, 0.2], "right": [-0.1, math.inf]}
+        for verdict in ("certified", "refuted", "not certifiable")
+    }
+    page = page_of(report, tmp_path)
+    for kind, symbol, verdict in (
+        ("holds", "✓", "certified"),
+        ("fails", "✗", "refuted"),
+        ("under", "?", "not certifiable"),
+    ):
+        assert f'<span class="badge {kind}"><span aria-hidden="true">{symbol}</span> {verdict}</span>' in page
+    assert "0.123456789000 and 0.200000000000" in page
+
+
+def test_missing_parts_and_odd_numbers_do_not_break_the_page(report: Report, tmp_path: Path) -> None:
+    report["claims"][0] |= {"margin": math.nan, "lhs": math.inf, "evidence": {}}
+    report["claims"][1] |= {"margin": -math.inf, "evidence": {"a": [], "b": {}, "c": None, "d": [{"x": math.nan}]}}
+    report["eigenvalues"]["G"]["condition"] = math.inf
+    for key in ("curves", "certificates", "seconds"):
+        del report[key]
+    page = page_of(report, tmp_path)
+    assert "not a number" in page
+    assert "∞" in page
+    assert 'id="figures"' not in page
+    assert 'id="certificates"' not in page
+    for text in ("nan", "inf", "undefined", "None"):
+        assert not re.search(rf">\s*{text}\s*<", page)
+
+
+def test_almost_nothing_makes_a_page(tmp_path: Path) -> None:
+    Parsed(page_of({}, tmp_path / "not" / "there" / "yet"))
+
+
+# --- in a browser
+
+PROBE = """
+<script>
+addEventListener("load", () => {
+  const found = {
+    images: [...document.images].map(image => image.naturalWidth),
+    content: document.documentElement.scrollWidth,
+    window: innerWidth,
+    errors: window.errors,
+    requests: performance.getEntriesByType("resource").filter(entry => !entry.name.startsWith("data:")).length,
+  };
+  const out = document.createElement("pre");
+  out.id = "probe";
+  out.textContent = JSON.stringify(found);
+  document.body.append(out);
+  parent.postMessage(out.textContent, "*");
+});
+</script></body>"""
+FRAME = """<!doctype html>
+<title>narrow</title>
+<iframe src="{src}" style="width: {width}px; height: 800px; border: 0"></iframe>
+<pre id="probe"></pre>
+<script>onmessage = event => {{ document.getElementById("probe").textContent = event.data; }};</script>"""
+"""A window has a least width, a frame has none."""
+LISTEN = """<head><script>
+window.errors = [];
+window.onerror = message => { errors.push(String(message)); };
+console.error = (...words) => { errors.push(words.join(" ")); };
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> str:
+    for program in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(program):
+            return found
+    pytest.skip("no chromium or chrome on this machine")
+
+
+def probe(browser: str, page: str, folder: Path, width: int) -> Report:
+    """Open a copy of the page that may run our two scripts, and read what they found."""
+    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
+    file = folder / "probe.html"
+    file.write_text(page.replace("<head>", LISTEN, 1).replace("</body>", PROBE), encoding="utf-8")
+    if width < 600:
+        frame = folder / "frame.html"
+        frame.write_text(FRAME.format(src=file.as_uri(), width=width), encoding="utf-8")
+        file = frame
+    command = [
+        browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync",
+        f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", "--virtual-time-budget=5000",
+        f"--window-size={width},900", "--dump-dom", file.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.S)
+    assert found, done.stderr[-2000:]
+    result: Report = json.loads(found[1])
+    return result
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1200, 390])
+def test_a_browser_shows_the_page(
+    browser: str, report: Report, figures: dict[str, Path], tmp_path: Path, width: int
+) -> None:
+    page = page_of(report, tmp_path, figures).replace("<details>", "<details open>")
+    found = probe(browser, page, tmp_path, width)
+    assert len(found["images"]) == len(NAMES)
+    assert min(found["images"]) > 100
+    assert found["errors"] == []
+    assert found["requests"] == 0
+    assert found["window"] == width
+    assert found["content"] <= width

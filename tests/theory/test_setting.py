@@ -1,0 +1,190 @@
+"""The options of a run: which are refused, what they make, and what the run is predicted to cost."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from theory import InputError
+from theory.setting import Cost, Setting, available_memory, predict_cost, refuse_if_too_large
+
+ROOT = Path(__file__).resolve().parents[2]
+
+BAD = {
+    "clients": (0, "clients is 0"),
+    "samples": (-1, "samples is -1"),
+    "dim": (0, "dim is 0"),
+    "width": (0, "width is 0"),
+    "draws": (0, "draws is 0"),
+    "steps": (0, "steps is 0"),
+    "chunk": (0, "chunk is 0"),
+    "alpha": (1.01, r"alpha is 1\.01"),
+    "heterogeneity": (5.5, r"heterogeneity is 5\.5"),
+    "dtype": ("float16", "unknown dtype 'float16'"),
+}
+
+
+@pytest.mark.parametrize(("option", "value", "words"), [(name, *bad) for name, bad in BAD.items()], ids=BAD)
+def test_bad_options_are_refused_and_named(option, value, words):
+    with pytest.raises(InputError, match=words):
+        Setting(**{option: value})
+
+
+@pytest.mark.parametrize("alpha", [0.0, -0.5, math.nan, math.inf])
+def test_alpha_lies_between_nothing_and_one(alpha):
+    with pytest.raises(InputError, match="alpha is"):
+        Setting(alpha=alpha)
+
+
+@pytest.mark.parametrize("heterogeneity", [-1e-9, math.nan, math.inf])
+def test_heterogeneity_lies_between_nothing_and_five(heterogeneity):
+    with pytest.raises(InputError, match="heterogeneity is"):
+        Setting(heterogeneity=heterogeneity)
+
+
+def test_an_unknown_covariance_is_refused_before_anything_is_computed():
+    with pytest.raises(InputError, match="unknown covariance 'round'"):
+        Setting(covariance="round").problem()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
+def test_a_device_that_is_not_there_is_refused():
+    with pytest.raises(InputError, match="device 'cuda:1' is not there"):
+        Setting(device="cuda:1")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"cannot read .*nothing\.npz"):
+        Setting(data=str(tmp_path / "nothing.npz")).problem()
+
+
+# ---- what a setting makes
+
+
+def test_draws_differ_and_are_repeated_by_their_seed():
+    setting = Setting(clients=2, samples=3, dim=4, width=16, seed=5)
+    first, second = setting.study(0), setting.study(1)
+    assert torch.equal(first.problem.x, setting.study(0).problem.x)
+    assert torch.equal(first.online.v, setting.study(0).online.v)
+    assert not torch.equal(first.problem.x, second.problem.x)
+    assert not torch.equal(first.online.v, second.online.v)
+    assert torch.equal(second.problem.x, Setting(clients=2, samples=3, dim=4, width=16, seed=6).problem().x)
+
+
+def test_options_reach_the_study():
+    setting = Setting(
+        clients=2, samples=3, dim=4, width=16, alpha=0.3, covariance="scaled", steps=7, projection="printed",
+        dtype="float32", chunk=5,
+    )  # fmt: skip
+    study = setting.study()
+    assert (study.problem.clients, study.problem.sizes, study.problem.dim) == (2, [3, 3], 4)
+    assert (study.online.width, study.alpha, study.steps, study.chunk) == (16, 0.3, 7, 5)
+    assert study.projection == "printed"
+    assert study.problem.scales is not None
+    assert study.on.V.dtype == torch.float32
+
+
+def test_the_users_data_take_the_place_of_synthetic_ones(tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "mine.npz"
+    np.savez(path, X=rng.standard_normal((20, 3)), y=rng.standard_normal(20), owner=np.repeat([0, 1], 10))
+    setting = Setting(data=str(path), clients=7, width=8)
+    assert setting.problem().sizes == [10, 10]
+    assert torch.equal(setting.problem(0).x, setting.problem(1).x)
+    assert not torch.equal(setting.study(0).online.v, setting.study(1).online.v)
+    assert Setting().read_data() is None
+
+
+# ---- what a run costs
+
+
+def cost_of(claims=frozenset({"O2", "K3", "D2"}), **options):
+    setting = Setting(**options)
+    return predict_cost(setting, setting.problem(), set(claims))
+
+
+@pytest.mark.parametrize("option", ["clients", "samples", "dim", "width"])
+def test_memory_grows_with_every_size(option):
+    small = {"clients": 2, "samples": 5, "dim": 4, "width": 512}
+    assert cost_of(**small | {option: 8 * small[option]}).bytes > cost_of(**small).bytes
+
+
+@pytest.mark.parametrize("option", ["clients", "samples", "dim", "width", "steps", "draws"])
+def test_time_grows_with_every_size(option, monkeypatch):
+    """On a machine whose speed does not waver."""
+    monkeypatch.setattr("theory.setting._measured_rates", lambda dtype: (1e10, 1e9))
+    small = {"clients": 2, "samples": 10, "dim": 4, "width": 512, "steps": 50, "draws": 1}
+    assert cost_of(**small | {option: 8 * small[option]}).seconds > 1.1 * cost_of(**small).seconds
+
+
+def test_time_is_predicted_by_the_speed_of_this_machine():
+    assert 0 < cost_of(clients=2, samples=5, dim=4, width=512).seconds < 600
+
+
+MEASURE = """
+import re
+from pathlib import Path
+from theory.claims import choose, verify
+from theory.setting import Setting, predict_cost
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
+
+claims = choose("O1,O2,O3,D2,D3")
+verify(Setting(clients=2, samples=3, dim=3, width=64, steps=2).study(), claims)  # what is loaded once is not counted
+setting = Setting(clients=3, samples=160, dim=10, width=2048, steps=3)
+predicted = predict_cost(setting, setting.problem(), {claim.id for claim in claims}).bytes
+before = peak()
+verify(setting.study(), claims)
+print(peak() - before, predicted)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+def test_the_predicted_memory_is_not_below_what_a_run_takes():
+    done = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True, cwd=ROOT)
+    measured, predicted = map(int, done.stdout.split())
+    assert 2**20 < measured <= predicted
+
+
+def test_claims_that_descend_need_more_memory():
+    assert cost_of({"O2"}).bytes < cost_of({"O2", "D2"}).bytes
+
+
+def test_single_precision_needs_less_memory():
+    assert cost_of(dtype="float32").bytes < cost_of().bytes
+
+
+def test_a_few_matrices_and_weights_are_the_least_that_is_counted():
+    """No prediction may lie below what V_on, G_on and the weights take by themselves."""
+    n, m, d, N = 100, 4096, 10, 5
+    assert cost_of({"O2"}).bytes >= 8 * (4 * n * n + N * m * d)
+
+
+@pytest.mark.parametrize(("options", "largest"), [({"samples": 400, "width": 8}, "samples"), ({"width": 10**6}, "width")])
+def test_the_option_to_lower_is_the_one_that_weighs_most(options, largest):
+    assert cost_of({"O2", "D2"}, clients=2, dim=3, **options).largest == largest
+
+
+def test_what_does_not_fit_is_refused_by_the_option_to_lower():
+    with pytest.raises(InputError, match=r"needs about 10\.0 GiB and 4\.0 GiB are free; lower --width or --dtype"):
+        refuse_if_too_large(Cost(10 * 2**30, 1.0, "width"), 4 * 2**30)
+    with pytest.raises(InputError, match="lower --samples or --clients"):
+        refuse_if_too_large(Cost(10 * 2**30, 1.0, "samples"), 4 * 2**30)
+
+
+def test_what_fits_is_not_refused():
+    refuse_if_too_large(Cost(2**30, 1.0, "width"), 4 * 2**30)
+
+
+def test_a_tenth_of_the_memory_is_left_to_others():
+    refuse_if_too_large(Cost(899, 1.0, "width"), 1000)
+    with pytest.raises(InputError):
+        refuse_if_too_large(Cost(901, 1.0, "width"), 1000)
+
+
+def test_the_machine_has_some_memory():
+    assert 2**20 < available_memory() <= 2**63

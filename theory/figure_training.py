@@ -1,0 +1,90 @@
+"""The figures of real descent: residuals in every reading, and the least eigenvalue on the way."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from theory import figure_words as words
+from theory.figure_style import (
+    BRANCHES,
+    DASHED,
+    FAINT,
+    WIDE,
+    above_zero,
+    canvas,
+    legend_above,
+    log_axis,
+    plot,
+    tex,
+    whole_ticks,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import SubFigure
+
+Report = dict[str, Any]
+
+
+def residuals(report: Report, message: str) -> SubFigure:
+    """|F(t) - y| of FedBN and Fed-CO2, one panel for each reading of the theorem."""
+    curves, gains = report["curves"]["residuals"], words.gains(report)
+    bounds = report["curves"].get("bounds", {})
+    lines, columns = (len(gains) + 1) // 2, min(2, max(1, len(gains)))
+    body = canvas(message, WIDE, 1.4 + 2.75 * lines)
+    body.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
+    for panel, (reading, gain) in zip(body.axes, gains.items(), strict=False):
+        title, fedbn, fedco2 = words.READINGS[reading]
+        shown = {"online": curves[fedbn], "fused": curves[fedco2]}
+        if reading == "separate":
+            shown["offline"] = curves.get("separate: offline", [])
+            _bounds(panel, bounds)
+        for branch, values in shown.items():
+            every = (len(values) // 12, max(1, len(values) // 6))
+            plot(panel, range(len(values)), above_zero(values), BRANCHES[branch], markevery=every)
+        panel.set_title(title + "\n")
+        panel.text(0, 1.025, words.in_digits(gain), transform=panel.transAxes, color=FAINT, size=9.5)
+    _finish(body, [curves[name] for reading in gains for name in words.READINGS[reading][1:]], len(gains), columns)
+    legend_above(body, "bound of C2 for the same model" if bounds else None)
+    return body
+
+
+def _bounds(panel: Axes, bounds: dict[str, list[float]]) -> None:
+    for branch, values in bounds.items():
+        panel.plot(range(len(values)), above_zero(values), color=BRANCHES[branch].colour, ls=DASHED, lw=1.2)
+
+
+def _finish(body: SubFigure, curves: list[list[float]], panels: int, columns: int) -> None:
+    """Axes and their labels; a residual that explodes leaves the frame rather than flatten the others."""
+    start = max((values[0] for values in curves if math.isfinite(values[0])), default=1.0)
+    log_axis(body.axes[0], [min(v, 1e3 * start) for values in curves for v in values])
+    whole_ticks(body.axes[0])
+    for k, panel in enumerate(body.axes):
+        panel.set_visible(k < panels)
+        if k % columns == 0:
+            panel.set_ylabel("residual |F(t) − y|")
+        if k >= panels - columns:
+            panel.set_xlabel("step t of full-batch descent")
+            panel.tick_params(labelbottom=True)
+
+
+def tracking(report: Report, message: str) -> SubFigure:
+    """λ_min(Λ(t)) of the three models at each width, over its bound."""
+    found, alpha = report["curves"]["tracks"], report["setting"]["alpha"]
+    tracks: dict[str, dict[str, list[float]]] = found["lambda_min"]
+    body = canvas(message, WIDE, 4.2)
+    body.subplots(1, len(tracks), sharey=True, squeeze=False)
+    for panel, (width, track) in zip(body.axes, tracks.items(), strict=True):
+        for branch, look in BRANCHES.items():
+            plot(panel, track["t"], [v if math.isfinite(v) else math.nan for v in track[branch]], look)
+            panel.axhline(found["mu"][branch] / (2 * alpha**2), color=look.colour, ls=DASHED, lw=1.3)
+        panel.set_title(f"hidden width m = {width}")
+        panel.set_xlabel("step t")
+        whole_ticks(panel)
+    first = body.axes[0]
+    first.set_ylabel(tex("λ_min of the kernel Λ(t)"))
+    low, high = first.get_ylim()
+    first.set_ylim(min(0.0, low), max(1.03 * high, 1e-12))
+    legend_above(body, tex("its bound μ/2α²"))
+    return body

@@ -1,0 +1,124 @@
+"""What each figure says, in words: its title, and the text for those who cannot see it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+from theory.figure_style import short
+
+Report = dict[str, Any]
+READINGS = {
+    "joint": ("Joint loss of Eq. 12, one step size", "separate: online", "joint: fused"),
+    "joint, own step": ("Joint loss, own largest stable step", "separate, own step: online", "joint, own step: fused"),
+    "separate": ("Separate losses, as Algorithm 2 trains", "separate: online", "separate: fused"),
+    "federated": ("Separate losses in federated rounds", "federated: online", "federated: fused"),
+}
+"""Reading -> its name in the figure, FedBN's curve, Fed-CO2's curve."""
+
+
+def messages(report: Report) -> dict[str, str]:
+    """The message of every figure whose numbers the report has."""
+    curves = report.get("curves", {})
+    writers = {
+        "spectra": ("spectra", _spectra),
+        "draws": ("draws", _draws),
+        "residuals": ("residuals", _residuals),
+        "width": ("widths", _width),
+        "clients": ("clients", _clients),
+        "tracking": ("tracks", _tracking),
+    }
+    return {name: write(report) for name, (needs, write) in writers.items() if curves.get(needs)}
+
+
+def number(count: int, noun: str) -> str:
+    """1 step, 2 steps."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def _ratio(a: float, b: float) -> float:
+    return a / b if b > 0 else math.nan
+
+
+def _moves(a: float, b: float) -> str:
+    """From a to b, in words; what differs by rounding only has not moved."""
+    if not abs(b - a) > 1e-9 * max(abs(a), abs(b)):
+        return f"stays at {short(a)}"
+    return f"{'rises' if b > a else 'falls'} from {short(a)} to {short(b)}"
+
+
+def _spectra(report: Report) -> str:
+    on, mean = report["curves"]["spectra"]["V_on"], report["curves"]["spectra"]["V"]
+    low, high = _moves(on[-1], mean[-1]), _moves(on[0], mean[0])
+    return f"FedBN to Fed-CO2: the least eigenvalue {low}, the greatest {high}"
+
+
+def _draws(report: Report) -> str:
+    rows = report["curves"]["draws"]
+    rises = sum(row["V"] - row["V_on"] > 1e-9 * abs(row["V"]) for row in rows)
+    ratios = [r for row in rows if math.isfinite(r := _ratio(row["V"], row["V_on"]))]
+    median = f", by a factor {short(statistics.median(ratios))} in the median" if ratios else ""
+    return f"λ_min rises from FedBN to Fed-CO2 in {rises} of {len(rows)} draws{median}"
+
+
+def gains(report: Report) -> dict[str, float]:
+    """Digits by which Fed-CO2 ends below FedBN in each reading: D2's where it was examined, else at the last step."""
+    curves = report["curves"]["residuals"]
+    d2: Report = next((row["evidence"] for row in report.get("claims", []) if row["id"] == "D2"), {})
+    known, found = d2.get("log10_gain", {}), {}
+    for reading, (_, fedbn, fedco2) in READINGS.items():
+        if fedbn in curves and fedco2 in curves:
+            last = _ratio(curves[fedbn][-1], curves[fedco2][-1])
+            found[reading] = known.get(reading, math.log10(last) if 0 < last < math.inf else math.nan)
+    return found
+
+
+def in_digits(gain: float) -> str:
+    """One reading's outcome."""
+    if math.isnan(gain):
+        return "not comparable at the last step"
+    if abs(gain) == math.inf:
+        return "Fed-CO2 diverges" if gain < 0 else "FedBN diverges"
+    if abs(gain) < 0.005:
+        return "both end at the same residual"
+    times = f"{10 ** abs(gain):.3g} times {'smaller' if gain > 0 else 'larger'}"
+    return f"Fed-CO2 ends {abs(gain):.2f} digits {'lower' if gain > 0 else 'higher'}: a residual {times}"
+
+
+def _residuals(report: Report) -> str:
+    found = gains(report)
+    behind = [name for name, gain in found.items() if not gain > 0]
+    steps = max(len(values) for values in report["curves"]["residuals"].values()) - 1
+    tail = f"; not in: {' / '.join(behind)}" if behind else ""
+    ahead = f"{len(found) - len(behind)} of {len(found)} readings"
+    return f"After {number(steps, 'step')} Fed-CO2 is ahead of FedBN in {ahead}{tail}"
+
+
+def _width(report: Report) -> str:
+    found = report["curves"]["widths"]
+    if len(found["relative_error"]) < 2:
+        return "One width only: no slope to fit"
+    return f"The distance to V^inf shrinks as m^({found['slope']:.2f})" if found["slope"] < 0 else (
+        "The distance to V^inf does not shrink with m"
+    )  # fmt: skip
+
+
+def _clients(report: Report) -> str:
+    rows = report["curves"]["clients"]
+    last = rows[-1]
+    ratio, many = _ratio(last["V"], last["V_on"]), number(last["clients"], "client")
+    if not math.isfinite(ratio):
+        return f"With {many} FedBN's λ_min is not above 0"
+    return f"With {many} Fed-CO2 has {short(ratio)} times FedBN's λ_min"
+
+
+def _tracking(report: Report) -> str:
+    found = report["curves"]["tracks"]
+    widths = found["lambda_min"]
+    low = [width for width, ratio in found["least_ratio"].items() if not ratio >= 1]
+    if low:
+        return f"λ_min(Λ(t)) falls below its bound at m = {', '.join(low)}"
+    least = min(found["least_ratio"].values())
+    steps = max((t["t"][-1] for t in widths.values() if t["t"]), default=0)
+    return f"During {number(steps, 'step')} λ_min(Λ(t)) never sinks below {short(least)} times its bound"

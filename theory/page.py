@@ -1,0 +1,125 @@
+"""The report as one page that needs nothing but itself: no network, no script, no other file."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from theory import page_text as text
+from theory.figure_words import messages
+
+Report = dict[str, Any]
+UNDER = "holds under: "
+KINDS = {
+    "holds": ("✓", "holds", "as stated, on everything that was measured"),
+    "under": ("◐", "holds under a condition", "not as printed, but if read as stated beside it"),
+    "fails": ("✗", "fails", "not under any reading that was tried"),
+}
+"""Kind of verdict -> its symbol, its name, what it means."""
+PROOFS = {"certified": ("holds", "✓"), "refuted": ("fails", "✗"), "not certifiable": ("under", "?")}
+CAPTIONS = {
+    "spectra": "Eigenvalues of the three kernels V at t = 0, greatest first, on a logarithmic axis. Look at the right "
+    "end: the least eigenvalue sets the guaranteed rate, and the theory puts Fed-CO2's between the others'.",
+    "draws": "One stalk for each draw of clients and networks. The theory wants the circle (FedBN) lowest, "
+    "the square (Fed-CO2) above it and the triangle (SingleSet) highest on every stalk.",
+    "residuals": "Measured residuals of real networks under full-batch descent, for four readings of Theorem 4.4. "
+    "Where the square lies below the circle, Fed-CO2 is ahead. Dashed: what C2 guarantees, to be compared with the "
+    "curve of the same colour.",
+    "width": "How far the kernel of a finite network is from its exact limit. On these axes a power law is a straight "
+    "line; the claim is a slope of −1/2.",
+    "clients": "The same networks on more and more clients. With one client the three kernels are one; "
+    "look how far FedBN's λ_min falls behind the others' as clients join.",
+    "tracking": "The least eigenvalue of Λ(t) while both networks train, at three widths. It should stay above the "
+    "dashed line of its colour, and move less the wider the network is.",
+}
+HALVES = ("width", "clients")
+"""Figures that stand side by side where there is room."""
+SETTING = {
+    "clients": "Clients N", "samples": "Samples per client M", "dim": "Input dimension d", "width": "Hidden width m",
+    "alpha": "Scale α", "covariance": "Covariance of the clients", "heterogeneity": "Heterogeneity",
+    "seed": "Seed", "draws": "Draws", "steps": "Steps of descent", "projection": "Projection", "dtype": "Precision",
+    "device": "Device", "ridge": "Ridge",
+}  # fmt: skip
+ONLY_SYNTHETIC, ONLY_DATA = {"covariance", "heterogeneity"}, {"ridge"}
+
+
+def write_page(report: Report, figures: dict[str, Path], path: Path) -> None:
+    """Write ``report.html``: everything the report holds, with the figures inside."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {
+        "number": text.number, "scalar": text.scalar, "sequence": text.sequence,
+        "bound": text.bound, "maths": text.maths, "name": text.name, "grid": text.grid,
+    }  # fmt: skip
+    template = environment.from_string(files("theory").joinpath("page.html.j2").read_text(encoding="utf-8"))
+    empty: Report = {"summary": [], "setting": {}, "claims": [], "certificates": {}, "eigenvalues": {}}
+    report = empty | report
+    page = template.render(
+        report=report,
+        setting=setting_rows(report["setting"]),
+        broken=report["setting"].get("assumptions_broken", []),
+        claims=[claim_view(row) for row in report["claims"]],
+        drawn=any("draws" in row for row in report["claims"]),
+        figures=[figure_view(report, name, file) for name, file in figures.items()],
+        made=made_rows(report),
+        kinds=KINDS,
+        proofs=PROOFS,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8")
+
+
+def setting_rows(setting: Report) -> list[tuple[str, Any]]:
+    """What was examined, in words; what does not apply is left out."""
+    mine = bool(setting.get("data"))
+    rows: list[tuple[str, Any]] = [("Inputs", setting.get("inputs", "not said"))]
+    if mine:
+        rows.append(("File", str(setting["data"])))
+    for key, label in SETTING.items():
+        if key in setting and key not in (ONLY_SYNTHETIC if mine else ONLY_DATA):
+            rows.append((label, _samples(setting[key]) if key == "samples" else setting[key]))
+    return rows
+
+
+def _samples(sizes: Any) -> Any:
+    if isinstance(sizes, list) and len(sizes) > 1 and len(set(sizes)) == 1:
+        return f"{sizes[0]} each"
+    return sizes
+
+
+def claim_view(row: Report) -> Report:
+    """A claim with its verdict taken apart into kind and conditions."""
+    verdict = str(row["verdict"])
+    kind = "under" if verdict.startswith(UNDER) else verdict if verdict in KINDS else "fails"
+    conditions = verdict.removeprefix(UNDER).split("; ") if kind == "under" else []
+    return {"draws": None, "evidence": {}} | row | {"kind": kind, "conditions": conditions}
+
+
+def figure_view(report: Report, name: str, file: Path) -> Report:
+    """A figure as data, its words, and its size so that the page does not jump while it loads."""
+    data = file.read_bytes()
+    message = messages(report).get(name, name)
+    return {
+        "name": name,
+        "source": "data:image/png;base64," + base64.b64encode(data).decode("ascii"),
+        "message": message,
+        "caption": CAPTIONS.get(name, ""),
+        "half": name in HALVES,
+        "width": int.from_bytes(data[16:20], "big"),
+        "height": int.from_bytes(data[20:24], "big"),
+    }
+
+
+def made_rows(report: Report) -> list[tuple[str, Any]]:
+    """The command if it is known, the time, and the versions."""
+    given = report.get("command")
+    rows: list[tuple[str, Any]] = []
+    if given:
+        rows.append(("Command", shlex.join(map(str, given)) if isinstance(given, list | tuple) else str(given)))
+    if "seconds" in report:
+        rows.append(("Time taken", f"{report['seconds']:.4g} s"))
+    return rows + list(report["setting"].get("versions", {}).items())
