@@ -23,7 +23,9 @@ from theory.setting import Setting, available_memory, predict_cost, refuse_if_to
 from theory.study import Progress
 from theory.sweep import parse, settings_of, sweep
 
-ORDERINGS = "O1,O2,O3,O4"
+SWEPT_CLAIMS = "O1,O2,O3,O4"
+SECONDS_TO_DRAW = 4
+"""Figures and page, whatever the setting."""
 
 
 def run(options: dict[str, Any]) -> bool:
@@ -31,7 +33,7 @@ def run(options: dict[str, Any]) -> bool:
     fields = {name: options[name] for name in Setting.__dataclass_fields__ if name != "data"}
     setting = Setting(**fields, data=None if options["data"] is None else str(options["data"]))
     sweeps = [parse(text) for text in options["sweeps"]]
-    claims = choose(options["claim_ids"] or (ORDERINGS if sweeps else None))
+    claims = choose(options["claim_ids"] or (SWEPT_CLAIMS if sweeps else None))
     settings = settings_of(setting, sweeps) if sweeps else [({}, setting)]
     _foresee([one for _, one in settings], claims, quiet=options["as_json"])
     if not options["allow_parallel"]:
@@ -80,7 +82,7 @@ def _foresee(settings: list[Setting], claims: list[Claim], quiet: bool) -> None:
     available = available_memory()
     refuse_if_too_large(largest, available)
     if not quiet:
-        seconds = sum(cost.seconds for cost in costs)
+        seconds = SECONDS_TO_DRAW + sum(cost.seconds for cost in costs)
         console(stderr=True).print(
             f"needs about {max(largest.bytes / 2**20, 1):.0f} MiB of {available / 2**30:.0f} GiB and "
             f"roughly {theory_view.duration(seconds)}"

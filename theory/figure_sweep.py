@@ -65,7 +65,7 @@ def _gain(row: Row) -> float:
 def _title(rows: list[Row]) -> str:
     gains = [g for row in rows if math.isfinite(g := _gain(row))]
     broken = sum(row["O_hold"] < 1 for row in rows)
-    order = f"an ordering fails in {broken} of {len(rows)} settings" if broken else "every ordering holds"
+    order = f"not all claims hold in {broken} of {len(rows)} settings" if broken else "all claims hold"
     if not gains:
         return f"λ_min(V_on) is nowhere positive; {order}"
     return f"Fed-CO2 has {short(min(gains))} to {short(max(gains))} times FedBN's λ_min over the sweep; {order}"
@@ -88,7 +88,7 @@ def _lines(axes: Axes, rows: list[Row], name: str, panels: int) -> None:
 
 
 def _mark(axes: Axes, rows: list[Row], x: list[float], y: list[float]) -> None:
-    """A cross and the share that held, where an ordering failed."""
+    """A cross and the share of claims that held, where it is not all."""
     for row, a, b in zip(rows, x, y, strict=True):
         if row["O_hold"] < 1:
             axes.plot([a], [b], marker="x", ms=11, mew=2.2, color="black", ls="", zorder=6)

@@ -118,7 +118,9 @@ def _tracking(report: Report) -> str:
     widths = found["lambda_min"]
     low = [width for width, ratio in found["least_ratio"].items() if not ratio >= 1]
     if low:
-        return f"λ_min(Λ(t)) falls below its bound at m = {', '.join(low)}"
+        high = [width for width in found["least_ratio"] if width not in low]
+        rest = f", stays above it at m = {', '.join(high)}" if high else ""
+        return f"λ_min(Λ(t)) sinks below its bound at m = {', '.join(low)}{rest}"
     least = min(found["least_ratio"].values())
     steps = max((t["t"][-1] for t in widths.values() if t["t"]), default=0)
     return f"During {number(steps, 'step')} λ_min(Λ(t)) never sinks below {short(least)} times its bound"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Report = dict[str, Any]
 LAST = 12
-"""How many of the least eigenvalues the spectra show enlarged."""
+"""How many of the least eigenvalues the spectra show enlarged, where there are many more."""
 
 
 def draw_figures(report: Report, folder: Path) -> dict[str, Path]:
@@ -54,17 +54,18 @@ def spectra(report: Report, message: str) -> SubFigure:
     """All eigenvalues of the three kernels, and the least of them enlarged and named."""
     values: dict[str, list[float]] = report["curves"]["spectra"]
     body, size = canvas(message, WIDE, 4.3), len(values["V"])
-    panels = body.subplots(1, 2, width_ratios=(1.25, 1)) if size > LAST else [body.subplots()]
+    many = size > 2 * LAST
+    panels = body.subplots(1, 2, width_ratios=(1.25, 1)) if many else [body.subplots()]
     for panel, first in zip(panels, (0, size - LAST), strict=False):
         for name, look in MODELS.items():
             shown = above_zero(values[name][first:])
-            plot(panel, range(first + 1, size + 1), shown, look, marked=size <= LAST or first > 0)
+            plot(panel, range(first + 1, size + 1), shown, look, marked=not many or panel is panels[1])
         log_axis(panel, [v for each in values.values() for v in each[first:]], decades=18)
         whole_ticks(panel)
         panel.set_xlabel("rank of the eigenvalue, 1 = the greatest")
     panels[0].set_ylabel("eigenvalue")
     panels[0].legend(loc="lower left")
-    if size > LAST:
+    if many:
         panels[0].set_title("all eigenvalues")
         panels[1].set_title(f"the {LAST} least")
     looks = {k: replace(look, label=tex(f"λ_min({k}) = {short(values[k][-1])}")) for k, look in MODELS.items()}

@@ -17,6 +17,9 @@ from theory.study import Progress, Study
 from theory.userdata import UserData, read
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
+ORDERINGS = {"O1", "O2", "O3", "O4"}
+GALLERY_GRAMS = 48
+"""Kernels computed for the figures of many draws and many clients."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +103,12 @@ def predict_cost(setting: Setting, problem: Problem, claims: set[str]) -> Cost:
     }
     rate, pace = _measured_rates(DTYPES[setting.dtype])
     gram = 3.0 * n * n * m + 2.0 * n * d * m * (N + 1)
-    many_grams = 4 + 30 * ("K4" in claims) + 60 * ("C1" in claims) + 24
-    work = gram * many_grams / rate
+    grams = 8 + GALLERY_GRAMS * (claims != ORDERINGS) + 16 * ("K4" in claims) + 60 * ("C1" in claims)
+    work = 4 * grams * gram / rate + 40.0 * n**3 / rate  # small products run at a quarter of full speed
     if claims & {"D2", "C1", "C2"}:
-        work += setting.steps * 14.0 * n * m * (1 + d / 10) / pace
+        work += setting.steps * 90.0 * n * m * (1 + d / 20) / pace  # five readings, two networks, nine passes each
     if claims & {"K3", "K4", "C1", "C2"} and problem.scales is None:
-        work += 60000.0 * n * n / pace
-    work += 40.0 * n**3 / rate
+        work += (1 + ("K3" in claims)) * 60_000.0 * n * n / pace
     return Cost(int(sum(parts.values())), setting.draws * work, max(parts, key=lambda name: parts[name]))
 
 

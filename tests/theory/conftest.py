@@ -47,7 +47,8 @@ def apart():
 def reach():
     """How large V/α² and G could be if no gate were closed and nothing cancelled: what rounding is relative to.
 
-    |P x| = |x - Sv (v.x)/|v|²_S| may be much smaller than its two terms (it is 0 for d = 1).
+    |P x| = |x - Sv (v.x)/|v|²_S| may be much smaller than its two terms (it is 0 for d = 1), and v'Sv much smaller
+    than |v| |Sv|, so that it is known that much less well.
     """
 
     def measure(problem, weights):
@@ -57,7 +58,8 @@ def reach():
             x, Sv = problem.x[rows], v @ problem.S[i]
             size, h = (Sv * v).sum(1).sqrt(), (x @ v.T).abs()
             terms = x.norm(dim=1)[:, None] + Sv.norm(dim=1) * h / size**2
-            total += ((c / size) ** 2 * ((gamma * terms) ** 2 + h**2)).sum().item() / weights.width
+            lost = v.norm(dim=1) * Sv.norm(dim=1) / size**2
+            total += (lost * (c / size) ** 2 * ((gamma * terms) ** 2 + h**2)).sum().item() / weights.width
         return total
 
     return measure

@@ -180,7 +180,7 @@ def test_choose_does_not_guess_wildly():
 
 @pytest.mark.parametrize("text", ["", " ", ",", " , ,"])
 def test_choose_wants_a_name(text):
-    with pytest.raises(InputError, match="no claim named.*K1, K2"):
+    with pytest.raises(InputError, match=r"no claim named.*K1, K2"):
         choose(text)
 
 

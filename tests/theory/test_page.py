@@ -129,7 +129,6 @@ def test_residuals_need_neither_bounds_nor_d2(report: Report, tmp_path: Path) ->
 def test_divergence_and_singular_kernels_are_drawn(report: Report, tmp_path: Path) -> None:
     curves = report["curves"]
     curves["residuals"]["joint: fused"] = [31.0, 1e6, 1e200, math.inf, math.nan, math.nan]
-    curves["spectra"]["V_on"][-3:] = [1e-18, 0.0, -1e-17]
     curves["draws"] = [{"seed": 7, "V_on": -1e-17, "V_off": 0.2, "V": 0.1}]
     curves["clients"] = [{"clients": 1, "V_on": 0.0, "V_off": math.nan, "V": math.inf}]
     curves["widths"] = {"slope": 0.0, "slope_error": 0.0, "relative_error": {"8": 0.4}}
@@ -137,6 +136,8 @@ def test_divergence_and_singular_kernels_are_drawn(report: Report, tmp_path: Pat
     curves["tracks"]["lambda_min"][width]["online"] = [math.nan] * len(curves["tracks"]["lambda_min"][width]["t"])
     curves["tracks"]["least_ratio"] = {"256": math.nan, "512": 0.9, "1024": 1.5}
     curves["tracks"]["mu"]["online"] = -1e-18
+    curves["spectra"]["V"] = curves["spectra"]["V_off"] = [2.0**-k for k in range(40)]
+    curves["spectra"]["V_on"] = [2.0**-k for k in range(37)] + [1e-18, 0.0, -1e-17]
     d2 = next(row for row in report["claims"] if row["id"] == "D2")
     d2["evidence"]["log10_gain"] |= {"joint": -math.inf, "joint, own step": 1.0, "separate": math.nan, "federated": 0.0}
     for figure in draw_figures(report, tmp_path).values():
@@ -144,7 +145,7 @@ def test_divergence_and_singular_kernels_are_drawn(report: Report, tmp_path: Pat
     said = messages(report)
     assert said["draws"] == "λ_min rises from FedBN to Fed-CO2 in 1 of 1 draws"
     assert said["clients"] == "With 1 client FedBN's λ_min is not above 0"
-    assert said["tracking"] == "λ_min(Λ(t)) falls below its bound at m = 256, 512"
+    assert said["tracking"] == "λ_min(Λ(t)) sinks below its bound at m = 256, 512, stays above it at m = 1024"
     assert said["residuals"] == (
         "After 5 steps Fed-CO2 is ahead of FedBN in 1 of 4 readings; not in: joint / separate / federated"
     )

@@ -79,6 +79,13 @@ def test_a_condition_number_of_1e11_is_not_refused():
     assert Problem(**altered("S", (1, 0, 0), 2e11)).scales is None
 
 
+def test_rounding_is_not_taken_for_asymmetry():
+    """Zeros of a covariance that was computed come out as 1e-17 here and 3e-17 there."""
+    S = parts()["S"]
+    S[0, 0, 1], S[0, 1, 0] = 1e-17, 3e-17
+    assert Problem(**parts(S=S)).clients == 2
+
+
 BAD_DRAWS = {
     "no client": ({"clients": 0}, "clients is 0"),
     "a negative number of clients": ({"clients": -2}, "clients is -2"),

@@ -53,7 +53,8 @@ def _array(path: Path, axes: int) -> NDArray[np.uint8]:
 
 
 def _head(data: bytes, axes: int) -> tuple[int, ...]:
-    magic, *shape = struct.unpack(f">I{axes}I", data)
-    if magic != 0x0800 + axes:
-        raise ValueError(f"its magic number is {magic:#06x}, not {0x0800 + axes:#06x}")
-    return tuple(shape)
+    if data[:4] != bytes([0, 0, 8, axes]):
+        raise ValueError(
+            f"it starts with {data[:4].hex(' ')}, not 00 00 08 {axes:02}, the mark of bytes with {axes} axes"
+        )
+    return struct.unpack(f">{axes}I", data[4:])

@@ -1,0 +1,399 @@
+"""The report of a run: its shape, and that its numbers are those of the matrices and networks it is about."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from theory import CLAIMS, Claim, Finding, Problem, Study, synthetic
+from theory.claims import choose
+from theory.examine import broken_assumptions, certificates, effect_of_parallel_samples, eigenvalues, examine
+from theory.setting import Setting
+
+TINY = Setting(clients=3, samples=3, dim=4, width=64, steps=6, seed=1)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """All claims and the certificates on a tiny setting, and what was said on the way."""
+    said = []
+    report, study = examine(TINY, choose(None), certify=True, progress=lambda *step: said.append(step))
+    return report, study, said
+
+
+def spectrum(K):
+    return np.linalg.eigvalsh(K.double().numpy())
+
+
+def numbers(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [x for one in value for x in numbers(one)]
+    return [value] if isinstance(value, float) else []
+
+
+def scripted(name, findings, ordering=False):
+    """A claim that finds what it is told to, and the studies that it was shown."""
+    shown, left = [], iter(findings)
+
+    def check(study):
+        shown.append(study)
+        verdict, margin = next(left)
+        return Finding(verdict, 1.0, 2.0, margin, "absolute", "some words", {"draw": len(shown)})
+
+    return Claim(name, "a statement", "a source", check, ordering), shown
+
+
+# The shape
+
+
+def test_the_report_has_its_documented_shape(whole):
+    report, _, _ = whole
+    assert set(report) == {"setting", "eigenvalues", "claims", "curves", "certificates", "summary", "seconds"}
+    kept = json.loads(json.dumps(report))
+    assert kept["claims"] == report["claims"]
+    assert not any(math.isnan(x) for x in numbers(report))
+    assert report["seconds"] > 0
+
+
+def test_the_setting_is_told_in_full(whole):
+    told = whole[0]["setting"]
+    assert told["samples"] == [3, 3, 3]
+    for name in ("clients", "dim", "width", "alpha", "covariance", "heterogeneity", "seed", "draws", "steps", "dtype"):
+        assert told[name] == getattr(TINY, name)
+    assert told["inputs"] == "synthetic Gaussian clients"
+    assert told["assumptions_broken"] == []
+    assert told["versions"]["torch"] == torch.__version__
+    assert told["versions"]["numpy"] == np.__version__
+    assert set(told["versions"]) == {"python", "torch", "numpy", "scipy"}
+
+
+def test_every_claim_has_a_row_with_what_its_check_found(whole):
+    report, study, _ = whole
+    assert [row["id"] for row in report["claims"]] == list(CLAIMS)
+    for row in report["claims"]:
+        claim = CLAIMS[row["id"]]
+        assert (row["statement"], row["source"], row["ordering"]) == (claim.statement, claim.source, claim.ordering)
+        if row["id"] not in ("K4", "C1", "X1"):  # the slow ones
+            found = claim.check(study)
+            for name in ("verdict", "margin", "unit", "words", "lhs", "rhs", "evidence"):
+                assert row[name] == getattr(found, name), (row["id"], name)
+        assert "draws" not in row
+
+
+def test_claims_are_examined_as_chosen():
+    report, _ = examine(TINY, choose("O2,K2"))
+    assert [row["id"] for row in report["claims"]] == ["K2", "O2"]
+    assert "certificates" not in report
+
+
+def test_progress_is_told_in_words_and_numbers(whole):
+    said = whole[2]
+    words = [what for what, _, _ in said]
+    for claim in CLAIMS:
+        assert f"claim {claim}" in words
+    assert {"λ_min across draws", "effect of the number of clients", "descent of the real networks"} <= set(words)
+    assert all(0 <= done <= total for _, done, total in said)
+
+
+# Eigenvalues
+
+
+def test_eigenvalues_are_those_of_the_matrices(whole):
+    report, study, _ = whole
+    kernels = {"on": study.on, "off": study.off}
+    expected = {
+        f"{letter}_{name}": getattr(k, letter) for letter in ("V", "G", "Lambda") for name, k in kernels.items()
+    }
+    expected |= {letter: (expected[f"{letter}_on"] + expected[f"{letter}_off"]) / 2 for letter in ("V", "G", "Lambda")}
+    on, same = study.limit.kernel, study.problem.owner[:, None] == study.problem.owner[None, :]
+    expected |= {"V_on_inf": on.V, "V_off_inf": on.V * same, "V_inf": on.V * (1 + same) / 2, "G_on_inf": on.G * same}
+    table = report["eigenvalues"]
+    assert set(table) == set(expected)
+    for name, K in expected.items():
+        values = spectrum(K)
+        found = (table[name]["min"], table[name]["max"], table[name]["condition"])
+        assert found == pytest.approx((values[0], values[-1], values[-1] / values[0]), rel=1e-8), name
+
+
+def test_limits_are_left_out_where_no_claim_needed_them():
+    table = examine(TINY, choose("O2"))[0]["eigenvalues"]
+    assert {"V_on", "V_off", "V", "G_on", "Lambda_on"} <= set(table)
+    assert not [name for name in table if name.endswith("inf")]
+
+
+def test_a_singular_kernel_has_no_condition_number():
+    study = Study.at_init(synthetic(1, 30, 3, seed=0), 2)
+    study.off.V.zero_()
+    assert eigenvalues(study, set())["V_off"] == {"min": 0.0, "max": 0.0, "condition": math.inf}
+
+
+# Draws
+
+
+def test_one_claim_over_three_draws():
+    claim, shown = scripted("K1", [("holds", 3.0), ("holds", -1e-12), ("holds", 6.0)])
+    report, first = examine(replace(TINY, draws=3), [claim])
+    row = report["claims"][0]
+    assert row["verdict"] == "holds"
+    assert row["draws"] == {
+        "draws": 3, "held": 3, "verdicts": {"holds": 3},
+        "mean_margin": pytest.approx(3.0), "worst_margin": -1e-12,
+    }  # fmt: skip
+    assert shown[0] is first
+    assert len({study.problem.x[0, 0].item() for study in shown}) == 3
+    assert len({study.online.v[0, 0].item() for study in shown}) == 3
+    for draw, study in enumerate(shown):
+        alone = replace(TINY, seed=TINY.seed + draw).study()
+        assert torch.equal(study.problem.x, alone.problem.x)
+        assert torch.equal(study.online.v, alone.online.v)
+
+
+@pytest.mark.parametrize(
+    ("found", "worst", "held"),
+    [
+        ([("holds", 1.0), ("fails", -1.0), ("holds", 2.0)], "fails", 2),
+        ([("fails", -1.0), ("holds", 1.0), ("holds", 2.0)], "fails", 2),
+        ([("holds", 1.0), ("holds under: care", -1.0), ("holds", 2.0)], "holds under: care", 2),
+        ([("fails", -0.1), ("holds under: care", -1.0), ("holds", 2.0)], "fails", 1),
+        ([("holds under: care", -1.0), ("holds under: care", -2.0), ("fails", -0.1)], "fails", 0),
+        ([("holds under: a", -1.0), ("holds under: b", -2.0), ("holds", 0.1)], "holds under: b", 1),
+    ],
+)
+def test_the_worst_draw_gives_the_verdict(found, worst, held):
+    report, _ = examine(replace(TINY, draws=3), [scripted("K1", found)[0]])
+    row = report["claims"][0]
+    assert row["verdict"] == worst
+    assert row["draws"]["held"] == held
+    assert row["draws"]["worst_margin"] == min(margin for _, margin in found)
+    assert sum(row["draws"]["verdicts"].values()) == 3
+
+
+def test_real_claims_over_three_draws():
+    report, _ = examine(replace(TINY, draws=3), choose("O2,K5"))
+    k5, o2 = report["claims"]
+    found = [CLAIMS["O2"].check(TINY.study(draw)) for draw in range(3)]
+    assert o2["draws"]["held"] == 3
+    assert o2["draws"]["worst_margin"] == min(f.margin for f in found)
+    assert o2["draws"]["mean_margin"] == pytest.approx(sum(f.margin for f in found) / 3)
+    assert k5["draws"]["held"] == 0
+    assert k5["draws"]["verdicts"] == {"holds under: every S_i = s_i I": 3}
+    assert k5["verdict"].startswith("holds under")
+
+
+def test_the_same_seed_gives_the_same_report(whole):
+    again, _ = examine(TINY, choose(None), certify=True)
+    assert {k: v for k, v in again.items() if k != "seconds"} == {k: v for k, v in whole[0].items() if k != "seconds"}
+
+
+def test_another_seed_gives_another_report():
+    first, second = (examine(replace(TINY, seed=seed), choose("O2"))[0] for seed in (1, 2))
+    assert first["eigenvalues"] != second["eigenvalues"]
+
+
+# Certificates
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_certificates_enclose_the_eigenvalues(dtype):
+    report, study = examine(replace(TINY, dtype=dtype), choose("O2"), certify=True)
+    proofs, table = report["certificates"], report["eigenvalues"]
+    assert set(proofs) == {"O2", "O3 (mean)", "O3 (strict)"}
+    on, off, mean = (table[name]["min"] for name in ("V_on", "V_off", "V"))
+    middle, room = (on + off) / 2, 1e-12 if dtype == "float64" else 1e-5
+    sides = {"O2": (off, on), "O3 (mean)": (mean, middle), "O3 (strict)": (middle, on)}
+    for name, (left, right) in sides.items():
+        proof = proofs[name]
+        assert proof["verdict"] == "certified"
+        assert 0 < proof["margin"] <= left - right + room
+        for (low, high), value in ((proof["left"], left), (proof["right"], right)):
+            assert low - room <= value <= high + room
+            assert high - low < 1e-10
+    assert study.problem.x.dtype == getattr(torch, dtype)
+
+
+def test_what_is_false_is_refuted():
+    study = TINY.study()
+    weak = replace(study.offline, gamma=0.1 * study.offline.gamma)
+    proofs = certificates(Study(study.problem, study.online, weak))
+    assert proofs["O2"]["verdict"] == proofs["O3 (strict)"]["verdict"] == "refuted"
+    assert proofs["O2"]["margin"] < 0
+    assert proofs["O3 (mean)"]["verdict"] == "certified"
+
+
+# The summary
+
+
+def test_the_summary_is_two_sentences(whole):
+    report, _, _ = whole
+    first, second = report["summary"]
+    table = report["eigenvalues"]
+    on, mean = table["V_on"]["min"], table["V"]["min"]
+    assert f"from {on:.4g} (FedBN) to {mean:.4g} (Fed-CO2), a factor {mean / on:.3g}" in first
+    assert first.endswith("; O1, O2, O3, O4, X1 hold.")
+    gains = next(row for row in report["claims"] if row["id"] == "D2")["evidence"]["log10_gain"]
+    assert gains["joint"] < 0
+    assert f"{-gains['joint']:.2f} digits behind FedBN after 6 steps" in second
+    assert f"separate {gains['separate']:+.2f}" in second
+    assert second.endswith(".")
+
+
+def test_the_summary_names_what_fails():
+    claims = [scripted("O1", [("fails", -1.0)], ordering=True)[0], scripted("O2", [("holds", 1.0)], ordering=True)[0]]
+    first, second = examine(TINY, claims)[0]["summary"]
+    assert first.endswith("; O1 fail.")
+    assert "not examined" in second
+
+
+def test_the_summary_says_when_fedco2_is_ahead():
+    claim, _ = scripted("D2", [])
+    found = Finding(
+        "holds", 1.0, 2.0, 0.25, "digits", "words", {"log10_gain": {"joint": 0.25, "separate": 0.1}, "steps": 6}
+    )
+    first, second = examine(TINY, [replace(claim, check=lambda study: found)])[0]["summary"]
+    assert not first.endswith("hold.")
+    assert "0.25 digits ahead of FedBN after 6 steps" in second
+    assert "separate +0.10" in second
+
+
+# Curves
+
+
+def test_spectra_fall_from_the_greatest_eigenvalue(whole):
+    report, study, _ = whole
+    for name, k in (("V_on", study.on), ("V_off", study.off), ("V", study.co2)):
+        assert report["curves"]["spectra"][name] == pytest.approx(spectrum(k.V)[::-1].tolist())
+
+
+def test_draws_begin_with_the_one_examined(whole):
+    report, _, _ = whole
+    rows = report["curves"]["draws"]
+    assert [row["seed"] for row in rows] == list(range(1, 21))
+    for name in ("V_on", "V_off", "V"):
+        assert rows[0][name] == report["eigenvalues"][name]["min"]
+        other = replace(TINY, seed=4).study()
+        expected = {"V_on": other.on, "V_off": other.off, "V": other.co2}[name].V
+        assert rows[3][name] == pytest.approx(spectrum(expected)[0])
+    assert all(row["V_off"] >= row["V"] >= row["V_on"] for row in rows)
+
+
+def test_clients_are_added_to_the_ones_examined(whole):
+    report, _, _ = whole
+    rows = {row["clients"]: row for row in report["curves"]["clients"]}
+    assert list(rows) == [1, 2, 3, 5, 10, 20]
+    for name in ("V_on", "V_off", "V"):
+        assert rows[3][name] == pytest.approx(report["eigenvalues"][name]["min"])
+    assert rows[1]["V_on"] == pytest.approx(rows[1]["V_off"])
+    least = [row["V_on"] for row in rows.values()]
+    assert least == sorted(least, reverse=True)  # a principal submatrix has no smaller λ_min
+
+
+def test_residuals_and_bounds_are_those_of_the_descents(whole):
+    report, study, _ = whole
+    curves = report["curves"]
+    d2 = next(row for row in report["claims"] if row["id"] == "D2")["evidence"]["residual"]
+    assert curves["residuals"]["joint: fused"][-1] == pytest.approx(d2["joint"]["fedco2"])
+    assert curves["residuals"]["separate: online"][-1] == pytest.approx(d2["joint"]["fedbn"])
+    start = (study.descents["joint"].online[0] - study.problem.y).norm().item()
+    for curve in curves["residuals"].values():
+        assert len(curve) == 7
+        assert curve[0] == pytest.approx(start)
+    mu = spectrum(study.limits["online"].V)[0]
+    factor = 1 - study.rate * mu / (2 * study.alpha**2)
+    assert curves["bounds"]["online"] == pytest.approx([start * factor ** (t / 2) for t in range(7)])
+    assert set(curves["bounds"]) == {"online", "offline", "fused"}
+
+
+def test_figures_get_only_what_was_examined(whole):
+    rows = {row["id"]: row for row in whole[0]["claims"]}
+    assert whole[0]["curves"]["widths"] == rows["K4"]["evidence"]
+    assert whole[0]["curves"]["tracks"] == rows["C1"]["evidence"]
+    assert set(examine(TINY, choose("O2"))[0]["curves"]) == {"spectra", "draws", "clients"}
+    assert set(examine(TINY, choose("D2"))[0]["curves"]) == {"spectra", "draws", "clients", "residuals", "bounds"}
+
+
+# The user's own data
+
+
+@pytest.fixture
+def npz(tmp_path):
+    def write(X, owner):
+        path = tmp_path / "data.npz"
+        np.savez(path, X=X, y=np.random.default_rng(1).normal(size=len(X)), owner=owner)
+        return replace(TINY, data=str(path))
+
+    return write
+
+
+def test_the_users_data_are_examined(npz):
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(9, 4)) @ rng.normal(size=(4, 4)), 3 + rng.normal(size=(5, 4))])
+    setting = replace(npz(X, ["b"] * 9 + ["a"] * 5), draws=2)
+    claim, shown = scripted("K1", [("holds", 1.0)] * 2)
+    report, study = examine(setting, [claim], certify=True)
+    told = report["setting"]
+    assert told["inputs"] == "the user's own data"
+    assert (told["clients"], told["samples"], told["dim"]) == (2, [5, 9], 4)
+    assert len(told["assumptions_broken"]) == 1
+    assert told["assumptions_broken"][0].startswith("inputs are not centred")
+    assert torch.equal(shown[0].problem.x, shown[1].problem.x)  # the data stay, the networks are drawn anew
+    assert not torch.equal(shown[0].online.v, shown[1].online.v)
+    assert [row["clients"] for row in report["curves"]["clients"]] == [1, 2]
+    assert report["eigenvalues"]["V_on"]["min"] == pytest.approx(spectrum(study.on.V)[0])
+    assert report["certificates"]["O2"]["verdict"] == "certified"
+
+
+def test_every_broken_assumption_is_named(npz):
+    """Both clients have the same few samples, and each sample its opposite."""
+    half = np.random.default_rng(0).normal(size=(2, 4))
+    X = np.concatenate([half, -half] * 2)
+    broken = examine(npz(X, [0] * 4 + [1] * 4), choose("O2"))[0]["setting"]["assumptions_broken"]
+    assert any(line.startswith("samples 0 and 2 are parallel (cosine -1.0000") for line in broken)
+    assert any(line.startswith("covariances do not differ: 1 and 0") for line in broken)
+    assert any("not more samples than dimensions on 0, 1" in line for line in broken)
+    assert not any("not centred" in line for line in broken)
+
+
+# Parallel samples
+
+
+def with_parallel(problem, p, q, factor=2.0):
+    x = problem.x.clone()
+    x[q] = factor * x[p]
+    return replace(problem, x=x)
+
+
+def test_parallel_samples_are_broken_assumptions():
+    problem = synthetic(2, 3, 4, seed=1)
+    assert broken_assumptions(problem) == []
+    (line,) = broken_assumptions(with_parallel(problem, 1, 5))
+    assert line.startswith("samples 1 and 5 are parallel (cosine +1.0000")
+
+
+def test_no_more_than_five_pairs_are_listed():
+    assert len(broken_assumptions(synthetic(2, 5, 1, seed=0))) == 5
+
+
+def test_the_effect_of_parallel_samples_is_measured():
+    problem = with_parallel(synthetic(2, 3, 4, seed=1), 0, 2)
+    message = effect_of_parallel_samples(problem, problem.parallel()[0])
+    keep = torch.tensor([0, 1, 3, 4, 5])
+    without = Problem(problem.x[keep], problem.y[keep], problem.owner[keep], problem.S)
+    after = spectrum(Study.at_init(without, 2048).on.V)[0]
+    assert after > 1e-3
+    assert message.startswith("samples 0 and 2 are parallel (cosine +1.000000000000), which Assumption 4.1 forbids: ")
+    assert message.endswith(f" with both and {after:.3g} without sample 2")
+    before = float(message.split("λ_min(V_on) is ")[1].split()[0])
+    assert abs(before) < 1e-12
+
+
+def test_a_client_may_lose_its_only_sample():
+    problem = with_parallel(synthetic(3, [2, 1, 2], 4, covariance="scaled", seed=1), 0, 2)
+    message = effect_of_parallel_samples(problem, (0, 2, 1.0))
+    keep = torch.tensor([0, 1, 3, 4])
+    without = Problem(problem.x[keep], problem.y[keep], torch.tensor([0, 0, 1, 1]), problem.S[[0, 2]])
+    assert message.endswith(f" and {spectrum(Study.at_init(without, 2048).on.V)[0]:.3g} without sample 2")
