@@ -54,7 +54,9 @@ def analytic(problem: Problem, weights: Weights) -> Kernel:
 def by_autograd(problem: Problem, weights: Weights, chunk: int) -> torch.Tensor:
     """Λ_on by torch.func."""
     nets = [TwoLayerBN(problem.dim, weights.width, covariance=S).load(*weights.of(i)) for i, S in enumerate(problem.S)]
-    return federated_kernel(jacobian(nets, [problem.x[b] for b in problem.blocks], chunk=chunk), problem.owner, {HIDDEN})
+    return federated_kernel(
+        jacobian(nets, [problem.x[b] for b in problem.blocks], chunk=chunk), problem.owner, {HIDDEN}
+    )
 
 
 def compare(repeats: int) -> dict[str, Any]:
@@ -167,7 +169,11 @@ def main() -> None:
         print(json.dumps(large(options.clients)))
         return
     alone = [sys.executable, __file__, "--large-only", "--clients", str(options.clients)]
-    result = {"threads": torch.get_num_threads(), "torch": torch.__version__, "compare": compare(options.repeats)}
+    result: dict[str, Any] = {
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "compare": compare(options.repeats),
+    }
     result["large"] = json.loads(subprocess.run(alone, check=True, capture_output=True, text=True).stdout)
     if options.plot:
         result["growth"] = growth()

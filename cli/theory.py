@@ -34,20 +34,26 @@ from cli.console import CHECK_FAILED
 )
 @click.option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", help="Precision of the kernels.")
 @click.option("--device", default="cpu", help="cpu or cuda.")
-@click.option("--chunk", type=int, default=None, help="Hidden units at a time (memory against speed).  [default: fitted]")
+@click.option(
+    "--chunk", type=int, default=None, help="Hidden units at a time (memory against speed).  [default: fitted]"
+)
 @click.option("--certify", is_flag=True, help="Prove O2 and O3 for these matrices, rounding errors included.")
 @click.option("--claims", "claim_ids", default=None, metavar="O1,O2", help="Only these claims.  [default: all]")
-@click.option("--sweep", "sweeps", multiple=True, metavar="NAME=A,B,..", help="Vary one setting, or two (give it twice).")
+@click.option(
+    "--sweep", "sweeps", multiple=True, metavar="NAME=A,B,..", help="Vary one setting, or two (give it twice)."
+)
 @click.option(
     "--data", type=click.Path(path_type=Path), default=None, metavar="FILE.npz", help="Your data: arrays X, y, owner."
 )
-@click.option("--ridge", type=float, default=1e-3, help="Added to covariances of --data, as a share of the mean variance.")
+@click.option(
+    "--ridge", type=float, default=1e-3, help="Added to covariances of --data, as a share of the mean variance."
+)
 @click.option("--allow-parallel", is_flag=True, help="Go on although two samples are parallel.")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder.  [default: a new one in runs/]")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON and nothing else.")
 @click.option("--strict", is_flag=True, help="Exit with 1 where an ordering (O1-O4, X1) fails.")
 @click.pass_context
-def theory(ctx: click.Context, **options: Any) -> None:
+def theory(ctx: click.Context, /, **options: Any) -> None:
     """Verify the theory of Fed-CO2: kernels, eigenvalue orderings, limits, bounds and dynamics.
 
     Two-layer batch-norm networks are built for synthetic clients (or for your own data), every claim of the paper is
@@ -74,5 +80,3 @@ def theory(ctx: click.Context, **options: Any) -> None:
 
 def _given(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-
-

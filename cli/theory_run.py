@@ -18,7 +18,7 @@ from cli.console import console
 from theory.claims import CLAIMS, Claim, choose
 from theory.errors import InputError
 from theory.examine import effect_of_parallel_samples, examine
-from theory.output import claim_folder, plain, release_folder, write_report, write_sweep
+from theory.report.output import claim_folder, plain, release_folder, write_report, write_sweep
 from theory.setting import Setting, available_memory, predict_cost, refuse_if_too_large
 from theory.study import Progress
 from theory.sweep import parse, settings_of, sweep
@@ -95,7 +95,9 @@ def _refuse_parallel(setting: Setting) -> None:
     if pairs:
         more = f" (and {len(pairs) - 1} more pairs)" if len(pairs) > 1 else ""
         cure = "raise --dim" if problem.dim == 1 else "drop one of them"
-        raise InputError(f"{effect_of_parallel_samples(problem, pairs[0])}{more}; {cure}, or go on with --allow-parallel")
+        raise InputError(
+            f"{effect_of_parallel_samples(problem, pairs[0])}{more}; {cure}, or go on with --allow-parallel"
+        )
 
 
 def _new_folder(kind: str) -> Path:
@@ -114,7 +116,13 @@ def _progress(quiet: bool) -> Iterator[Progress]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=screen, transient=True) as bar:
         task = bar.add_task("preparing", total=1)
         yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)

@@ -70,7 +70,9 @@ def gradients(problem: Problem, weights: Weights, saved: Saved, dF: Tensor) -> t
         P = (gate.T @ (dF[rows, None] * problem.x[rows])).mul_((c / weights.width**0.5).unsqueeze(1))
         by_scale = (P * v).sum(1)
         by_gamma[i] = by_scale / size
-        torch.mul(P.addcmul_((by_scale / size.square()).unsqueeze(1), Sv, value=-1), (gamma / size)[:, None], out=by_v[i])
+        torch.mul(
+            P.addcmul_((by_scale / size.square()).unsqueeze(1), Sv, value=-1), (gamma / size)[:, None], out=by_v[i]
+        )
     return by_v, by_gamma
 
 
@@ -88,7 +90,7 @@ def descend(
     eta = step if isinstance(step, tuple) else (step, step)
     n, sizes = len(problem.y), problem.y.new_tensor(problem.sizes)[problem.owner]
     kept = {round(k * steps / max(keep - 1, 1)) for k in range(keep)}
-    path = Trajectory(problem.y, *(problem.y.new_empty(steps + 1, n) for _ in range(2)))
+    path = Trajectory(problem.y, problem.y.new_empty(steps + 1, n), problem.y.new_empty(steps + 1, n))
     branches = [online, offline]
     for t in range(steps + 1):
         F, saved = zip(*(outputs(problem, w) for w in branches), strict=True)

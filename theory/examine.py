@@ -27,7 +27,10 @@ GALLERY = 20
 
 
 def examine(
-    setting: Setting, claims: Sequence[Claim], certify: bool = False, progress: Progress = lambda what, done, total: None
+    setting: Setting,
+    claims: Sequence[Claim],
+    certify: bool = False,
+    progress: Progress = lambda what, done, total: None,
 ) -> tuple[Report, Study]:
     """Check the claims on every draw; the report, and the first draw's study for its matrices."""
     start = time.perf_counter()
@@ -71,7 +74,7 @@ def _claim_row(claim: Claim, found: list[Finding]) -> Report:
             "draws": len(found), "held": counts.get("holds", 0), "verdicts": counts,
             "mean_margin": sum(margins) / len(margins), "worst_margin": min(margins),
         }  # fmt: skip
-        row["verdict"] = min(found, key=lambda f: ("holds" == f.verdict, f.margin)).verdict  # the worst draw's
+        row["verdict"] = min(found, key=lambda f: (f.verdict == "holds", f.margin)).verdict  # the worst draw's
     return row
 
 
@@ -178,9 +181,8 @@ def _effect_of_clients(setting: Setting, study: Study, progress: Progress) -> li
 
 def certificates(study: Study) -> Report:
     """O2 and O3 proved for the matrices at hand, where float64 suffices."""
-    on, off = (K.double().cpu() for K in (study.on.V, study.off.V))
-    on, off = ((K + K.T).div(2).numpy() for K in (on, off))
-    proofs = certify_orderings(on, off)
+    on, off = (V.double().cpu().numpy() for V in (study.on.V, study.off.V))
+    proofs = certify_orderings((on + on.T) / 2, (off + off.T) / 2)  # exactly symmetric
     return {
         name: {
             "verdict": proof.verdict,

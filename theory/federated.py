@@ -1,4 +1,4 @@
-"""The kernel of a federated method: shared parameters keep all of their Gram matrix, personal ones its client blocks."""
+"""The kernel of a federated method: shared parameters keep their Gram matrix, personal ones its client blocks."""
 
 from __future__ import annotations
 

@@ -32,9 +32,7 @@ def jacobian(
     return {name: torch.cat(rows) for name, rows in pieces.items()}
 
 
-def _client_jacobian(
-    net: nn.Module, x: Tensor, names: Sequence[str] | None, chunk: int | None
-) -> Mapping[str, Tensor]:
+def _client_jacobian(net: nn.Module, x: Tensor, names: Sequence[str] | None, chunk: int | None) -> Mapping[str, Tensor]:
     for path, layer in net.named_modules():
         if isinstance(layer, _BatchNorm) and layer.training and getattr(net, "covariance", None) is None:
             raise InputError(
@@ -45,7 +43,7 @@ def _client_jacobian(
     moved = {name: parameters[name] for name in (parameters if names is None else names)}
 
     def output(some: dict[str, Tensor], one: Tensor) -> Tensor:
-        return functional_call(net, some, (one.unsqueeze(0),)).reshape(-1)  # type: ignore[no-any-return]
+        return functional_call(net, some, (one.unsqueeze(0),)).reshape(-1)
 
     rows = vmap(jacrev(output), in_dims=(None, 0), chunk_size=chunk)(moved, x)
     outputs = next(iter(rows.values())).shape[1]

@@ -76,7 +76,7 @@ def _angles(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _isotropic(problem: Problem, s: Tensor) -> tuple[Tensor, Tensor]:
-    """u uniform on the sphere: P(both gates) = (π - θ)/2π, E[(u.a)(u.b) 1 1] = |a||b| (sin θ + (π - θ) cos θ)/(2π d)."""
+    """Directions u: P(both gates) = (π - θ)/2π, E[(u.a)(u.b) 1 1] = |a||b| J/(2π d), J = sin θ + (π - θ) cos θ."""
     x, theta = problem.x, _angles(problem.x, problem.x)
     root, length = s.sqrt()[problem.owner], x.norm(dim=1)
     both = (math.pi - theta) / (2 * math.pi)

@@ -78,7 +78,7 @@ class TwoLayerBN(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """One row of outputs for each row of x."""
         if self.covariance is None:
-            return self.head(self.features(x))  # type: ignore[no-any-return]
+            return self.head(self.features(x))
         hidden, norm, _ = self.features  # attributes, not get_parameter: torch.func puts plain tensors in their place
         v, gamma = cast(Tensor, hidden.weight), cast(Tensor, norm.weight)
-        return self.head((x @ v.mT * (gamma / norms(v, self.covariance))).relu())  # type: ignore[no-any-return]
+        return self.head((x @ v.mT * (gamma / norms(v, self.covariance))).relu())

@@ -31,7 +31,9 @@ class Problem:
         if self.owner.diff().lt(0).any():
             raise InputError("samples must be ordered by client; sort x, y and owner by owner first")
         if self.S.shape != (int(self.owner[-1]) + 1, self.dim, self.dim):
-            raise InputError(f"covariances have shape {tuple(self.S.shape)}; expected (clients, {self.dim}, {self.dim})")
+            raise InputError(
+                f"covariances have shape {tuple(self.S.shape)}; expected (clients, {self.dim}, {self.dim})"
+            )
         if len(self.owner.unique()) != len(self.S):
             raise InputError("owner skips a client number: number the clients 0, 1, ... and give each a sample")
         check_covariances(self.S)
@@ -49,7 +51,7 @@ class Problem:
     @cached_property
     def sizes(self) -> list[int]:
         """M_i."""
-        return torch.bincount(self.owner, minlength=self.clients).tolist()  # type: ignore[no-any-return]
+        return torch.bincount(self.owner, minlength=self.clients).tolist()
 
     @cached_property
     def blocks(self) -> list[slice]:
@@ -61,13 +63,12 @@ class Problem:
     def scales(self) -> Tensor | None:
         """s_i where every S_i = s_i I exactly, else None."""
         s = self.S.diagonal(dim1=1, dim2=2)[:, :1]
-        same = self.S == s.unsqueeze(-1) * torch.eye(self.dim, dtype=self.S.dtype, device=self.S.device)
+        same = s.unsqueeze(-1) * torch.eye(self.dim, dtype=self.S.dtype, device=self.S.device) == self.S
         return s.squeeze(1) if bool(same.all()) else None
 
     def to(self, dtype: torch.dtype | None = None, device: str | torch.device | None = None) -> Problem:
         """The same problem in another precision or place."""
-        move = {"dtype": dtype, "device": device}
-        x, y, S = (t.to(**move) for t in (self.x, self.y, self.S))  # type: ignore[arg-type]
+        x, y, S = (t.to(device, dtype) for t in (self.x, self.y, self.S))
         return Problem(x, y, self.owner.to(device), S)
 
     def parallel(self) -> list[tuple[int, int, float]]:

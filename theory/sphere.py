@@ -76,9 +76,7 @@ def sphere_average(
     plain = replace(problem, S=torch.eye(problem.dim, dtype=torch.float64).expand_as(problem.S))
     known = infinite_width(plain, alpha).kernel
     draws = [_directions(problem.dim, points, np.random.default_rng([seed, r])) for r in range(replicates)]
-    raw, control = (
-        [kernel(p, _units(p, v, alpha), share_gamma=True) for v in draws] for p in (problem, plain)
-    )
+    raw, control = ([kernel(p, _units(p, v, alpha), share_gamma=True) for v in draws] for p in (problem, plain))
     return SphereEstimate(
         _controlled(torch.stack([k.V for k in raw]), torch.stack([k.V for k in control]), known.V, problem),
         _controlled(torch.stack([k.G for k in raw]), torch.stack([k.G for k in control]), known.G, problem),

@@ -44,8 +44,15 @@ class Study:
 
     @classmethod
     def at_init(
-        cls, problem: Problem, width: int = 4096, alpha: float = 0.5, *, seed: int = 0, steps: int = 200,
-        projection: Projection = "exact", chunk: int | None = None,
+        cls,
+        problem: Problem,
+        width: int = 4096,
+        alpha: float = 0.5,
+        *,
+        seed: int = 0,
+        steps: int = 200,
+        projection: Projection = "exact",
+        chunk: int | None = None,
         progress: Progress = lambda what, done, total: None,
     ) -> Study:
         """The paper's initialisation."""
@@ -56,9 +63,7 @@ class Study:
         if steps < 1:
             raise InputError(f"steps is {steps}; descent needs at least one")
         online = initial_weights(problem, width, alpha, seed)
-        return cls(
-            problem, online, projection=projection, seed=seed, steps=steps, chunk=chunk, progress=progress
-        )
+        return cls(problem, online, projection=projection, seed=seed, steps=steps, chunk=chunk, progress=progress)
 
     def with_width(self, width: int, seed: int) -> Study:
         """The same problem with freshly drawn networks of another width."""
@@ -130,7 +135,7 @@ class Study:
         """Every reading, run."""
         n = len(self.problem.y)
         own_joint, own_on, own_off = (stable_step(K) for K in (self.joint_kernel, self.on.Lambda, self.off.Lambda))
-        # A federated client steps on the mean over its own samples, and V/N + G is never steeper than its client blocks.
+        # A federated client steps on the mean over its own samples; V/N + G is never steeper than its client blocks.
         local = stable_step(pinch(self.on.Lambda, self.problem.owner), share=0.5) * min(self.problem.sizes) / 2
         plans: dict[str, tuple[Reading, float | tuple[float, float]]] = {
             "separate": ("separate", n / 2 * self.rate),
@@ -168,6 +173,4 @@ def narrowed(weights: Weights, width: int) -> Weights:
     """The network of the first ``width`` units."""
     if weights.width <= width:
         return weights
-    return replace(
-        weights, v=weights.v[..., :width, :], c=weights.c[..., :width], gamma=weights.gamma[..., :width]
-    )
+    return replace(weights, v=weights.v[..., :width, :], c=weights.c[..., :width], gamma=weights.gamma[..., :width])

@@ -53,7 +53,7 @@ def sweep(
     progress: Progress = lambda what, done, total: None,
 ) -> list[dict[str, Any]]:
     """One row for each combination: mean λ_min over draws, and how often the claims held."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     total = sum(one.draws for _, one in settings)
     for chosen, one in settings:
         lows: list[tuple[float, float, float]] = []

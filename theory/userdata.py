@@ -67,7 +67,8 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"{path} is not a readable .npz ({type(error).__name__}); make one with np.savez(path, X=..., y=..., owner=...)"
+            f"{path} is not a readable .npz ({type(error).__name__}); "
+            "make one with np.savez(path, X=..., y=..., owner=...)"
         ) from None
 
 
@@ -80,8 +81,8 @@ def _covariance(x: Tensor, ridge: float, name: str) -> Tensor:
     low, high = torch.linalg.eigvalsh(S)[[0, -1]].tolist()
     if low <= 1e-12 * high:
         raise InputError(
-            f"client {name}: {len(x)} samples in {x.shape[1]} dimensions give a covariance that is not positive definite; "
-            f"raise --ridge (now {ridge:g}) or give more samples"
+            f"client {name}: {len(x)} samples in {x.shape[1]} dimensions give a covariance that is not positive "
+            f"definite; raise --ridge (now {ridge:g}) or give more samples"
         )
     return S
 

@@ -16,10 +16,10 @@ from matplotlib.image import imread
 
 from theory.claims import CLAIMS, choose
 from theory.examine import examine
-from theory.figure_words import messages
-from theory.figures import draw_figures, draw_sweep
-from theory.page import write_page
-from theory.page_text import grid, maths, name, number, scalar, sequence
+from theory.report.figures import draw_figures, draw_sweep
+from theory.report.page import write_page
+from theory.report.text import grid, maths, name, number, scalar, sequence
+from theory.report.words import messages
 from theory.setting import Setting
 
 Report = dict[str, Any]

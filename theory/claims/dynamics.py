@@ -52,7 +52,7 @@ def d1_fused_kernel(study: Study) -> Finding:
 
 
 def _first_order(study: Study, reading: Reading, K: Tensor) -> dict[str, float]:
-    """|ΔF/rate + K r| / |K r| of one real step, for steps that shrink: a first-order law shows as errors that shrink."""
+    """|ΔF/rate + K r| / |K r| of one real step, for two steps: under a first-order law it shrinks with the step."""
     n, errors = len(study.problem.y), {}
     for share in (1e-3, 1e-4):
         rate = share / greatest(K)
@@ -129,7 +129,7 @@ def d3_federated_step(study: Study) -> Finding:
     for share in (1e-3, 1e-4):
         eta = share * min(problem.sizes) / (2 * greatest(pinch(shared, problem.owner) + G))
         path = descend(problem, study.online, study.offline, "federated", 1, eta)
-        moved = {name: path.online for name in kernels} | {"offline": path.offline}
+        moved = dict.fromkeys(kernels, path.online) | {"offline": path.offline}
         for name, K in (kernels | {"offline": study.off.Lambda}).items():
             F = moved[name]
             expected = K @ (2 * (F[0] - problem.y) / sizes)
@@ -148,7 +148,7 @@ def d3_federated_step(study: Study) -> Finding:
         rhs=1e-2,
         margin=math.log10(1e-2 / max(worst, 1e-300)),
         unit="digits",
-        words=f"pooled descent is off by {100 * worst:.2g} %; with V/N + G the error is {pulled:.0e} and falls with the step",
+        words=f"pooled descent is off by {100 * worst:.2g} %; V/N + G by {pulled:.0e}, falling with the step",
         evidence={"relative_error": errors},
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,7 +61,8 @@ def k1_tangent_kernel(study: Study) -> Finding:
 
 def k2_positive(study: Study) -> Finding:
     """Eigenvalues of all six matrices, and Λ against its parts."""
-    slack, least_of = [], {}
+    slack: list[float] = []
+    least_of: dict[str, float] = {}
     for name, k in (("on", study.on), ("off", study.off)):
         low = {part: least(getattr(k, part)) for part in ("V", "G", "Lambda")}
         least_of |= {f"{part}_{name}": value for part, value in low.items()}
@@ -74,7 +76,9 @@ def k2_positive(study: Study) -> Finding:
         rhs=0.0,
         margin=margin,
         unit="relative",
-        words="no eigenvalue is negative beyond rounding" if margin >= -study.tolerance else "an eigenvalue is negative",
+        words="no eigenvalue is negative beyond rounding"
+        if margin >= -study.tolerance
+        else "an eigenvalue is negative",
         evidence={"lambda_min": least_of},
     )
 
@@ -85,7 +89,12 @@ def k3_limit_is_positive(study: Study) -> Finding:
     value, n = least(V), len(V)
     # The entries err by at most `error`, so the spectrum by n times that; the rest is rounding.
     doubt = n * (study.limit.error + torch.finfo(V.dtype).eps * V.abs().max().item())
-    evidence = {"lambda_min": value, "low": value - doubt, "high": value + doubt, "nodes": study.limit.nodes}
+    evidence: dict[str, Any] = {
+        "lambda_min": value,
+        "low": value - doubt,
+        "high": value + doubt,
+        "nodes": study.limit.nodes,
+    }
     around = sphere_average(study.problem, study.alpha).least_eigenvalue(lambda k: k.V)
     evidence["quasi_monte_carlo"] = [around.low, around.value, around.high]
     if max(study.problem.sizes) > 1:
@@ -155,12 +164,9 @@ def k5_projection(study: Study) -> Finding:
     round_S = scale[:, None, None] * torch.eye(problem.dim).to(problem.S)
     rounded = replace(problem, S=round_S)
     isotropic = distance(_printed(study, rounded), kernel(rounded, study.online, chunk=study.chunk).V)
-    if found <= tolerance:
-        verdict = HOLDS
-    else:
-        verdict = holds_under("every S_i = s_i I") if isotropic <= tolerance else FAILS
+    otherwise = holds_under("every S_i = s_i I") if isotropic <= tolerance else FAILS
     return Finding(
-        verdict,
+        HOLDS if found <= tolerance else otherwise,
         lhs=found,
         rhs=tolerance,
         margin=math.log10(tolerance / max(found, 1e-300)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from theory.claims.base import FAILS, HOLDS, Finding, relative
 from theory.federated import pinch
@@ -83,7 +84,7 @@ def b1_ladder(study: Study) -> Finding:
         "SingleSet": least(study.off.Lambda),
     }
     steps = list(ladder.values())
-    climbs = all(b >= a - study.tolerance * greatest(study.avg.Lambda) for a, b in zip(steps, steps[1:], strict=False))
+    climbs = all(b >= a - study.tolerance * greatest(study.avg.Lambda) for a, b in pairwise(steps))
     return Finding(
         HOLDS if bn - avg >= -room and climbs else FAILS,
         lhs=bn,

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 MAX_AXES = 8
 
 
-def view(data: bytes | bytearray, dtype: np.dtype[Any], shape: object, fortran: bool = False) -> NDArray[Any]:
+def view(
+    data: bytes | bytearray | memoryview, dtype: np.dtype[Any], shape: object, fortran: bool = False
+) -> NDArray[Any]:
     """The bytes as an array, without a copy, so a claim costs nothing; ``shape`` may be any object and is checked."""
     if dtype.hasobject:
         raise ValueError("raw bytes cannot hold objects")

@@ -1,86 +1,101 @@
-"""SVHN's MATLAB files of version 5 (up to ``-v7``): X (H, W, C, n) and y (n, 1), where label 10 means the digit 0."""
+"""SVHN's MATLAB files of version 5 (up to ``-v7``): X (H, W, C, n) and y (n, 1), where label 10 means the digit 0.
+
+Read here and not by scipy.io.loadmat, which crashes the interpreter when a damaged file names an unknown type of data
+(seen with scipy 1.17), and unpacks any bomb. The format, for arrays of numbers: a header of 128 bytes, then elements
+of type, size and body. A matrix is an element made of elements: flags, shape, name, values in Fortran order.
+"""
 
 from __future__ import annotations
 
-import io
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.io import loadmat, whosmat
 
 from fedtrain.data.errors import DataError
+from fedtrain.data.readers.buffers import view
 from fedtrain.data.readers.guard import MAX_BYTES, read_bytes, reading
 from fedtrain.data.readers.images import Images, checked
 
-HEADER = 128  # bytes before the first element
-MATRIX, COMPRESSED = 14, 15  # types of element
+HEADER = 128
 MAX_ELEMENTS = 100
-AXES = {"X": 4, "y": 2}
-NUMERIC = {"double", "single", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
+MATRIX, COMPRESSED = 14, 15
+NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+NUMERIC = range(6, 16)  # classes of matrices: double to uint64
+COMPLEX = 0x0800
 
 
 def read_mat(path: Path, classes: int | None = 10) -> Images:
     """Images turned to (n, H, W, C)."""
     with reading(path, "MATLAB file of version 5"):
-        flat = _unpacked(read_bytes(path), path)
-        found = _variables(flat)
+        found = _variables(read_bytes(path), path)
         labels = found["y"].reshape(-1)
         return checked(path, found["X"].transpose(3, 0, 1, 2), np.where(labels == 10, 0, labels), classes)
 
 
-def _unpacked(data: bytes, path: Path) -> io.BytesIO:
-    """The same file, its compressed elements unpacked within bounds: loadmat itself would unpack any bomb."""
+def _variables(data: bytes, path: Path) -> dict[str, NDArray[Any]]:
     if b"MATLAB 7.3" in data[:HEADER]:
         raise DataError(f"{path}: MATLAB 7.3 files are not read; save it with -v7")
-    order = {b"IM": "<", b"MI": ">"}[data[126:HEADER]]
-    if struct.unpack(f"{order}H", data[124:126]) != (0x0100,):
+    order = {b"IM": "<", b"MI": ">"}.get(data[126:HEADER])
+    if order is None or struct.unpack(f"{order}H", data[124:126]) != (0x0100,):
         raise ValueError("its header does not say version 5")
-    flat, position, count = io.BytesIO(), HEADER, 0
-    flat.write(data[:HEADER])
-    while position < len(data):
-        kind, size = struct.unpack_from(f"{order}II", data, position)
-        body = data[position + 8 : position + 8 + size]
-        position, count = position + 8 + size, count + 1
-        if len(body) != size or count > MAX_ELEMENTS:
-            raise ValueError(f"it is cut short, or holds more than the {MAX_ELEMENTS} elements allowed")
+    found: dict[str, NDArray[Any]] = {}
+    room = MAX_BYTES
+    for kind, body in _elements(memoryview(data)[HEADER:], order, pad=1):
         if kind == COMPRESSED:
-            body = _inflated(body, MAX_BYTES - flat.tell())
-            kind, size = struct.unpack_from(f"{order}II", body)
-            if size != len(body) - 8:
-                raise ValueError("a compressed element is not as long as it claims")
-        else:
-            flat.write(struct.pack(f"{order}II", kind, size))
+            whole = _inflated(body, room)
+            room -= len(whole)
+            ((kind, body),) = _elements(memoryview(whole), order)
         if kind != MATRIX:
             raise ValueError(f"it holds an element of type {kind}, not a matrix")
-        flat.write(body)
-    return flat
+        found.update(_matrix(body, order))
+    for name, axes in {"X": 4, "y": 2}.items():
+        if name not in found or found[name].ndim != axes:
+            raise ValueError(f"it holds no array {name} of real numbers with {axes} axes")
+    return found
 
 
-def _inflated(data: bytes, limit: int) -> bytes:
+def _elements(data: memoryview, order: str, pad: int = 8) -> Iterator[tuple[int, memoryview]]:
+    """Type and body of each; inside a matrix bodies are padded to 8 bytes, and short ones share their tag's."""
+    position = 0
+    for _ in range(MAX_ELEMENTS):
+        if position >= len(data):
+            return
+        (kind,) = struct.unpack_from(f"{order}I", data, position)
+        short = kind >> 16
+        kind, size = (kind & 0xFFFF, short) if short else struct.unpack_from(f"{order}II", data, position)
+        start = position + (4 if short else 8)
+        body = data[start : start + size]
+        if len(body) != size or short > 4:
+            raise ValueError("it is cut short")
+        yield kind, body
+        position = position + 8 if short else start + -(-size // pad) * pad
+    raise ValueError(f"more than the {MAX_ELEMENTS} elements allowed")
+
+
+def _inflated(data: memoryview, limit: int) -> bytes:
     engine = zlib.decompressobj()
     body = engine.decompress(data, limit + 1)
     if len(body) > limit:
         raise ValueError(f"it unpacks to more than the {MAX_BYTES} bytes allowed")
     if not engine.eof:
-        raise ValueError("a compressed element is cut short")
+        raise ValueError("it is cut short")
     return body
 
 
-def _variables(flat: io.BytesIO) -> dict[str, NDArray[Any]]:
-    """X and y, read only once their headers are known to speak of numbers that the file can hold."""
-    size, file = flat.tell(), cast(Any, flat)  # scipy's types know of paths only
-    flat.seek(0)
-    heads = {name: (shape, kind) for name, shape, kind in whosmat(file)}
-    for name, axes in AXES.items():
-        shape, kind = heads.get(name, ((), "missing"))
-        if len(shape) != axes or kind not in NUMERIC:
-            raise ValueError(f"variable {name} is {kind} with {len(shape)} axes, not numbers with {axes}")
-        if any(n < 0 for n in shape) or np.prod(shape, dtype=object) > size:
-            raise ValueError(f"variable {name} claims shape {shape}, more than the file can hold")
-    flat.seek(0)
-    found: dict[str, NDArray[Any]] = loadmat(file, variable_names=list(AXES))
-    return {name: found[name] for name in AXES}
+def _matrix(body: memoryview, order: str) -> dict[str, NDArray[Any]]:
+    """Name and values of a matrix of real numbers; of any other nothing."""
+    parts = _elements(body, order)
+    flags = struct.unpack(f"{order}II", next(parts)[1])[0]
+    if flags & 0xFF not in NUMERIC or flags & COMPLEX:
+        return {}
+    sizes, name = next(parts)[1], bytes(next(parts)[1]).decode("latin-1")
+    shape = struct.unpack(f"{order}{len(sizes) // 4}i", sizes)
+    kind, values = next(parts)
+    if kind not in NUMBERS:
+        raise ValueError(f"{name[:80]} holds values of an unknown type {kind}")
+    return {name: view(values, np.dtype(order + NUMBERS[kind]), shape, fortran=True)}

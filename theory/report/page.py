@@ -10,8 +10,8 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from theory import page_text as text
-from theory.figure_words import messages
+from theory.report import text
+from theory.report.words import messages
 
 Report = dict[str, Any]
 UNDER = "holds under: "
@@ -55,7 +55,7 @@ def write_page(report: Report, figures: dict[str, Path], path: Path) -> None:
         "number": text.number, "scalar": text.scalar, "sequence": text.sequence,
         "bound": text.bound, "maths": text.maths, "name": text.name, "grid": text.grid,
     }  # fmt: skip
-    template = environment.from_string(files("theory").joinpath("page.html.j2").read_text(encoding="utf-8"))
+    template = environment.from_string(files("theory.report").joinpath("page.html.j2").read_text(encoding="utf-8"))
     empty: Report = {"summary": [], "setting": {}, "claims": [], "certificates": {}, "eigenvalues": {}}
     report = empty | report
     page = template.render(

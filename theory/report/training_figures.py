@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from theory import figure_words as words
-from theory.figure_style import (
+from theory.report import words
+from theory.report.style import (
     BRANCHES,
     DASHED,
     FAINT,

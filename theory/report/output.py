@@ -15,8 +15,8 @@ import numpy as np
 
 from theory.errors import InputError
 from theory.examine import Report
-from theory.figures import draw_figures, draw_sweep
-from theory.page import write_page
+from theory.report.figures import draw_figures, draw_sweep
+from theory.report.page import write_page
 from theory.study import Study
 
 RESULTS = ("report.json", "sweep.json")
@@ -109,4 +109,5 @@ def write_matrices(path: Path, study: Study) -> None:
     }
     numbers = {name: tensor.detach().double().cpu().numpy() for name, tensor in arrays.items()}
     with path.open("wb") as file:
-        np.savez_compressed(file, owner=study.problem.owner.cpu().numpy(), alpha=np.float64(study.alpha), **numbers)
+        numbers |= {"owner": study.problem.owner.cpu().numpy(), "alpha": np.asarray(study.alpha)}
+        np.savez_compressed(file, **numbers)  # type: ignore[arg-type]

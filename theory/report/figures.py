@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from theory import figure_words as words
-from theory.figure_style import (
+from theory.report import words
+from theory.report.style import (
     DASHED,
     FAINT,
     HALF,
@@ -29,8 +29,8 @@ from theory.figure_style import (
     tex,
     whole_ticks,
 )
-from theory.figure_sweep import draw_sweep
-from theory.figure_training import residuals, tracking
+from theory.report.sweep_figure import draw_sweep
+from theory.report.training_figures import residuals, tracking
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from theory.figure_style import (
+from theory.report.style import (
     DASHED,
     FAINT,
     MODELS,

@@ -6,7 +6,7 @@ import math
 import statistics
 from typing import Any
 
-from theory.figure_style import short
+from theory.report.style import short
 
 Report = dict[str, Any]
 READINGS = {

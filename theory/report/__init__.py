@@ -1,0 +1,1 @@
+"""A report as files: figures, the page, JSON and matrices."""
