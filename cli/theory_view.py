@@ -134,13 +134,14 @@ def _certificates(rows: dict[str, dict[str, Any]]) -> Table:
 
 def show_sweep(screen: Console, rows: list[dict[str, Any]], names: list[str], figure: Path, folder: Path) -> None:
     """One line for each combination."""
-    table = Table(title="λ_min as settings vary", box=box.SIMPLE_HEAD, title_justify="left")
-    for name in (*names, "FedBN (V_on)", "SingleSet (V_off)", "Fed-CO2 (V)", "V / V_on", "claims held"):
+    title = "λ_min of V_on (FedBN), V_off (SingleSet) and V (Fed-CO2) as settings vary"
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    for name in (*names, "V_on", "V_off", "V", "V / V_on", "held"):
         table.add_column(name, justify="right")
     for row in rows:
-        held = ", ".join(f"{name} {count}/{row['draws']}" for name, count in row["held"].items())
+        short = [f"{name} {count}/{row['draws']}" for name, count in row["held"].items() if count < row["draws"]]
         values = (number(row[k]) for k in ("V_on", "V_off", "V", "ratio"))
-        table.add_row(*(f"{row[name]:g}" for name in names), *values, held)
+        table.add_row(*(f"{row[name]:g}" for name in names), *values, ", ".join(short) or f"all {len(row['held'])}")
     screen.print(table)
     screen.print(f"Figure: {figure}", soft_wrap=True)
     screen.print(f"Numbers: {folder / 'sweep.json'}", soft_wrap=True)
