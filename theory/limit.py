@@ -55,11 +55,9 @@ def _integrate(problem: Problem, nodes: int) -> tuple[Tensor, Tensor]:
     pair = {1: _line, 2: _arcs}.get(problem.dim, _gaussian)
     for i, rows in enumerate(problem.blocks):
         for j, columns in enumerate(problem.blocks[: i + 1]):
-            V[rows, columns], G[rows, columns] = pair(
-                problem.x[rows], problem.x[columns], problem.S[i], problem.S[j], nodes
-            )
-            V[columns, rows], G[columns, rows] = V[rows, columns].T, G[rows, columns].T
-    return V, G
+            a, b, S, R = problem.x[rows], problem.x[columns], problem.S[i], problem.S[j]
+            V[rows, columns], G[rows, columns] = pair(a, b, S, R, nodes)
+    return V.tril() + V.tril(-1).T, G.tril() + G.tril(-1).T
 
 
 def _legendre(nodes: int) -> tuple[Tensor, Tensor]:

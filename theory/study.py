@@ -71,6 +71,25 @@ class Study:
             self.problem, width, self.alpha, seed=seed, steps=self.steps, projection=self.projection, chunk=self.chunk
         )
 
+    def in_double(self) -> Study:
+        """This study in float64: what divides by a small step needs the digits."""
+        if self.problem.x.dtype == torch.float64:
+            return self
+        online, offline = (
+            replace(w, v=w.v.double(), c=w.c.double(), gamma=w.gamma.double()) for w in (self.online, self.offline)
+        )
+        return Study(
+            self.problem.to(torch.float64),
+            online,
+            offline,
+            projection=self.projection,
+            fusion=self.fusion,
+            steps=self.steps,
+            seed=self.seed,
+            chunk=self.chunk,
+            progress=self.progress,
+        )
+
     @property
     def alpha(self) -> float:
         """α."""

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from theory import CLAIMS, Claim, Finding, InputError, Kernel, Problem, Study, initial_weights, synthetic, verify
-from theory.claims import choose, kernels
+from theory.claims import choose, deep, kernels
 from theory.claims.deep import deep_kernels, judge_deep
 from theory.claims.kernels import fitted_slope
 from theory.descent import Trajectory
@@ -972,6 +972,14 @@ def test_x1_refuses_batch_norm_in_training_mode():
         deep_kernels(conv_net(0).train(), IMAGES)
     with pytest.raises(InputError, match="training mode"):
         deep_kernels(conv_net(0), IMAGES, [conv_net(0), conv_net(0).train()])
+
+
+def test_x1_fails_on_the_study_if_its_networks_differ(usual, monkeypatch):
+    def with_other_weights(net, inputs):
+        return deep_kernels(net, inputs, [deep.small_conv_net(5, torch.Generator().manual_seed(9)) for _ in inputs])
+
+    monkeypatch.setattr(deep, "deep_kernels", with_other_weights)
+    assert check("X1", usual).verdict == "fails"
 
 
 def test_x1_on_the_study_is_the_same_each_time(usual):

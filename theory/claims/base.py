@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,3 +47,8 @@ class Claim:
 def relative(error: float, scale: float) -> float:
     """error / scale, 0 where both vanish."""
     return error / scale if scale > 0 else (0.0 if error == 0 else float("inf"))
+
+
+def digits_to_spare(error: float, tolerance: float) -> float:
+    """By how many digits the error is below the tolerance; an error of zero counts as the smallest there is."""
+    return math.log10(tolerance / max(error, 1e-16))

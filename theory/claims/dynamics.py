@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from theory.claims.base import FAILS, HOLDS, Finding, holds_under, relative
+from theory.claims.base import FAILS, HOLDS, Finding, digits_to_spare, holds_under, relative
 from theory.claims.kernels import JACOBIAN_NUMBERS, distance, networks
 from theory.descent import Reading, Trajectory, descend
 from theory.federated import federated_kernel, pinch
@@ -35,7 +35,8 @@ def d1_fused_kernel(study: Study) -> Finding:
     fused = study.fusion**2 * (parts[0] + parts[1])  # ∂F/∂θ is fusion · ∂F_branch/∂θ, and the branches share no θ
     total = study.kernel(online).Lambda + study.kernel(offline).Lambda
     half, quarter = distance(fused, total / 2), distance(fused, total / 4)
-    separate = _first_order(study, "separate", study.co2.Lambda)
+    precise = study.in_double()
+    separate = _first_order(precise, "separate", precise.co2.Lambda)
     if half <= study.tolerance:
         verdict = HOLDS
     else:
@@ -44,7 +45,7 @@ def d1_fused_kernel(study: Study) -> Finding:
         verdict,
         lhs=relative(fused.norm().item(), (total / 2).norm().item()),
         rhs=1.0,
-        margin=math.log10(study.tolerance / max(half, 1e-300)),
+        margin=digits_to_spare(half, study.tolerance),
         unit="digits",
         words=f"the true kernel is {relative(fused.norm().item(), (total / 2).norm().item()):.3g} times Eq. 20's",
         evidence={"error_of_half": half, "error_of_quarter": quarter, "separate_step_error": separate},
@@ -121,6 +122,7 @@ def _comparable(a: Tensor, b: Tensor) -> tuple[float, float]:
 
 def d3_federated_step(study: Study) -> Finding:
     """One real federated step against descent on the pooled loss, and against the pulled kernel."""
+    study = study.in_double()
     problem = study.problem
     sizes = problem.y.new_tensor(problem.sizes)[problem.owner]
     shared, G = study.on.V / study.alpha**2, study.on.G
@@ -146,7 +148,7 @@ def d3_federated_step(study: Study) -> Finding:
         verdict,
         lhs=worst,
         rhs=1e-2,
-        margin=math.log10(1e-2 / max(worst, 1e-300)),
+        margin=digits_to_spare(worst, 1e-2),
         unit="digits",
         words=f"pooled descent is off by {100 * worst:.2g} %; V/N + G by {pulled:.0e}, falling with the step",
         evidence={"relative_error": errors},

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from theory.claims.base import FAILS, HOLDS, Finding, holds_under, relative
-from theory.federated import federated_kernel, pinch
+from theory.claims.base import FAILS, HOLDS, Finding, digits_to_spare, holds_under, relative
+from theory.federated import federated_kernel
 from theory.gram import Kernel, Weights, kernel
 from theory.jacobian import jacobian
 from theory.limit import infinite_width
@@ -52,7 +52,7 @@ def k1_tangent_kernel(study: Study) -> Finding:
         HOLDS if worst <= study.tolerance else FAILS,
         lhs=worst,
         rhs=study.tolerance,
-        margin=math.log10(study.tolerance / max(worst, 1e-300)),
+        margin=digits_to_spare(worst, study.tolerance),
         unit="digits",
         words=f"autograd and closed form differ by {worst:.1e} of the norm",
         evidence={"relative_error": errors, "hidden_units": min(room, study.online.width)},
@@ -169,7 +169,7 @@ def k5_projection(study: Study) -> Finding:
         HOLDS if found <= tolerance else otherwise,
         lhs=found,
         rhs=tolerance,
-        margin=math.log10(tolerance / max(found, 1e-300)),
+        margin=digits_to_spare(found, tolerance),
         unit="digits",
         words=f"I - vv'/|v|² is off by {100 * found:.2g} % of the norm of V",
         evidence={"relative_error": found, "relative_error_if_isotropic": isotropic},
@@ -178,8 +178,3 @@ def k5_projection(study: Study) -> Finding:
 
 def _printed(study: Study, problem: Problem) -> Tensor:
     return kernel(problem, study.online, projection="printed", chunk=study.chunk).V
-
-
-def blocks_of(K: Tensor, problem: Problem) -> Tensor:
-    """The client blocks of K, all else zero."""
-    return pinch(K, problem.owner)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 
-from theory.claims.base import FAILS, HOLDS, Finding, relative
+from theory.claims.base import FAILS, HOLDS, Finding, digits_to_spare, relative
 from theory.federated import pinch
 from theory.study import Study, greatest, least
 
@@ -13,12 +12,13 @@ from theory.study import Study, greatest, least
 def o1_offline_is_block_diagonal(study: Study) -> Finding:
     """V_off against the client blocks of V_on."""
     apart = (study.off.V - pinch(study.on.V, study.problem.owner)).abs().max().item()
-    error = relative(apart, study.on.V.abs().max().item())
+    # In the units of α²Λ = V + α²G, so that a V which is all rounding (d = 1) is compared with something.
+    error = relative(apart, study.alpha**2 * study.on.Lambda.abs().max().item())
     return Finding(
         HOLDS if error <= study.tolerance else FAILS,
         lhs=apart,
         rhs=0.0,
-        margin=math.log10(study.tolerance / max(error, 1e-300)),
+        margin=digits_to_spare(error, study.tolerance),
         unit="digits",
         words=f"the largest difference is {apart:.1e}",
         evidence={"largest_difference": apart, "relative": error},
@@ -74,25 +74,27 @@ def o4_mean_is_no_steeper(study: Study) -> Finding:
 
 
 def b1_ladder(study: Study) -> Finding:
-    """λ_min(G) of FedBN against FedAvg (the claim), and λ_min(Λ) along the whole ladder."""
+    """λ_min(G) of FedBN against FedAvg (the claim), and λ_min(Λ) along the whole ladder (no claim: see words).
+
+    G_FedBN is G_FedAvg pinched, so the claim is a law. Λ is V/α² + G, and pinching one summand alone may lower λ_min of
+    the sum: the rung from FedAvg to FedBN is usually climbed, but nothing guarantees it. The other rungs are laws.
+    """
     bn, avg = least(study.on.G), least(study.avg.G)
-    room = study.tolerance * greatest(study.avg.G)
     ladder = {
         "FedAvg": least(study.avg.Lambda),
         "FedBN": least(study.on.Lambda),
         "Fed-CO2": least(study.co2.Lambda),
         "SingleSet": least(study.off.Lambda),
     }
-    steps = list(ladder.values())
-    climbs = all(b >= a - study.tolerance * greatest(study.avg.Lambda) for a, b in pairwise(steps))
+    room = study.tolerance * greatest(study.avg.Lambda)
+    climbs = all(b >= a - room for a, b in pairwise(ladder.values()))
+    rungs = ", ".join(f"{name} {value:.4g}" for name, value in ladder.items())
     return Finding(
-        HOLDS if bn - avg >= -room and climbs else FAILS,
+        HOLDS if bn - avg >= -study.tolerance * greatest(study.avg.G) else FAILS,
         lhs=bn,
         rhs=avg,
         margin=bn - avg,
         unit="absolute",
-        words="λ_min(Λ): " + " ≤ ".join(f"{name} {value:.4g}" for name, value in ladder.items())
-        if climbs
-        else "the ladder FedAvg, FedBN, Fed-CO2, SingleSet does not climb",
+        words=f"λ_min(Λ) {'climbs' if climbs else 'does not climb'}: {rungs}",
         evidence={"G_FedBN": bn, "G_FedAvg": avg, "ladder": ladder, "ladder_climbs": climbs},
     )
