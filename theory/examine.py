@@ -74,7 +74,8 @@ def _claim_row(claim: Claim, found: list[Finding]) -> Report:
             "draws": len(found), "held": counts.get("holds", 0), "verdicts": counts,
             "mean_margin": sum(margins) / len(margins), "worst_margin": min(margins),
         }  # fmt: skip
-        row["verdict"] = min(found, key=lambda f: (f.verdict == "holds", f.margin)).verdict  # the worst draw's
+        rank = {"fails": 0, "holds": 2}  # any "holds under" lies between
+        row["verdict"] = min(found, key=lambda f: (rank.get(f.verdict, 1), f.margin)).verdict  # the worst draw's
     return row
 
 
@@ -200,8 +201,11 @@ def summary(report: Report) -> list[str]:
     orders = [row for row in rows.values() if row["ordering"] and row["id"] in CLAIMS]
     failed = [row["id"] for row in orders if row["verdict"] == "fails"]
     on, mean = table["V_on"]["min"], table["V"]["min"]
-    gain = f"a factor {mean / on:.3g}" if on > 0 else "from nothing"
-    first = f"Adding an offline network raises λ_min from {on:.4g} (FedBN) to {mean:.4g} (Fed-CO2), {gain}"
+    if mean > on + 1e-9 * abs(on):
+        gain = f"a factor {mean / on:.3g}" if on > 0 else "from nothing"
+        first = f"Adding an offline network raises λ_min from {on:.4g} (FedBN) to {mean:.4g} (Fed-CO2), {gain}"
+    else:
+        first = f"Adding an offline network does not raise λ_min: {on:.4g} (FedBN), {mean:.4g} (Fed-CO2)"
     if orders:
         first += f"; {', '.join(failed)} fail" if failed else f"; {', '.join(r['id'] for r in orders)} hold"
     d2 = rows.get("D2")

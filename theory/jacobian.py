@@ -45,6 +45,7 @@ def _client_jacobian(net: nn.Module, x: Tensor, names: Sequence[str] | None, chu
     def output(some: dict[str, Tensor], one: Tensor) -> Tensor:
         return functional_call(net, some, (one.unsqueeze(0),)).reshape(-1)
 
-    rows = vmap(jacrev(output), in_dims=(None, 0), chunk_size=chunk)(moved, x)
+    with torch.no_grad():  # the outer kind: torch.func differentiates all the same, and no graph is kept
+        rows = vmap(jacrev(output), in_dims=(None, 0), chunk_size=chunk)(moved, x)
     outputs = next(iter(rows.values())).shape[1]
     return {name: j.reshape(len(x) * outputs, -1) for name, j in rows.items()}

@@ -89,8 +89,10 @@ def _controlled(raw: Tensor, control: Tensor, known: Tensor, problem: Problem) -
     for rows in problem.blocks:
         for columns in problem.blocks:
             block = (slice(None), rows, columns)
-            beta = (spread[block] * raw[block]).sum() / spread[block].square().sum().clamp_min(1e-300)
-            raw[block] -= beta * (control[block] - known[rows, columns])
+            spread_here, size = spread[block].square().sum(), control[block].square().sum()
+            if spread_here > 1e-20 * size:  # else it is known without error, and nothing is to be controlled
+                beta = (spread[block] * raw[block]).sum() / spread_here
+                raw[block] -= beta * (control[block] - known[rows, columns])
     return raw
 
 

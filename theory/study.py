@@ -100,6 +100,16 @@ class Study:
         """What counts as equal, relative to the norm: rounding, with room for sums over hidden units."""
         return 1e-10 if self.problem.x.dtype == torch.float64 else 1e-4
 
+    @property
+    def room(self) -> float:
+        """How far rounding may move an eigenvalue of V, in units of α²Λ = V + α²G: V alone may be all rounding."""
+        return self.tolerance * self.alpha**2 * greatest(self.on.Lambda)
+
+    @property
+    def floor(self) -> float:
+        """Residuals below this share of the first one are rounding, and are no longer compared."""
+        return 1e-11 if self.problem.x.dtype == torch.float64 else 1e-5
+
     def kernel(self, weights: Weights, *, share_gamma: bool = False, projection: Projection | None = None) -> Kernel:
         """V and G at these weights."""
         return kernel(

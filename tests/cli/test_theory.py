@@ -94,7 +94,7 @@ def test_a_report_is_not_overwritten(run, capsys):
 def test_it_prints_setting_tables_and_two_sentences(tmp_path, capsys):
     assert main([*QUICK, "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr()
-    for text in ("N = 3 clients", "V_on", "Lambda_off", "O2", "✓ holds", "raises λ_min", str(tmp_path / "out")):
+    for text in ("N = 3 clients", "V_on", "Lambda_off", "O2", "✓ holds", "raises λ_min from", str(tmp_path / "out")):
         assert text in shown.out, text
     assert "needs about" in shown.err
 

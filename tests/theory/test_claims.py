@@ -692,6 +692,8 @@ def test_d2_compares_before_rounding_takes_over(dtype, steps):
     assert first.verdict == second.verdict
     assert first.evidence["log10_gain"] == second.evidence["log10_gain"]
     assert second.margin < -1
+    start = (long.descents["joint"].online[0] - long.problem.y).norm().item()
+    assert min(second.lhs, second.rhs) > 50 * torch.finfo(dtype).eps * start
 
 
 def test_d2_a_run_that_diverges_loses(usual):
@@ -751,7 +753,9 @@ def test_c1_holds_for_a_wide_network():
     assert found.verdict == "holds"
     e = found.evidence
     assert list(e["lambda_min"]) == ["128", "512", "2048"]
-    assert e["mu"] == pytest.approx({name: eigenvalues(k.V)[0] for name, k in study.limits.items()})
+    V, same = study.limit.kernel.V, study.problem.owner[:, None] == study.problem.owner[None, :]
+    kernels_of = {"online": V, "offline": V * same, "fused": (V + V * same) / 2}
+    assert e["mu"] == pytest.approx({name: eigenvalues(K)[0] for name, K in kernels_of.items()})
     for track in e["lambda_min"].values():
         assert track["t"] == [0, 2, 4, 6, 8, 10, 12, 14, 16]
         assert {len(values) for values in track.values()} == {9}
@@ -814,7 +818,19 @@ def test_c2_fails_for_a_step_far_too_large(usual):
     assert min(found.evidence["violations"].values()) > 10
 
 
-def test_c2_counts_nan_and_a_negative_bound_as_violations(usual):
+@pytest.mark.parametrize(("value", "ratio"), [(100.0, 100), (math.nan, 1e300)])
+def test_c2_sees_one_violation_on_the_way(usual, value, ratio):
+    path = copy.copy(usual.descents["joint"])
+    path.online = path.online.clone()
+    path.online[7] = value
+    found = check("C2", tampered(usual, descents=usual.descents | {"joint": path}))
+    assert found.evidence["violations"] == {"online": 0, "offline": 0, "fused": 0, "fused, joint": 1}
+    assert found.verdict == "holds under: only for online, offline, fused"
+    assert found.evidence["largest_ratio_to_bound"]["fused, joint"] == found.lhs > ratio
+    assert found.margin < 0
+
+
+def test_c2_counts_a_negative_bound_as_violated(usual):
     """With so large a step 1 - rate μ/(2α²) is negative: at odd t no residual lies under that."""
     rate = 1e4 / eigenvalues(usual.on.Lambda)[-1]
     assert 1 - rate * min(check("C2", usual).evidence["mu"].values()) / (2 * 0.5**2) < -1

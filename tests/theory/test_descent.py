@@ -224,9 +224,7 @@ def test_the_stable_step_is_the_largest_that_does_not_diverge():
     K, r = random_kernel(6, 3)
     top = torch.linalg.eigh(K).eigenvectors[:, -1]
     assert stable_step(K, share=1.0) == pytest.approx(2 / torch.linalg.eigvalsh(K)[-1].item(), rel=1e-14)
-    below, above = (
-        predicted_residuals(K, r + top, stable_step(K, share), 400).norm(dim=1) for share in (0.9, 1.05)
-    )
+    below, above = (predicted_residuals(K, r + top, stable_step(K, share), 400).norm(dim=1) for share in (0.9, 1.05))
     assert (below.diff() <= 0).all()
     assert above[-1] > 1e3 * above[0]
 

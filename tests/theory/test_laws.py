@@ -140,7 +140,7 @@ def test_the_mean_kernel_is_better_conditioned_than_the_online_one(drawn, width,
 @MANY
 @given(drawn=problems, width=widths, at_init=st.booleans())
 def test_making_all_of_a_kernel_personal_never_lowers_its_least_eigenvalue(drawn, width, at_init, some_weights, reach):
-    """The ladder FedBN <= Fed-CO2 <= SingleSet in λ_min(Λ), and FedAvg <= FedBN in λ_min(G), where all of G is pinched."""
+    """The ladder FedBN <= Fed-CO2 <= SingleSet in λ_min(Λ), and FedAvg <= FedBN in λ_min(G)."""
     problem = drawn.problem
     weights = some_weights(problem, width, drawn.seed, at_init)
     fedavg, fedbn = (kernel(problem, weights, share_gamma=share) for share in (True, False))
@@ -199,6 +199,15 @@ def test_pinching_never_widens_a_spectrum(owner, rank, seed):
     assert after[0] >= before[0] - room
     assert (after.flip(0).cumsum(0) <= before.flip(0).cumsum(0) + room).all()
     assert abs(after.sum() - before.sum()) <= room
+
+
+@MANY
+@given(owner=st.lists(st.integers(0, 3), min_size=1, max_size=9), rank=sides, seed=seeds)
+def test_pinching_takes_away_no_more_than_a_factor_of_the_number_of_clients(owner, rank, seed):
+    """K <= N pinch(K): so a federated step, with V/N + G, is never steeper than the clients' own kernels."""
+    K = random_psd(len(owner), rank, seed)
+    gap = len(set(owner)) * pinch(K, torch.tensor(owner)) - K
+    assert spectrum(gap)[0] >= -len(owner) * ROOM * K.trace()
 
 
 @MANY
@@ -435,9 +444,7 @@ def test_a_client_alone_has_the_same_limit(drawn):
 @given(drawn=tame, t=factors)
 def test_units_of_the_inputs_do_not_matter_at_infinite_width(drawn, t):
     problem = drawn.problem
-    before, after = (
-        infinite_width(p, 1.0) for p in (problem, replace(problem, x=t * problem.x, S=t**2 * problem.S))
-    )
+    before, after = (infinite_width(p, 1.0) for p in (problem, replace(problem, x=t * problem.x, S=t**2 * problem.S)))
     room = before.error + after.error + 1e-12 * before.kernel.V.abs().max().item()
     assert (before.kernel.V - after.kernel.V).abs().max() <= room
     assert (before.kernel.G - after.kernel.G).abs().max() <= room

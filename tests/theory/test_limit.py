@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def largest(K):
 
 
 def at_direction(problem, u):
-    """V and G at hidden directions u (k, d) in numpy, literally: γ_i γ_j <P_i x_p, P_j x_q> 1 1 / |u|_i |u|_j, α = 1."""
+    """V and G at hidden directions u (k, d), literally: γ_i γ_j <P_i x_p, P_j x_q> 1 1 / |u|_i |u|_j with α = 1."""
     x, owner = problem.x.numpy(), problem.owner.numpy()
     by_v, by_gamma = [], []
     for p in range(len(x)):
@@ -64,7 +65,6 @@ def test_quadrature_agrees_with_the_arc_cosine_form_for_multiples_of_the_identit
         V, G = _integrate(problem, nodes)
         assert largest(V - closed.kernel.V) <= 1e-10 * largest(V)
         assert largest(G - closed.kernel.G) <= 1e-10 * largest(G)
-
 
 
 def test_two_samples_at_a_known_angle():
@@ -105,7 +105,7 @@ def test_in_two_dimensions_arcs_agree_with_integration_over_the_whole_circle():
                     return at_direction(problem, np.array([[np.cos(f), np.sin(f)]]))[which][p, q, 0] / (2 * np.pi)
 
                 ends = [0.0, *kinks, 2 * np.pi]
-                value = sum(quad(integrand, a, b, limit=60)[0] for a, b in zip(ends, ends[1:], strict=False) if a < b)
+                value = sum(quad(integrand, a, b, limit=60)[0] for a, b in pairwise(ends) if a < b)
                 assert entry.item() == pytest.approx(value, abs=1e-9 * largest(found.kernel.V))
 
 
@@ -267,9 +267,7 @@ def test_any_sizes_of_clients_will_do(sizes, dim):
     problem = synthetic(len(sizes), sizes, dim, heterogeneity=0.5, seed=6)
     found = infinite_width(problem, 1.0)
     some = [rows.stop - 1 for rows in problem.blocks]
-    part = infinite_width(
-        Problem(problem.x[some], problem.y[some], torch.arange(len(sizes)), problem.S), 1.0
-    )  # fmt: skip
+    part = infinite_width(Problem(problem.x[some], problem.y[some], torch.arange(len(sizes)), problem.S), 1.0)
     room = found.error + part.error + 1e-12 * largest(found.kernel.V)
     assert largest(found.kernel.V[some][:, some] - part.kernel.V) <= room
     assert largest(found.kernel.G[some][:, some] - part.kernel.G) <= room

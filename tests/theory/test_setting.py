@@ -164,7 +164,9 @@ def test_a_few_matrices_and_weights_are_the_least_that_is_counted():
     assert cost_of({"O2"}).bytes >= 8 * (4 * n * n + N * m * d)
 
 
-@pytest.mark.parametrize(("options", "largest"), [({"samples": 400, "width": 8}, "samples"), ({"width": 10**6}, "width")])
+@pytest.mark.parametrize(
+    ("options", "largest"), [({"samples": 400, "width": 8}, "samples"), ({"width": 10**6}, "width")]
+)
 def test_the_option_to_lower_is_the_one_that_weighs_most(options, largest):
     assert cost_of({"O2", "D2"}, clients=2, dim=3, **options).largest == largest
 

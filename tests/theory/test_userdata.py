@@ -161,7 +161,7 @@ BAD = {
     "NaN in X": (npz(X=np.where(np.arange(72).reshape(24, 3) == 5, np.nan, X)), r"X\[1, 2\] is nan"),
     "infinity in y": (npz(y=np.where(np.arange(24) == 7, np.inf, Y)), r"y\[7\] is inf"),
     "a zero sample": (npz(X=np.where(np.arange(24)[:, None] == 9, 0, X)), "sample 9 is all zeros"),
-    "a client of one sample": (npz(owner=np.array(["one"] + ["rest"] * 23)), "client one: its 1 samples are all the same"),
+    "a client of one sample": (npz(owner=np.array(["one"] + ["rest"] * 23)), "client one: its 1 samples are all"),
     "a client of equal samples": (npz(X=np.concatenate([np.ones((8, 3)), X[8:]])), "client ward: its 8 samples"),
     "a text": (b"1,2,3\n4,5,6\n", "is not a readable .npz"),
     "nothing": (b"", "is not a readable .npz"),
@@ -206,7 +206,7 @@ class Trap:
 def test_pickles_are_refused_unopened(tmp_path, reads):
     sprung = tmp_path / "sprung"
     trap = npz(owner=np.array([Trap(sprung)] * 24, dtype=object))
-    with pytest.raises(InputError, match="is not a readable .npz"):
+    with pytest.raises(InputError, match=r"is not a readable \.npz"):
         reads(trap)
     assert not sprung.exists()
 
@@ -234,11 +234,20 @@ def test_a_file_that_says_it_unpacks_to_terabytes_is_refused_unread(tmp_path):
     content[entry + 24 : entry + 28] = (0xFFFFFFF0).to_bytes(4, "little")
     path = tmp_path / "bomb.npz"
     path.write_bytes(content)
-    with pytest.raises(InputError, match="unpacks to 4.0 GiB; at most 2 GiB"):
+    with pytest.raises(InputError, match=r"unpacks to 4\.0 GiB; at most 2 GiB"):
         read(path, 1e-3)
 
 
-@pytest.mark.parametrize("shape", [(2**50, 3), (2**62, 8), (10**30,), (-3, 3)], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (2**50, 3),
+        (2**62, 8),
+        (10**30,),
+        (-3, 3),
+    ],
+    ids=str,
+)
 def test_arrays_that_claim_more_than_they_hold_are_refused(shape, reads):
     with pytest.raises(InputError):
         reads(archive(X=claims(shape), y=npy(Y), owner=npy(OWNER)))

@@ -70,9 +70,9 @@ def c2_stays_under_bound(study: Study) -> Finding:
     violations, worst = {}, {}
     for name, (reading, branch) in paths.items():
         squares = found[reading].residual_norms(branch).double().square()  # type: ignore[arg-type]
-        excess = squares / bound_curve(mu[branch], rate, study.alpha, squares)
-        violations[name] = int((~(excess <= 1 + 1e-9)).sum())  # NaN is a violation too
-        worst[name] = excess[1:].nan_to_num(math.inf).max().item()
+        bound = bound_curve(mu[branch], rate, study.alpha, squares).clamp_min(study.floor**2 * squares[0].item())
+        violations[name] = int((~(squares <= bound * (1 + 1e-9))).sum())  # NaN is a violation too
+        worst[name] = (squares / bound)[1:].nan_to_num(math.inf).max().item()
     bad = [name for name, count in violations.items() if count]
     if not bad:
         verdict = HOLDS
@@ -93,4 +93,4 @@ def c2_stays_under_bound(study: Study) -> Finding:
 def bound_curve(mu: float, rate: float, alpha: float, squares: Tensor) -> Tensor:
     """(1 - rate μ/(2α²))^t |F(0)-y|²."""
     t = squares.new_tensor(range(len(squares)))
-    return squares[0] * (1 - rate * mu / (2 * alpha**2)) ** t
+    return squares[0] * max(0.0, 1 - rate * mu / (2 * alpha**2)) ** t

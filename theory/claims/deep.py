@@ -53,12 +53,12 @@ def judge_deep(kernels: DeepKernels, tolerance: float = 1e-10) -> Finding:
     apart = relative((kernels.off - kernels.on * same).abs().max().item(), kernels.on.abs().max().item())
     on, off, mean = least(kernels.on), least(kernels.off), least((kernels.on + kernels.off) / 2)
     order = {"O1": apart <= tolerance, "O2": off - on >= -tolerance * scale}
-    order["O3"] = mean - (on + off) / 2 >= -tolerance * scale and off - on >= -tolerance * scale
+    order["O3"] = order["O2"] and mean - (on + off) / 2 >= -tolerance * scale
     return Finding(
         HOLDS if all(order.values()) else FAILS,
         lhs=off,
         rhs=on,
-        margin=off - on,
+        margin=min(off - on, mean - (on + off) / 2) if order["O1"] else -apart * scale,
         unit="absolute",
         words=f"λ_min: offline {off:.4g}, mean {mean:.4g}, online {on:.4g}",
         evidence={

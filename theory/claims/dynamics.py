@@ -15,8 +15,8 @@ from theory.jacobian import jacobian
 from theory.network import HIDDEN
 from theory.study import Study, greatest, narrowed
 
-FLOOR = 1e-11
-"""Residuals below this share of the first one are rounding, and no longer compared."""
+NOTICEABLE = 1e-3
+"""Digits by which a residual must be smaller to be called so."""
 
 
 def d1_fused_kernel(study: Study) -> Finding:
@@ -81,15 +81,15 @@ def d2_converges_faster(study: Study) -> Finding:
         "separate": (found["separate"].residual_norms("fused"), fedbn),
         "federated": (federated.residual_norms("fused"), federated.residual_norms("online")),
     }
-    gains = {name: _gain(*_comparable(*pair)) for name, pair in pairs.items()}
+    gains = {name: _gain(*_comparable(*pair, study.floor)) for name, pair in pairs.items()}
     readings = {
         "joint, own step": "each model takes its own largest stable step",
         "separate": "each branch descends its own loss",
         "federated": "each branch descends its own loss in federated rounds",
     }
-    true_under = [words for name, words in readings.items() if gains[name] > 0]
-    verdict = HOLDS if gains["joint"] > 0 else holds_under(*true_under) if true_under else FAILS
-    co2, bn = _comparable(*pairs["joint"])
+    true_under = [words for name, words in readings.items() if gains[name] > NOTICEABLE]
+    verdict = HOLDS if gains["joint"] > NOTICEABLE else holds_under(*true_under) if true_under else FAILS
+    co2, bn = _comparable(*pairs["joint"], study.floor)
     return Finding(
         verdict,
         lhs=co2,
@@ -111,11 +111,11 @@ def _gain(fedco2: float, fedbn: float) -> float:
     return math.log10(fedbn / fedco2) if fedco2 < math.inf else -math.inf
 
 
-def _comparable(a: Tensor, b: Tensor) -> tuple[float, float]:
+def _comparable(a: Tensor, b: Tensor, floor: float) -> tuple[float, float]:
     """Both residuals at the last step where neither has sunk into rounding; the last one of all if any diverged."""
     if not (a[-1] + b[-1]).isfinite():
         return (a[-1].nan_to_num(math.inf, math.inf).item(), b[-1].nan_to_num(math.inf, math.inf).item())
-    alive = (torch.minimum(a, b) > FLOOR * a[0]).nonzero()
+    alive = (torch.minimum(a, b) > floor * a[0]).nonzero()
     last = int(alive[-1]) if len(alive) else 0
     return a[last].item(), b[last].item()
 

@@ -23,9 +23,10 @@ JACOBIAN_NUMBERS = 2**25
 """An autograd Jacobian larger than this is taken of the first hidden units only."""
 
 
-def distance(A: Tensor, B: Tensor) -> float:
-    """|A - B| / |B| in the Frobenius norm."""
-    return relative((A - B).norm().item(), B.norm().item())
+def distance(A: Tensor, B: Tensor, within: Tensor | None = None) -> float:
+    """|A - B| / |B| in the Frobenius norm; where B is mere rounding ``within`` something larger, relative to that."""
+    scale, whole = B.norm().item(), 0.0 if within is None else within.norm().item()
+    return relative((A - B).norm().item(), scale if scale > 1e-6 * whole else whole)
 
 
 def networks(problem: Problem, weights: Weights) -> list[TwoLayerBN]:
@@ -122,16 +123,18 @@ def _with_parallel(problem: Problem, alpha: float) -> Kernel:
 
 def k4_finite_width(study: Study, draws: int = 8) -> Finding:
     """Fit log |V(0) - V^inf| against log m; independent draws give the slope its error."""
-    exact, top = study.limits["online"].V, study.online.width
-    widths = sorted({max(8, top >> k) for k in range(7)})
+    limit, top = study.limits["online"], max(study.online.width, 512)
+    widths = [top >> k for k in reversed(range(7))]
     points = []
     for k, width in enumerate(widths):
         for draw in range(draws):
             study.progress("convergence to infinite width", k * draws + draw, len(widths) * draws)
             V = study.with_width(width, seed=10_000 * (study.seed + 1) + 100 * draw + k).on.V
-            points.append((width, distance(V.double().cpu(), exact)))
+            points.append((width, distance(V.double().cpu(), limit.V, within=study.alpha**2 * limit.Lambda)))
     slope, error = fitted_slope([(math.log(m), math.log(max(e, 1e-300))) for m, e in points])
     room = max(4 * error, 0.05)
+    if max(e for _, e in points) <= study.tolerance**0.5:  # d = 1: both are zero, and there is nothing left to fall
+        slope, room = -0.5, 0.05
     mean = {m: sum(e for w, e in points if w == m) / draws for m in widths}
     return Finding(
         HOLDS if abs(slope + 0.5) <= room else FAILS,
@@ -159,11 +162,13 @@ def fitted_slope(points: list[tuple[float, float]]) -> tuple[float, float]:
 def k5_projection(study: Study) -> Finding:
     """V_on with the printed projection against the exact one, here and with every S_i made a multiple of I."""
     problem, tolerance = study.problem, study.tolerance
-    found = distance(_printed(study, problem), study.kernel(study.online, projection="exact").V)
+    exact = study.kernel(study.online, projection="exact")
+    found = distance(_printed(study, problem), exact.V, within=study.alpha**2 * exact.Lambda)
     scale = problem.S.diagonal(dim1=1, dim2=2).mean(1)
     round_S = scale[:, None, None] * torch.eye(problem.dim).to(problem.S)
     rounded = replace(problem, S=round_S)
-    isotropic = distance(_printed(study, rounded), kernel(rounded, study.online, chunk=study.chunk).V)
+    exact = kernel(rounded, study.online, chunk=study.chunk)
+    isotropic = distance(_printed(study, rounded), exact.V, within=study.alpha**2 * exact.Lambda)
     otherwise = holds_under("every S_i = s_i I") if isotropic <= tolerance else FAILS
     return Finding(
         HOLDS if found <= tolerance else otherwise,

@@ -12,7 +12,6 @@ from theory.study import Study, greatest, least
 def o1_offline_is_block_diagonal(study: Study) -> Finding:
     """V_off against the client blocks of V_on."""
     apart = (study.off.V - pinch(study.on.V, study.problem.owner)).abs().max().item()
-    # In the units of α²Λ = V + α²G, so that a V which is all rounding (d = 1) is compared with something.
     error = relative(apart, study.alpha**2 * study.on.Lambda.abs().max().item())
     return Finding(
         HOLDS if error <= study.tolerance else FAILS,
@@ -29,13 +28,13 @@ def o2_offline_above_online(study: Study) -> Finding:
     """λ_min(V_off), which is the least of the clients' own, against λ_min(V_on)."""
     off, on = least(study.off.V), least(study.on.V)
     own = [least(study.off.V[rows, rows]) for rows in study.problem.blocks]
-    room = study.tolerance * greatest(study.on.V)
-    blocks_agree = abs(off - min(own)) <= room
+    apart = abs(off - min(own))
+    margin = off - on if apart <= study.room else -apart
     return Finding(
-        HOLDS if off - on >= -room and blocks_agree else FAILS,
+        HOLDS if margin >= -study.room else FAILS,
         lhs=off,
         rhs=on,
-        margin=off - on,
+        margin=margin,
         unit="absolute",
         words=f"λ_min rises from {on:.4g} (online) to {off:.4g} (offline)",
         evidence={"V_off": off, "V_on": on, "clients": own, "ratio": relative(off, on)},
@@ -45,7 +44,7 @@ def o2_offline_above_online(study: Study) -> Finding:
 def o3_mean_above_online(study: Study) -> Finding:
     """Both halves of the chain, and whether the second is strict."""
     mean, off, on = least(study.co2.V), least(study.off.V), least(study.on.V)
-    middle, room = (off + on) / 2, study.tolerance * greatest(study.on.V)
+    middle, room = (off + on) / 2, study.room
     margin = min(mean - middle, middle - on)
     return Finding(
         HOLDS if margin >= -room else FAILS,
@@ -63,7 +62,7 @@ def o4_mean_is_no_steeper(study: Study) -> Finding:
     mean, on = greatest(study.co2.V), greatest(study.on.V)
     condition = {"V": relative(mean, least(study.co2.V)), "V_on": relative(on, least(study.on.V))}
     return Finding(
-        HOLDS if on - mean >= -study.tolerance * on else FAILS,
+        HOLDS if on - mean >= -study.room else FAILS,
         lhs=mean,
         rhs=on,
         margin=on - mean,
