@@ -24,11 +24,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def number(value: float | None) -> str:
-    """Four significant digits."""
+def number(value: float | None, digits: int = 4) -> str:
+    """So many significant digits."""
     if value is None or math.isnan(value):
         return "-"
-    return "∞" if value == math.inf else f"{value:.4g}"
+    return "∞" if value == math.inf else f"{value:.{digits}g}"
 
 
 def badge(verdict: str) -> Text:
@@ -98,17 +98,17 @@ def _claims(rows: list[dict[str, Any]]) -> Table:
 
 
 def _short_badge(verdict: str) -> Text:
-    kind, _, condition = verdict.partition(":")
-    return Text(f"{badge(kind)}{' ...' if condition else ''}", style=badge(verdict).style)
+    kind, _, _ = verdict.partition(":")
+    return Text(str(badge(kind)), style=badge(verdict).style)
 
 
 def _margins(row: dict[str, Any]) -> list[str]:
     unit = {"digits": " digits", "relative": " rel."}.get(row["unit"], "")
     if "draws" not in row:
-        return [number(row["margin"]) + unit]
+        return [number(row["margin"], 3) + unit]
     many = row["draws"]
     return [
-        f"{number(many['mean_margin'])}{unit}\nworst {number(many['worst_margin'])}",
+        f"{number(many['mean_margin'], 3)}{unit}\nworst {number(many['worst_margin'], 3)}",
         f"{many['held']}/{many['draws']}",
     ]
 

@@ -106,9 +106,9 @@ def predict_cost(setting: Setting, problem: Problem, claims: set[str]) -> Cost:
     grams = 8 + GALLERY_GRAMS * (claims != ORDERINGS) + 16 * ("K4" in claims) + 60 * ("C1" in claims)
     work = 4 * grams * gram / rate + 40.0 * n**3 / rate  # small products run at a quarter of full speed
     if claims & {"D2", "C1", "C2"}:
-        work += setting.steps * 90.0 * n * m * (1 + d / 20) / pace  # five readings, two networks, nine passes each
+        work += setting.steps * 220.0 * n * m * (1 + d / 20) / pace  # five readings, two networks, some 20 passes each
     if claims & {"K3", "K4", "C1", "C2"} and problem.scales is None:
-        work += (1 + ("K3" in claims)) * 60_000.0 * n * n / pace
+        work += (1 + ("K3" in claims)) * 250_000.0 * n * n / pace
     return Cost(int(sum(parts.values())), setting.draws * work, max(parts, key=lambda name: parts[name]))
 
 
