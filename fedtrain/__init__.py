@@ -1,5 +1,5 @@
 """The trainer half of fedco2: federated learning when clients' data differ.
 
-At this version it holds only the algebra of names (`fedtrain.partition`) that theory and trainer share:
-which entries of a state dict are averaged and which stay personal. Methods and the round loop are to come.
+At this version it holds what a trainer stands on: the algebra of names that theory and trainer share (`partition`), the
+networks of the paper (`models`), safe readers of its data sets and every skew (`data`). Methods and rounds are to come.
 """

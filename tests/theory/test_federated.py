@@ -122,6 +122,7 @@ def test_the_jacobian_by_chunks_and_by_names_is_the_same(problem, nets, rows):
     some = jacobian(nets, inputs, [SCALE], chunk=2)
     assert set(some) == {SCALE}
     assert torch.allclose(some[SCALE], rows[SCALE], rtol=0, atol=1e-15)
+    assert not some[SCALE].requires_grad  # or a graph would be kept for every parameter in turn
 
 
 # ---- one real round
