@@ -9,8 +9,13 @@ from fedtrain.models.net import Cut, Net, assemble, dense
 
 def alexnet(classes: int = 10, *, cut: Cut = "conv", dense_norm: bool = True) -> Net:
     """For images of 3 x 256 x 256; ``dense_norm`` puts batch norm on the dense layers too."""
-    shapes = ((3, 64, 11, 4, 2, True), (64, 192, 5, 1, 2, True), (192, 384, 3, 1, 1, False))
-    shapes += ((384, 256, 3, 1, 1, False), (256, 256, 3, 1, 1, True))
+    shapes = (
+        (3, 64, 11, 4, 2, True),
+        (64, 192, 5, 1, 2, True),
+        (192, 384, 3, 1, 1, False),
+        (384, 256, 3, 1, 1, False),
+        (256, 256, 3, 1, 1, True),
+    )
     conv: list[nn.Module] = []
     for inside, outside, kernel, stride, padding, pool in shapes:
         conv += [nn.Conv2d(inside, outside, kernel, stride, padding), nn.BatchNorm2d(outside), nn.ReLU()]

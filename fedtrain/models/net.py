@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 from torch import Tensor, nn
@@ -26,7 +27,7 @@ class Net(nn.Module):
 def dense(sizes: Sequence[int], norm: bool) -> list[nn.Module]:
     """Hidden fully connected layers, each linear, batch norm where wanted, ReLU."""
     layers: list[nn.Module] = []
-    for inside, outside in zip(sizes[:-1], sizes[1:], strict=True):
+    for inside, outside in pairwise(sizes):
         layers += [nn.Linear(inside, outside), *([nn.BatchNorm1d(outside)] if norm else []), nn.ReLU()]
     return layers
 
