@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -22,6 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the command does; before torch is loaded
+
 import torch
 
 from theory import Kernel, Problem, TwoLayerBN, Weights, federated_kernel, initial_weights, jacobian, kernel, synthetic
@@ -29,11 +32,13 @@ from theory.federated import pinch
 from theory.network import HIDDEN, norms
 
 
-def seconds(job: Callable[[], object]) -> float:
-    """One timed call."""
-    start = time.perf_counter()
-    job()
-    return time.perf_counter() - start
+def seconds(job: Callable[[], object], at_least: float = 0.0) -> float:
+    """Seconds a call, over consecutive calls that take ``at_least`` so long together."""
+    start, calls = time.perf_counter(), 0
+    while calls == 0 or time.perf_counter() - start < at_least:
+        job()
+        calls += 1
+    return (time.perf_counter() - start) / calls
 
 
 def analytic(problem: Problem, weights: Weights) -> Kernel:
@@ -78,7 +83,7 @@ def compare(repeats: int) -> dict[str, Any]:
     times: dict[str, list[float]] = {name: [] for name in roads}
     for _ in range(repeats):
         for name, job in roads.items():
-            times[name].append(seconds(job))
+            times[name].append(seconds(job, at_least=1.0))  # as long for the quick one: else it is timed cold
     ratios = {
         name: [slow / fast for slow, fast in zip(times[name], times["closed"], strict=True)]
         for name in ("analytic", "autograd")

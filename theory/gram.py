@@ -115,15 +115,19 @@ def _gram(
     """
     x, blocks, n = problem.x, problem.blocks, len(problem.x)
     AA, T, G = (x.new_zeros(n, n) for _ in range(3))
-    for v, c, gamma in _chunks(weights, chunk or default_chunk(problem)):
+    chunk = min(chunk or default_chunk(problem), weights.width)
+    kept = x.new_empty(5, n, chunk)  # one set of buffers: fresh ones would cost a page fault for every 4 KiB
+    for v, c, gamma in _chunks(weights, chunk):
+        h, E, A, D, B = kept[:, :, : len(v)]
+        torch.mm(x, v.T, out=h)
         Sv = v @ problem.S  # S_i v: (N, k, d)
         q = (Sv * v).sum(-1)  # |v|_{S_i}²: (N, k)
-        h, unit = x @ v.T, c / (q.sqrt() * weights.width**0.5)
+        unit = c / (q.sqrt() * weights.width**0.5)
         if projection == "printed":
             Sv, q = v.expand_as(Sv), v.square().sum(-1).expand_as(q)
-        E, A, D = (torch.empty_like(h) for _ in range(3))
+        half = torch.einsum("ikd,jkd->ijk", Sv, Sv) / (2 * q.unsqueeze(1))  # w_ij / (2 |v|_{S_i}²)
         for i, rows in enumerate(blocks):
-            torch.mul(h[rows] * gamma[i] >= 0, unit[i], out=A[rows])
+            torch.mul(h[rows], gamma[i], out=A[rows]).ge_(0).mul_(unit[i])  # the open gates
             torch.mul(A[rows], h[rows], out=E[rows])  # ∂f/∂γ
             A[rows] *= weights.alpha * gamma[i]
             torch.mul(E[rows], weights.alpha * gamma[i] / q[i], out=D[rows])
@@ -132,10 +136,9 @@ def _gram(
             columns = slice(0, rows.stop) if share_gamma else rows
             G[rows, columns].addmm_(E[rows], E[columns].T)
         for j, columns in enumerate(blocks):
-            B = x @ Sv[j].T
-            half = (Sv * Sv[j]).sum(-1) / (2 * q)
+            torch.mm(x, Sv[j].T, out=B)
             for i, rows in enumerate(blocks):
-                B[rows].addcmul_(h[rows], half[i], value=-1)
+                B[rows].addcmul_(h[rows], half[i, j], value=-1)
             T[:, columns].addmm_(B.mul_(A), D[columns].T)
     AA, G = (K.tril() + K.tril(-1).T for K in (AA, G))
     return (x @ x.T).mul_(AA).sub_(T).sub_(T.T), G

@@ -239,6 +239,16 @@ def test_one_dimension_is_no_matter_of_rounding(seed):
         assert {finding.verdict for finding in found.values()} == {"holds"}
 
 
+def test_a_network_that_sees_nothing_is_no_crash():
+    """One unit whose gate is closed for the one sample: every kernel is zero, and no step moves anything."""
+    v = initial_weights(synthetic(1, 1, 3), 1, 0.5, seed=1).v
+    problem = Problem(-v, torch.ones(1, dtype=torch.float64), torch.tensor([0]), identities(1, dim=3))
+    study = at_init(problem, 1, steps=3)
+    assert not study.on.Lambda.any()
+    for name in CLAIMS:
+        check(name, study)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_narrow_network_with_all_gates_closed_is_no_crash(seed):
     """C1 also looks at a sixteenth of the width; here that is one unit, which may see nothing of the one sample."""
@@ -830,16 +840,19 @@ def test_c2_sees_one_violation_on_the_way(usual, value, ratio):
     assert found.margin < 0
 
 
-def test_c2_counts_a_negative_bound_as_violated(usual):
-    """With so large a step 1 - rate μ/(2α²) is negative: at odd t no residual lies under that."""
-    rate = 1e4 / eigenvalues(usual.on.Lambda)[-1]
-    assert 1 - rate * min(check("C2", usual).evidence["mu"].values()) / (2 * 0.5**2) < -1
-    assert set(CLAIMS["C2"].check(tampered(usual, rate=rate)).evidence["violations"].values()) == {usual.steps}
-
-
 def frozen(path):
     """A descent that never moves."""
     return Trajectory(path.y, path.online[:1].expand_as(path.online), path.offline[:1].expand_as(path.offline))
+
+
+def test_c2_counts_a_negative_bound_as_violated(usual):
+    """With so large a step 1 - rate μ/(2α²) is below -1: no square lies under that, nor under its even powers."""
+    rate = 1e4 / eigenvalues(usual.on.Lambda)[-1]
+    assert 1 - rate * min(check("C2", usual).evidence["mu"].values()) / (2 * 0.5**2) < -1
+    still = {name: frozen(path) for name, path in usual.descents.items()}
+    for parts in ({}, {"descents": still}):
+        found = CLAIMS["C2"].check(tampered(usual, rate=rate, **parts))
+        assert set(found.evidence["violations"].values()) == {usual.steps}
 
 
 def test_c2_fails_for_networks_that_do_not_learn(usual):

@@ -2,6 +2,9 @@
 
 import io
 import math
+import os
+import pickle
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -193,38 +196,51 @@ def test_what_cannot_be_opened_is_refused(tmp_path):
 # ---- files that mean harm
 
 
+def header(shape, kind):
+    """How an .npy begins."""
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, {"descr": kind, "fortran_order": False, "shape": shape})
+    return buffer.getvalue()
+
+
 class Trap:
-    """Unpickling it makes a file."""
+    """Unpickling it makes a folder."""
 
     def __init__(self, path):
         self.path = path
 
     def __reduce__(self):
-        return open, (str(self.path), "w")
+        return os.mkdir, (str(self.path),)
 
 
-def test_pickles_are_refused_unopened(tmp_path, reads):
+def trapped(path):
+    """An .npy of objects in which all is in order, its length too, but for what the pickle does."""
+    payload = pickle.dumps(Trap(path))
+    return header((len(payload),), "|O") + payload.ljust(8 * len(payload), b"\0")
+
+
+@pytest.mark.parametrize("name", ["X", "y", "owner"])
+def test_pickles_are_refused_unopened(name, tmp_path, reads):
     sprung = tmp_path / "sprung"
-    trap = npz(owner=np.array([Trap(sprung)] * 24, dtype=object))
     with pytest.raises(InputError, match=r"is not a readable \.npz"):
-        reads(trap)
+        reads(archive(**{"X": npy(X), "y": npy(Y), "owner": npy(OWNER)} | {name: trapped(sprung)}))
     assert not sprung.exists()
+
+
+def test_pickles_that_numpy_wrote_are_refused(reads):
+    with pytest.raises(InputError, match=r"is not a readable \.npz"):
+        reads(npz(owner=OWNER.astype(object)))
 
 
 def test_the_trap_works(tmp_path):
     """Or the test above would prove nothing."""
-    sprung = tmp_path / "sprung"
-    with np.load(io.BytesIO(npz(owner=np.array([Trap(sprung)], dtype=object))), allow_pickle=True) as file:
-        for handle in file["owner"]:
-            handle.close()
-    assert sprung.exists()
+    np.load(io.BytesIO(trapped(tmp_path / "sprung")), allow_pickle=True)
+    assert (tmp_path / "sprung").exists()
 
 
 def claims(shape, kind="<f8"):
     """An .npy that claims more than it holds."""
-    buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, {"descr": kind, "fortran_order": False, "shape": shape})
-    return buffer.getvalue() + bytes(100)
+    return header(shape, kind) + bytes(100)
 
 
 def test_a_file_that_says_it_unpacks_to_terabytes_is_refused_unread(tmp_path):
@@ -251,6 +267,19 @@ def test_a_file_that_says_it_unpacks_to_terabytes_is_refused_unread(tmp_path):
 def test_arrays_that_claim_more_than_they_hold_are_refused(shape, reads):
     with pytest.raises(InputError):
         reads(archive(X=claims(shape), y=npy(Y), owner=npy(OWNER)))
+
+
+def test_no_room_is_made_for_what_is_only_claimed(reads):
+    """Half a gibibyte could be had, and numpy would take it before it looks for the data."""
+    content = archive(X=claims((2**26,)), y=npy(Y), owner=npy(OWNER))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError):
+            reads(content)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**24
 
 
 @pytest.mark.parametrize("name", ["X", "y", "owner"])
