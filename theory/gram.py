@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from theory.errors import InputError
 from theory.federated import pinch
 from theory.network import draw_weights
 from theory.problem import Problem
@@ -42,6 +43,8 @@ class Weights:
 
     def made_personal(self) -> Weights:
         """The offline network that starts from these weights."""
+        if self.personal:
+            return self
         N = len(self.gamma)
         return replace(self, v=self.v.expand(N, *self.v.shape).clone(), c=self.c.expand(N, *self.c.shape).clone())
 
@@ -91,6 +94,8 @@ def kernel(
     Shared v couples all clients (online); personal v leaves the client blocks only (offline). G couples clients only
     where γ is shared too (``share_gamma``: FedAvg). Memory is O(n² + n · chunk), whatever the width and dimension.
     """
+    if chunk is not None and chunk < 1:
+        raise InputError(f"chunk is {chunk}; it must be at least 1 (or leave it out)")
     if not weights.personal:
         return Kernel(*_gram(problem, weights, share_gamma, projection, chunk), weights.alpha)
     V, G = (torch.zeros(len(problem.x), len(problem.x)).to(problem.x) for _ in range(2))
@@ -116,9 +121,11 @@ def _gram(
     x, blocks, n = problem.x, problem.blocks, len(problem.x)
     AA, T, G = (x.new_zeros(n, n) for _ in range(3))
     chunk = min(chunk or default_chunk(problem), weights.width)
-    kept = x.new_empty(5, n, chunk)  # one set of buffers: fresh ones would cost a page fault for every 4 KiB
+    kept = [
+        x.new_empty(n, chunk) for _ in range(5)
+    ]  # one set of buffers: fresh ones would cost a page fault for every 4 KiB
     for v, c, gamma in _chunks(weights, chunk):
-        h, E, A, D, B = kept[:, :, : len(v)]
+        h, E, A, D, B = (buffer[:, : len(v)] for buffer in kept)
         torch.mm(x, v.T, out=h)
         Sv = v @ problem.S  # S_i v: (N, k, d)
         q = (Sv * v).sum(-1)  # |v|_{S_i}²: (N, k)
@@ -127,7 +134,7 @@ def _gram(
             Sv, q = v.expand_as(Sv), v.square().sum(-1).expand_as(q)
         half = torch.einsum("ikd,jkd->ijk", Sv, Sv) / (2 * q.unsqueeze(1))  # w_ij / (2 |v|_{S_i}²)
         for i, rows in enumerate(blocks):
-            torch.mul(h[rows], gamma[i], out=A[rows]).ge_(0).mul_(unit[i])  # the open gates
+            torch.mul(h[rows], gamma[i], out=A[rows]).gt_(0).mul_(unit[i])  # the open gates
             torch.mul(A[rows], h[rows], out=E[rows])  # ∂f/∂γ
             A[rows] *= weights.alpha * gamma[i]
             torch.mul(E[rows], weights.alpha * gamma[i] / q[i], out=D[rows])

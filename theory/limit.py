@@ -97,8 +97,10 @@ def _gaussian(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[T
     """
     d, eye = a.shape[1], torch.eye(a.shape[1], dtype=torch.float64)
     Q = (S @ R + R @ S) / 2
-    theta = _angles(a, b)
-    aligned, opposed = theta < 1e-14, theta > math.pi - 1e-14  # rounding in the cosine would cost 8 digits here
+    # Where a and b are nearly parallel an arccos would lose half the digits: there b's part across a gives the angle.
+    p, q = (_angles(a, b).sin() < 1e-3).nonzero(as_tuple=True)
+    along = a[p]
+    across = b[q] - along * ((along * b[q]).sum(1) / along.square().sum(1)).unsqueeze(1)
     u, w = _legendre(nodes)
     V, G = (torch.zeros(len(a), len(b), dtype=torch.float64) for _ in range(2))
     # Polar nodes, s and t in units in which the weight det(Σ)^(1/2) falls off at radius ~ 1. On a plain (s, t) grid the
@@ -117,9 +119,13 @@ def _gaussian(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[T
         from_s, from_t = 2 * s2 * sigma @ S, 2 * t2 * sigma @ R
         var_a, var_b = ((x @ sigma * x).sum(-1) for x in (a, b))
         sides = torch.sqrt(var_a.unsqueeze(-1) * var_b.unsqueeze(-2))
-        cosine = (a @ sigma @ b.T / sides).clamp(-1, 1).masked_fill(aligned, 1.0).masked_fill(opposed, -1.0)
-        sine, rest = (1 - cosine.square()).sqrt(), math.pi - torch.acos(cosine)
-        J = sine + rest * cosine
+        covariance = a @ sigma @ b.T
+        theta = torch.acos((covariance / sides).clamp(-1, 1))
+        mixed, alone = ((across @ sigma * x).sum(-1) for x in (along, across))
+        area = (var_a[:, p] * alone - mixed.square()).clamp_min(0).sqrt()
+        theta[:, p, q] = torch.atan2(area, covariance[:, p, q])
+        sine, rest = theta.sin(), math.pi - theta
+        J = sine + rest * theta.cos()
         inner = a @ (eye - from_t.mT - from_s + 2 * quartic) @ b.T
         edge_a, edge_b = ((x @ (quartic - part) * x).sum(-1) for x, part in ((a, from_t), (b, from_s)))
         edges = (edge_a / var_a).unsqueeze(-1) + (edge_b / var_b).unsqueeze(-2)

@@ -107,7 +107,7 @@ def check_covariances(S: Tensor) -> None:
         if low <= 1e-12 * max(high, 0.0):
             raise InputError(
                 f"covariance of client {i} is not positive definite (λ_min = {low:.3g}, λ_max = {high:.3g}); "
-                "add a ridge or give more samples than dimensions"
+                "add a ridge, give more samples than dimensions, or lower the heterogeneity"
             )
 
 

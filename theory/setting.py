@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import torch
 
+from theory.claims.kernels import JACOBIAN_NUMBERS
 from theory.errors import InputError
 from theory.gram import Projection, default_chunk
 from theory.problem import Covariance, Problem, synthetic
@@ -55,6 +57,12 @@ class Setting:
             raise InputError(f"heterogeneity is {self.heterogeneity}; choose it between 0 and 5")
         if self.dtype not in DTYPES:
             raise InputError(f"unknown dtype {self.dtype!r}; choose float64 or float32")
+        if self.projection not in get_args(Projection):
+            raise InputError(f"unknown projection {self.projection!r}; choose one of {', '.join(get_args(Projection))}")
+        try:
+            torch.device(self.device)
+        except RuntimeError:
+            raise InputError(f"unknown device {self.device!r}; use cpu or cuda") from None
         if self.device.startswith("cuda") and not torch.cuda.is_available():
             raise InputError(f"device {self.device!r} is not there: this torch sees no CUDA; use --device cpu")
 
@@ -98,8 +106,10 @@ def predict_cost(setting: Setting, problem: Problem, claims: set[str]) -> Cost:
     item = DTYPES[setting.dtype].itemsize
     descends = bool(claims & {"D1", "D2", "D3", "C1", "C2"})
     parts = {
-        "samples": 8 * n * n * (24 + 64 * ("K3" in claims)) + item * 6 * n * (setting.chunk or default_chunk(problem)),
-        "width": item * m * (d * (N + 2) + 2 * N) + descends * item * (4 * n * m + 24 * N * m * d),
+        "samples": 8 * n * n * (32 + 96 * ("K3" in claims)) + item * 6 * n * (setting.chunk or default_chunk(problem)),
+        "width": item * m * (d * (N + 2) + 2 * N)
+        + descends * item * (4 * n * m + 24 * N * m * d)
+        + bool(claims & {"K1", "D1"}) * item * 3 * min(n * m * (d + 1), JACOBIAN_NUMBERS),
     }
     rate, pace = _measured_rates(DTYPES[setting.dtype])
     gram = 3.0 * n * n * m + 2.0 * n * d * m * (N + 1)

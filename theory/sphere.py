@@ -12,6 +12,7 @@ from scipy.stats import t as student_t
 from scipy.stats.qmc import Sobol
 from torch import Tensor
 
+from theory.errors import InputError
 from theory.gram import Kernel, Weights, kernel
 from theory.limit import infinite_width
 from theory.problem import Problem
@@ -51,6 +52,8 @@ class SphereEstimate:
         λ_min is concave, so by Jensen its mean over unbiased estimates lies below (groups of four scramblings);
         a Rayleigh quotient lies above (the eigenvector of one half, judged by the other). Both means get their error.
         """
+        if len(self.V) < 8:
+            raise InputError(f"{len(self.V)} replicates; an interval needs at least 8")
         several = torch.stack([of(Kernel(V, G, self.alpha)) for V, G in zip(self.V, self.G, strict=True)])
         least = torch.stack([torch.linalg.eigvalsh(group.mean(0))[0] for group in several.split(4)])
         vector = torch.linalg.eigh(several[::2].mean(0)).eigenvectors[:, 0]

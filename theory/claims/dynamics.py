@@ -56,7 +56,7 @@ def _first_order(study: Study, reading: Reading, K: Tensor) -> dict[str, float]:
     """|ΔF/rate + K r| / |K r| of one real step, for two steps: under a first-order law it shrinks with the step."""
     n, errors = len(study.problem.y), {}
     for share in (1e-3, 1e-4):
-        rate = share / greatest(K)
+        rate = share / (greatest(K) or 1.0)
         path = descend(study.problem, study.online, study.offline, reading, 1, n / 2 * rate)
         F = study.fusion * (path.online + path.offline)
         expected = K @ (F[0] - study.problem.y)
@@ -129,7 +129,7 @@ def d3_federated_step(study: Study) -> Finding:
     kernels = {"pooled": (shared + G) / problem.clients, "pulled": shared / problem.clients + G}
     errors: dict[str, dict[str, float]] = {name: {} for name in (*kernels, "offline")}
     for share in (1e-3, 1e-4):
-        eta = share * min(problem.sizes) / (2 * greatest(pinch(shared, problem.owner) + G))
+        eta = share * min(problem.sizes) / (2 * (greatest(pinch(shared, problem.owner) + G) or 1.0))
         path = descend(problem, study.online, study.offline, "federated", 1, eta)
         moved = dict.fromkeys(kernels, path.online) | {"offline": path.offline}
         for name, K in (kernels | {"offline": study.off.Lambda}).items():

@@ -67,7 +67,7 @@ def k2_positive(study: Study) -> Finding:
     for name, k in (("on", study.on), ("off", study.off)):
         low = {part: least(getattr(k, part)) for part in ("V", "G", "Lambda")}
         least_of |= {f"{part}_{name}": value for part, value in low.items()}
-        scale = greatest(k.Lambda)
+        scale = greatest(k.Lambda) or 1.0  # all gates closed: every eigenvalue is 0
         slack += [value / scale for value in low.values()]
         slack.append((low["Lambda"] - max(low["V"] / k.alpha**2, low["G"])) / scale)
     margin = min(slack)
