@@ -10,6 +10,7 @@ from torch import Tensor
 from theory.claims.base import FAILS, HOLDS, Finding, digits_to_spare, holds_under, relative
 from theory.claims.kernels import JACOBIAN_NUMBERS, distance, networks
 from theory.descent import Reading, Trajectory, descend
+from theory.dynamics import predicted_residuals
 from theory.federated import federated_kernel, pinch
 from theory.jacobian import jacobian
 from theory.network import HIDDEN
@@ -101,9 +102,18 @@ def d2_converges_faster(study: Study) -> Finding:
         evidence={
             "log10_gain": gains,
             "residual": {name: {"fedco2": a[-1].item(), "fedbn": b[-1].item()} for name, (a, b) in pairs.items()},
+            "residual_predicted_by_the_kernel": {
+                "joint": {"fedco2": _predicted(study, study.joint_kernel), "fedbn": _predicted(study, study.on.Lambda)}
+            },
             "steps": study.steps,
         },
     )
+
+
+def _predicted(study: Study, K: Tensor) -> float:
+    """|F - y| after all steps if K stayed as it is at t = 0; both networks start from the same outputs."""
+    start = study.descents["joint"].online[0] - study.problem.y
+    return predicted_residuals(K, start, study.rate, study.steps)[-1].norm().item()
 
 
 def _gain(fedco2: float, fedbn: float) -> float:
