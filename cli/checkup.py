@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).resolve().parents[1]
 
+IMPORT_NAMES = {"pillow": "PIL"}
+"""Distributions that are imported under another name than their own."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -73,7 +76,7 @@ def package(need: Requirement) -> Finding:
     if not need.specifier.contains(version, prereleases=True):
         return Finding(need.name, f"{version}, outside {need.specifier}", install)
     try:
-        importlib.import_module(need.name.replace("-", "_"))
+        importlib.import_module(IMPORT_NAMES.get(need.name, need.name))
     except Exception as error:  # a broken installation can raise anything
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         return Finding(need.name, f"{version}, cannot be imported: {reason}", f"{install} --force-reinstall")
