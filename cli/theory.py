@@ -10,7 +10,10 @@ import click
 from cli.console import CHECK_FAILED
 
 
-@click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
+@click.command(
+    short_help="A verdict on every claim of the theory.",
+    context_settings={"show_default": True, "help_option_names": ["-h", "--help"]},
+)
 @click.option("--clients", type=int, default=5, help="N, how many clients.")
 @click.option("--samples", type=int, default=20, help="M, samples of each client.")
 @click.option("--dim", type=int, default=10, help="d, the dimension of the inputs.")
@@ -69,7 +72,7 @@ def theory(ctx: click.Context, /, **options: Any) -> None:
     """
     given = [p for p in ("clients", "samples", "dim", "covariance", "heterogeneity") if _given(ctx, p)]
     if options["data"] is not None and given:
-        raise click.UsageError(f"--{given[0]} and --data contradict each other: the data say it; leave one out")
+        raise click.UsageError(f"--{given[0]} contradicts --data: the data say what it is; leave --{given[0]} out")
     if options["data"] is None and _given(ctx, "ridge"):
         raise click.UsageError("--ridge is for --data; synthetic clients have known covariances")
     from cli.theory_run import run

@@ -33,7 +33,8 @@ def run(options: dict[str, Any]) -> bool:
     fields = {name: options[name] for name in Setting.__dataclass_fields__ if name != "data"}
     setting = Setting(**fields, data=None if options["data"] is None else str(options["data"]))
     sweeps = [parse(text) for text in options["sweeps"]]
-    claims = choose(options["claim_ids"] or (SWEPT_CLAIMS if sweeps else None))
+    named = options["claim_ids"]
+    claims = choose(SWEPT_CLAIMS if named is None and sweeps else named)
     settings = settings_of(setting, sweeps) if sweeps else [({}, setting)]
     _foresee([one for _, one in settings], claims, quiet=options["as_json"])
     if not options["allow_parallel"]:

@@ -123,11 +123,13 @@ def _told(row: dict[str, Any]) -> Text:
 
 
 def _certificates(rows: dict[str, dict[str, Any]]) -> Table:
-    table = Table(title="Certificates (rounding errors included)", box=box.SIMPLE_HEAD, title_justify="left")
-    for name in ("ordering", "proof", "larger side lies in", "smaller side lies in", "margin at least"):
+    table = Table(
+        title="Certificates (first draw, rounding errors included)", box=box.SIMPLE_HEAD, title_justify="left"
+    )
+    for name in ("ordering", "proof", "larger side", "smaller side", "margin"):
         table.add_column(name)
     for name, row in rows.items():
-        sides = (f"[{side[0]:.12g}, {side[1]:.12g}]" for side in (row["left"], row["right"]))
+        sides = (f"{(a + b) / 2:.10g} ± {(b - a) / 2:.0e}" for a, b in (row["left"], row["right"]))
         table.add_row(name, badge(row["verdict"]), *sides, number(row["margin"]))
     return table
 

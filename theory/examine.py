@@ -217,5 +217,5 @@ def summary(report: Report) -> list[str]:
     return [
         first + ".",
         f"Trained on the paper's own loss with one step size, Fed-CO2 is {literal} after {steps} steps; "
-        f"in the other readings it is ahead (+) or behind (-) by: {', '.join(other)} digits.",
+        f"in the other readings it is ahead (+) or behind (-) by: {'; '.join(other)} digits.",
     ]

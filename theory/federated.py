@@ -6,6 +6,8 @@ from collections.abc import Mapping, Set
 
 from torch import Tensor
 
+from theory.errors import InputError
+
 
 def pinch(gram: Tensor, owner: Tensor) -> Tensor:
     """Zero the entries that couple two clients."""
@@ -19,6 +21,8 @@ def federated_kernel(jacobian: Mapping[str, Tensor], owner: Tensor, shared: Set[
     method averages, by the same names. pull = 1 is the paper's kernel (gradient descent on the pooled loss);
     pull = 1/N is what one step on each client followed by averaging really does.
     """
+    if shared and not shared & jacobian.keys():
+        raise InputError(f"none of {', '.join(sorted(shared))} is a parameter here; there are {', '.join(jacobian)}")
     total = owner.new_zeros((len(owner), len(owner)), dtype=next(iter(jacobian.values())).dtype)
     for name, rows in jacobian.items():
         gram = rows @ rows.T

@@ -159,5 +159,5 @@ def refuse_if_too_large(cost: Cost, available: int) -> None:
     if cost.bytes > 0.9 * available:
         raise InputError(
             f"this needs about {cost.bytes / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are free; "
-            f"lower --{cost.largest}" + (" or --clients" if cost.largest == "samples" else " or --dtype to float32")
+            f"lower --{cost.largest}" + (" or --clients" if cost.largest == "samples" else ", or use --dtype float32")
         )

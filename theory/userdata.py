@@ -83,6 +83,8 @@ def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         (2, 0): np.lib.format.read_array_header_2_0,
     }[np.lib.format.read_magic(content)]
     shape, _, dtype = read_header(content)
+    if dtype.hasobject:
+        raise InputError(f"{name} holds Python objects, which are not read; save it as numbers or with .astype(str)")
     if math.prod(shape) * dtype.itemsize != len(content.getbuffer()) - content.tell():
         raise ValueError("the header does not fit the data")
     content.seek(0)

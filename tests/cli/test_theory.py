@@ -91,6 +91,13 @@ def test_a_report_is_not_overwritten(run, capsys):
     assert (folder / "report.json").read_bytes() == before
 
 
+@pytest.mark.parametrize("mine", ["matrices.npz", "report.html", "figures"])
+def test_a_file_of_the_users_own_is_not_overwritten(mine, tmp_path, capsys):
+    (tmp_path / mine).write_text("mine")
+    refused(capsys, [*QUICK, "--out", str(tmp_path)], f"holds {mine} already", "--out")
+    assert (tmp_path / mine).read_text() == "mine"
+
+
 def test_it_prints_setting_tables_and_two_sentences(tmp_path, capsys):
     assert main([*QUICK, "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr()
@@ -157,6 +164,7 @@ def test_a_sweep_gives_a_table_and_a_figure(tmp_path, capsys):
         (["--heterogeneity", "9"], ["heterogeneity is 9"]),
         (["--claims", "O7"], ["unknown claim 'O7'", "O1"]),
         (["--claims", ","], ["no claim named"]),
+        (["--claims", ""], ["no claim named"]),
         (["--sweep", "clinets=2,3"], ["cannot sweep 'clinets'", "did you mean clients"]),
         (["--sweep", "clients=two"], ["'two' is not a list of numbers"]),
         (["--sweep", "clients=2", "--sweep", "dim=3", "--sweep", "width=8"], ["3 sweeps"]),

@@ -179,3 +179,11 @@ def test_for_one_client_a_round_is_descent(modules):
     K = federated_kernel(jacobian(nets, [alone.x]), alone.owner, FEDBN)
     large, small = errors_of_prediction(nets, alone, FEDBN, K, (1e-5, 1e-6))
     assert 0.08 <= small / large <= 0.12
+
+
+def test_shared_names_that_are_no_parameters_at_all_are_refused():
+    """Buffers among the names are fine, as a method shares them too; only wrong names would mean nothing is shared."""
+    rows, owner = {"a": torch.eye(2)}, torch.tensor([0, 1])
+    assert torch.equal(federated_kernel(rows, owner, {"a", "running_mean"}), torch.eye(2))
+    with pytest.raises(InputError, match="none of b is a parameter here; there are a"):
+        federated_kernel(rows, owner, {"b"})

@@ -172,7 +172,7 @@ def test_the_option_to_lower_is_the_one_that_weighs_most(options, largest):
 
 
 def test_what_does_not_fit_is_refused_by_the_option_to_lower():
-    with pytest.raises(InputError, match=r"needs about 10\.0 GiB and 4\.0 GiB are free; lower --width or --dtype"):
+    with pytest.raises(InputError, match=r"needs about 10\.0 GiB and 4\.0 GiB are free; lower --width, or use --dtype"):
         refuse_if_too_large(Cost(10 * 2**30, 1.0, "width"), 4 * 2**30)
     with pytest.raises(InputError, match="lower --samples or --clients"):
         refuse_if_too_large(Cost(10 * 2**30, 1.0, "samples"), 4 * 2**30)

@@ -98,7 +98,7 @@ def d2_converges_faster(study: Study) -> Finding:
         margin=gains["joint"],
         unit="digits",
         words="digits gained on FedBN after "
-        f"{study.steps} steps: " + ", ".join(f"{name} {gain:+.2f}" for name, gain in gains.items()),
+        f"{study.steps} steps: " + "; ".join(f"{name} {gain:+.2f}" for name, gain in gains.items()),
         evidence={
             "log10_gain": gains,
             "residual": {name: {"fedco2": a[-1].item(), "fedbn": b[-1].item()} for name, (a, b) in pairs.items()},

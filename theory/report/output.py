@@ -20,13 +20,14 @@ from theory.report.page import write_page
 from theory.study import Study
 
 RESULTS = ("report.json", "sweep.json")
+WRITTEN = (*RESULTS, "report.html", "matrices.npz", "figures", ".part")
 
 
 def claim_folder(folder: Path) -> Path:
-    """Make the folder, or refuse it if it holds a result already."""
-    for name in RESULTS:
+    """Make the folder, or refuse it if it holds anything that would be overwritten."""
+    for name in WRITTEN:
         if (folder / name).exists():
-            raise InputError(f"{folder} holds a report already and is not overwritten; choose another --out")
+            raise InputError(f"{folder} holds {name} already, which is not overwritten; choose another --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".writable"
