@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import torch
 
 from cli import theory_view
 from cli.console import console
@@ -24,6 +26,8 @@ from theory.study import Progress
 from theory.sweep import parse, settings_of, sweep
 
 SWEPT_CLAIMS = "O1,O2,O3,O4"
+SMALL = 2**21
+"""Samples times hidden units below which one thread is the fastest."""
 SECONDS_TO_DRAW = 4
 """Figures and page, whatever the setting."""
 
@@ -36,6 +40,7 @@ def run(options: dict[str, Any]) -> bool:
     named = options["claim_ids"]
     claims = choose(SWEPT_CLAIMS if named is None and sweeps else named)
     settings = settings_of(setting, sweeps) if sweeps else [({}, setting)]
+    _choose_threads([one for _, one in settings])
     _foresee([one for _, one in settings], claims, quiet=options["as_json"])
     if not options["allow_parallel"]:
         _refuse_parallel(setting)
@@ -74,6 +79,13 @@ def _sweep(
         theory_view.show_sweep(console(), rows, names, figure, folder)
     orderings = [claim.id for claim in claims if CLAIMS[claim.id].ordering]
     return all(row["held"][name] == row["draws"] for row in rows for name in orderings)
+
+
+def _choose_threads(settings: list[Setting]) -> None:
+    """One thread for small problems: waking others for each of many short products takes longer than the work."""
+    largest = max(len(one.problem().x) * one.width for one in settings)
+    if largest < SMALL and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
 
 
 def _foresee(settings: list[Setting], claims: list[Claim], quiet: bool) -> None:
