@@ -125,7 +125,7 @@ def curves(setting: Setting, study: Study, found: dict[str, list[Finding]], prog
             name: torch.linalg.eigvalsh(k.V.double()).flip(0).tolist()
             for name, k in (("V_on", study.on), ("V_off", study.off), ("V", study.co2))
         },
-        "draws": _gallery(setting, progress),
+        "draws": _gallery(setting, study, progress),
         "clients": _effect_of_clients(setting, study, progress),
     }
     if "descents" in vars(study):
@@ -146,10 +146,9 @@ def _least_three(study: Study) -> Report:
     return {"V_on": least(study.on.V), "V_off": least(study.off.V), "V": least(study.co2.V)}
 
 
-def _gallery(setting: Setting, progress: Progress) -> list[Report]:
+def _gallery(setting: Setting, study: Study, progress: Progress) -> list[Report]:
     """λ_min of the three kernels over draws; fewer where one is costly. The user's data get new networks only."""
-    size = sum(setting.problem().sizes)
-    count = max(setting.draws, GALLERY if size**2 * setting.width < 2e9 else 4)
+    count = max(setting.draws, GALLERY if len(study.problem.x) ** 2 * setting.width < 2e9 else 4)
     rows = []
     for draw in range(count):
         progress("λ_min across draws", draw, count)

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import get_args
 
@@ -68,6 +69,11 @@ class Setting:
 
     def read_data(self) -> UserData | None:
         """The user's data, if any were given."""
+        return self._user_data
+
+    @cached_property
+    def _user_data(self) -> UserData | None:
+        """Read once: every draw and every prediction asks for it."""
         return None if self.data is None else read(Path(self.data), self.ridge)
 
     def problem(self, draw: int = 0) -> Problem:
