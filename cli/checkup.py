@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).resolve().parents[1]
 
-IMPORT_NAMES = {"pillow": "PIL"}
+IMPORT_NAMES = {"pillow": "PIL", "tomli-w": "tomli_w"}
 """Distributions that are imported under another name than their own."""
 
 

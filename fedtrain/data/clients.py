@@ -1,0 +1,99 @@
+"""What training gets to see of data: pools of a data set, and the clients that a skew makes of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fedtrain.data.readers.images import Part
+from fedtrain.data.skews.share import Indices
+
+Take = Callable[[Part, Indices], Tensor]
+"""Images of a pool at these places, as bytes (n, 3, H, W), in this order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """One domain of a data set. Labels are at hand; images are fetched when a client is made of them."""
+
+    domain: str
+    """How it is named in commands and files: ``mnist_m``, ``dslr``."""
+    title: str
+    """What it is, for people, and honestly so: ``MNIST-M``, ``SynthDigits (re-created)``, ``DSLR (stand-in)``."""
+    train: Indices
+    """Labels of the samples that may be trained on, in an order that is part of the data set."""
+    test: Indices
+    take: Take
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Inputs, bytes (n, 3, H, W) or floating numbers of any shape, and a class number (int64) of each."""
+
+    inputs: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to(self, device: torch.device | str) -> Samples:
+        """The same on a device."""
+        return Samples(self.inputs.to(device), self.labels.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class ClientData:
+    """What one client holds."""
+
+    name: str
+    train: Samples
+    test: Samples
+    val: Samples | None = None
+    noise: float = 0.0
+    """Standard deviation of the Gaussian noise that this client sees on its inputs."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """From bytes to what a network reads: x / 255, augmented while training, (x - mean) / std, noise."""
+
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    augment: bool = False
+    """Flip and turn training images (Office-Caltech10, DomainNet)."""
+    augment_val: bool = False
+    """Validate on augmented images, as the published code does."""
+    noise_unit: str = "pixel"
+    """``pixel``: noise of 0..255, before normalisation; ``normalised``: after it, then clamped to 0..255."""
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """All clients, and what to say about them."""
+
+    clients: tuple[ClientData, ...]
+    classes: tuple[str, ...]
+    title: str
+    """The data set by its honest name."""
+    standin: bool
+    """Whether it is built-in stand-in data."""
+    preparation: Preparation
+    notes: tuple[str, ...] = ()
+    """What a reader of the results must know: the split is ours, SynthDigits is re-created, ..."""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over all that the clients hold."""
+        digest = hashlib.sha256()
+        for client in sorted(self.clients, key=lambda client: client.name):
+            digest.update(f"{client.name}/{client.noise}".encode())
+            for samples in (client.train, client.val, client.test):
+                for tensor in () if samples is None else (samples.inputs, samples.labels):
+                    digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+                    digest.update(tensor.cpu().contiguous().numpy().data)
+        return digest.hexdigest()

@@ -1,0 +1,55 @@
+"""Which data, and how they are spread over clients: the section ``[data]`` of a configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Source = Literal["auto", "real", "standin"]
+Skew = Literal["domain", "label+feature", "iid", "pathological", "dirichlet", "pachinko"]
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """The defaults are those of no data set: each has a preset."""
+
+    dataset: str = "digits"
+    """digits, office, domainnet, cifar10 or cifar100."""
+    source: Source = "auto"
+    """Real data if they are there, else the stand-in; only real ones; only the stand-in."""
+    skew: Skew = "domain"
+    """How the clients' data differ."""
+    seed: int = 0
+    """Of the partition, the subsets and the noise; the network has another."""
+    clients: int | None = None
+    """How many; with a domain for each client there are as many as domains."""
+    alpha: float = 0.3
+    """Dirichlet concentration; smaller is more skewed."""
+    beta: float = 10.0
+    """Pachinko: concentration of the fine classes in a coarse one."""
+    classes_per_client: int = 2
+    """Pathological: how many classes a client holds."""
+    divide: int = 3
+    """Label + feature: in how many parts a domain is split, of which its client keeps one."""
+    least: int = 10
+    """Dirichlet: the fewest training and test samples that a client may get."""
+    least_per_class: int = 2
+    """Label + feature: the fewest samples of a class that a part may get."""
+    percent: float | None = None
+    """Training ratio: the share of a domain's training pool (Digits: of USPS's size) that is trained on."""
+    train_size: int | None = None
+    """Training samples of a domain: the first of its list."""
+    val_size: int = 0
+    """Validation samples of a domain: the last of its list."""
+    noise: float = 0.0
+    """σ_M: client i of N sees Gaussian noise of σ_M · i / (N - 1)."""
+    noise_unit: Literal["pixel", "normalised"] = "pixel"
+    """Noise in units of 0..255, or (published code) of normalised inputs, then clamped to 0..255."""
+    augment: bool = False
+    """Flip and turn training images."""
+    augment_val: bool = False
+    """Validate on augmented images (published code)."""
+    labels: Literal["aligned", "misaligned"] = "aligned"
+    """misaligned: images without their own labels, as published for label + feature skew on Office and DomainNet."""
+    thin_test: Literal["all", "published"] = "all"
+    """Label + feature: test sets follow the training classes; ``published`` leaves DSLR's and WebCam's whole."""
