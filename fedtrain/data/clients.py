@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -56,6 +56,11 @@ class ClientData:
     val: Samples | None = None
     noise: float = 0.0
     """Standard deviation of the Gaussian noise that this client sees on its inputs."""
+
+    def to(self, device: torch.device | str) -> ClientData:
+        """The same on a device."""
+        val = None if self.val is None else self.val.to(device)
+        return replace(self, train=self.train.to(device), val=val, test=self.test.to(device))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,191 @@
+"""The bench where clients take turns: one module, into which a client's entries are loaded for its half of a round."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedtrain.chance import generator
+from fedtrain.data.clients import ClientData, Preparation, Samples
+from fedtrain.data.prepare import prepare
+from fedtrain.errors import TrainingError
+from fedtrain.local import Local
+from fedtrain.methods.base import AnyMethod, Batch, Nets, View
+from fedtrain.models import Net
+from fedtrain.partition import StateDict, batch_norm, everything, pick
+from fedtrain.protocol import Broadcast, Score, Scores, Split, Update, published
+
+EVAL_BATCH = 256
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Numbers of the network, and whether the forward pass may use shorter ones (CUDA's automatic mixed precision)."""
+
+    dtype: torch.dtype = torch.float32
+    amp: bool = False
+
+
+class Bench:
+    """Trains and evaluates one client at a time; what is personal is handed in and handed back."""
+
+    def __init__(
+        self,
+        method: AnyMethod,
+        make: Callable[[], Net],
+        classes: int,
+        *,
+        local: Local,
+        preparation: Preparation | None = None,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        precision: Precision | None = None,
+    ) -> None:
+        self.method, self.make, self.classes, self.local, self.seed = method, make, classes, local, seed
+        self.preparation, self.precision = preparation or Preparation(), precision or Precision()
+        self.device = torch.device(device)
+        # channels_last: twice as fast for convolutions on CPUs, and as fast as any for the rest
+        self.module = self._built().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        method.check(self.module)
+        self.norm = batch_norm(self.module)
+        self.shared = method.shared(self.module)
+        self.personal = everything(self.module) - self.shared
+        self._anchor: nn.Module | None = None
+        self._heads: tuple[Broadcast | None, Mapping[str, nn.Module]] = None, {}
+
+    def start(self, client: str) -> StateDict:
+        """The personal entries with which a client begins."""
+        return pick(self._built(client), self.personal)
+
+    def opening(self, clients: Collection[str]) -> Broadcast:
+        """The first message: the common start, and what every client publishes before it trained."""
+        module = self._built()
+        heads = {name: published(self.method, self._built(name)) for name in clients} if self.method.published else {}
+        return Broadcast(0, pick(module, self.shared), dict(sorted(heads.items())))
+
+    def train(self, data: ClientData, personal: StateDict, message: Broadcast) -> tuple[Update, StateDict]:
+        """One client's half of a round: its answer, and its new personal entries."""
+        self.local.refuse_if_idle(data.name, len(data.train), bool(self.norm))
+        loss = self.adapt(data, personal, message).item()
+        if not isfinite(loss):
+            raise TrainingError(
+                f"client {data.name}, round {message.round + 1}: the loss is {loss}; lower local.lr ({self.local.lr})"
+            )
+        update = Update(
+            data.name, pick(self.module, self.shared), published(self.method, self.module), len(data.train), loss
+        )
+        return update, pick(self.module, self.personal)
+
+    def adapt(self, data: ClientData, personal: StateDict, message: Broadcast) -> Tensor:
+        """Receive, then pass through every phase of the method; the mean loss of the last pass."""
+        view = self._receive(data, personal, message, anchored=self.method.anchored(message.round))
+        self.module.train()
+        sgd = self._optimiser()
+        losses: list[Tensor] = []
+        for number, loss in enumerate(self.method.phases(message.round, self.local.epochs)):
+            losses = []
+            for batch in self._batches(data, message.round, number):
+                sgd.zero_grad()  # to None: what a phase does not touch must not be moved by momentum or weight decay
+                with torch.autocast(self.device.type, enabled=self.precision.amp):
+                    value = loss(self.module, batch, view)
+                value.backward()
+                sgd.step()
+                losses.append(value.detach())
+        self.method.finish(self.module)
+        return torch.stack(losses).mean()
+
+    @torch.no_grad()
+    def evaluate(self, data: ClientData, personal: StateDict, message: Broadcast, splits: Collection[Split]) -> Scores:
+        """Accuracy and loss of the prediction and of each branch, on the client's own data."""
+        view = self._receive(data, personal, message)
+        self.module.eval()
+        parts: dict[Split, Samples | None] = {"train": data.train, "val": data.val, "test": data.test}
+        return {split: self._score(data, split, part, view) for split in splits if (part := parts[split])}
+
+    @torch.no_grad()
+    def predict(self, data: ClientData, personal: StateDict, message: Broadcast, inputs: Tensor) -> dict[str, Tensor]:
+        """Logits of the prediction ("fused") and of each branch, for inputs of this client."""
+        view = self._receive(data, personal, message)
+        self.module.eval()
+        x = self._prepare(inputs.to(self.device), data, generator(self.seed, "predict", data.name), training=False)
+        return self._logits(x, view)
+
+    def _built(self, client: str = "") -> nn.Module:
+        return self.method.build(Nets(self.make, self.seed, client)).to(self.device, self.precision.dtype)
+
+    def _receive(
+        self, data: ClientData, personal: StateDict, message: Broadcast, anchored: bool = False
+    ) -> View[nn.Module]:
+        """Load the client's entries and the server's; freeze what may be looked at but not touched."""
+        self.module.load_state_dict({**personal, **message.shared})
+        peers = tuple(head for name, head in self._published_by(message).items() if name != data.name)
+        classes = torch.arange(self.classes, device=self.device)
+        counts = (data.train.labels[:, None] == classes).sum(0)
+        return View(message.round, peers, counts, self._frozen_copy() if anchored else None)
+
+    def _frozen_copy(self) -> nn.Module:
+        if self._anchor is None:
+            self._anchor = copy.deepcopy(self.module).requires_grad_(False).eval()
+        self._anchor.load_state_dict(self.module.state_dict())
+        return self._anchor
+
+    def _published_by(self, message: Broadcast) -> Mapping[str, nn.Module]:
+        """Frozen modules around the message's own tensors, made once for all clients of a round."""
+        if message.peers and self._heads[0] is not message:
+            blank = copy.deepcopy(self.module.get_submodule(self.method.published)).to("meta").eval()
+            heads = {name: copy.deepcopy(blank) for name in message.peers}
+            for name, head in heads.items():
+                head.load_state_dict(message.peers[name], assign=True)
+                head.requires_grad_(False)
+            self._heads = message, heads
+        return self._heads[1] if message.peers else {}
+
+    def _optimiser(self) -> torch.optim.SGD:
+        plain = set(self.method.plain(self.module))
+        trained = [p for p in self.module.parameters() if p.requires_grad]
+        groups: list[dict[str, Any]] = [
+            {"params": [p for p in trained if p not in plain]},
+            {"params": [p for p in trained if p in plain], "momentum": 0.0, "weight_decay": 0.0},
+        ]
+        local, filled = self.local, [group for group in groups if group["params"]]
+        return torch.optim.SGD(filled, local.lr, momentum=local.momentum, weight_decay=local.weight_decay)
+
+    def _batches(self, data: ClientData, round: int, phase: int) -> Iterator[Batch]:
+        """Shuffled and augmented by (seed, client, round, phase) alone, hence alike on every fleet."""
+        purpose = (self.seed, data.name, round, phase)
+        order = torch.randperm(len(data.train), generator=generator(*purpose, "order"))
+        chance = generator(*purpose, "augment")
+        for rows in self.local.batches(order, bool(self.norm)):
+            rows = rows.to(self.device)
+            yield self._prepare(data.train.inputs[rows], data, chance, training=True), data.train.labels[rows]
+
+    def _prepare(self, inputs: Tensor, data: ClientData, chance: torch.Generator, training: bool) -> Tensor:
+        x = prepare(
+            inputs, self.preparation, training=training, noise=data.noise, chance=chance, dtype=self.precision.dtype
+        )
+        return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
+
+    def _logits(self, x: Tensor, view: View[nn.Module]) -> dict[str, Tensor]:
+        with torch.autocast(self.device.type, enabled=self.precision.amp):
+            branches = self.method.branches(self.module, x, view)
+            fused = {"fused": self.method.fuse(branches, view)}
+        return fused if len(branches) == 1 else {**fused, **branches}
+
+    def _score(self, data: ClientData, split: Split, samples: Samples, view: View[nn.Module]) -> dict[str, Score]:
+        augmented = split == "val" and self.preparation.augment_val
+        chance = generator(self.seed, data.name, view.round, "evaluate", split)
+        sums: dict[str, Tensor] = {}
+        for rows in torch.arange(len(samples), device=self.device).split(EVAL_BATCH):
+            x, y = self._prepare(samples.inputs[rows], data, chance, augmented), samples.labels[rows]
+            for branch, logits in self._logits(x, view).items():
+                both = torch.stack([(logits.argmax(-1) == y).sum(), F.cross_entropy(logits, y, reduction="sum")])
+                sums[branch] = sums.get(branch, 0) + both.double()
+        n = len(samples)
+        return {branch: Score(both[0].item() / n, both[1].item() / n, n) for branch, both in sums.items()}

@@ -1,0 +1,120 @@
+"""What a federated method is: what it shares, what it minimises, how it predicts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from fedtrain.chance import drawing
+from fedtrain.models import Cut, Net
+from fedtrain.partition import Names, batch_norm
+from theory.errors import InputError
+
+Batch = tuple[Tensor, Tensor]
+M = TypeVar("M", bound=nn.Module)
+
+
+class Nets:
+    """Where a client's networks come from: draws that all clients make alike, and draws of its own."""
+
+    def __init__(self, make: Callable[[], Net], seed: int, client: str = "") -> None:
+        self.make, self.seed, self.client = make, seed, client
+
+    def common(self, part: str = "") -> Net:
+        """The same for every client; another one for every ``part``."""
+        with drawing(self.seed, "network", part):
+            return self.make()
+
+    def own(self, part: str = "") -> Net:
+        """Another one for every client."""
+        with drawing(self.seed, "network", part, "of", self.client):
+            return self.make()
+
+
+@dataclass(frozen=True)
+class View(Generic[M]):
+    """What a client sees of the federation, and of itself, during one round."""
+
+    round: int
+    peers: tuple[nn.Module, ...]
+    """What the other clients last published, frozen, in the order of their names."""
+    counts: Tensor
+    """How many samples of each class this client trains on."""
+    start: M | None = None
+
+    @property
+    def anchor(self) -> M:
+        """The module as the round began, frozen; only for a method that is `Method.anchored` in this round."""
+        if self.start is None:
+            raise RuntimeError("a method that looks at its anchor must say so: override `anchored`")
+        return self.start
+
+
+Loss = Callable[[M, Batch, View[M]], Tensor]
+
+
+@dataclass(frozen=True)
+class Method(ABC, Generic[M]):
+    """A method says only what follows; client, fleet and loop are common to all. Its fields are its parameters."""
+
+    title: ClassVar[str]
+    cut: ClassVar[Cut] = "conv"
+    """Where features end and head begins, unless the configuration says otherwise."""
+    needs_norm: ClassVar[bool] = False
+    """Whether it is another method on a network without batch norm."""
+
+    @property
+    def published(self) -> str:
+        """Path of the submodule that is shown to every peer as it is; empty for none."""
+        return ""
+
+    @abstractmethod
+    def build(self, nets: Nets) -> M:
+        """The module of one client as training begins."""
+
+    @abstractmethod
+    def shared(self, module: M) -> Names:
+        """The entries that the server averages; all others stay with the client."""
+
+    @abstractmethod
+    def loss(self, module: M, batch: Batch, view: View[M]) -> Tensor:
+        """The local objective on one batch."""
+
+    @abstractmethod
+    def branches(self, module: M, x: Tensor, view: View[M]) -> Mapping[str, Tensor]:
+        """Logits of each part that has a say in the prediction."""
+
+    def fuse(self, branches: Mapping[str, Tensor], view: View[M]) -> Tensor:
+        """The prediction as logits: the sum of the branches."""
+        return torch.stack(list(branches.values())).sum(0)
+
+    def phases(self, round: int, epochs: int) -> Sequence[Loss[M]]:
+        """One loss for each pass over the local data."""
+        return [self.loss] * epochs
+
+    def anchored(self, round: int) -> bool:
+        """Whether the losses of this round look at `View.anchor`."""
+        return False
+
+    def finish(self, module: M) -> None:
+        """Called once after local training."""
+
+    def plain(self, module: M) -> Sequence[nn.Parameter]:
+        """Parameters that are trained without momentum and weight decay."""
+        return ()
+
+    def check(self, module: M) -> None:
+        """Refuse a network on which this would be another method."""
+        if self.needs_norm and not batch_norm(module):
+            raise InputError(
+                f"{self.title} keeps batch norm personal and this network has none; "
+                "take one that has (model.norm = true) or another method"
+            )
+
+
+AnyMethod = Method[Any]

@@ -1,0 +1,47 @@
+"""COPA: shared features must suit every client's head (Wu & Gong, 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedtrain.methods.base import Batch, View
+from fedtrain.methods.fedper import FedPer
+from fedtrain.models import Cut, Net
+
+
+@dataclass(frozen=True)
+class Copa(FedPer):
+    """FedPer whose heads are published: the peers' heads judge the features, and all heads vote."""
+
+    title: ClassVar[str] = "COPA"
+    cut: ClassVar[Cut] = "last"
+
+    @property
+    def published(self) -> str:
+        """The head."""
+        return "head"
+
+    def loss(self, module: Net, batch: Batch, view: View[Net]) -> Tensor:
+        """Own loss plus the loss under each peer's head."""
+        x, y = batch
+        z = module.features(x)
+        return torch.stack([F.cross_entropy(head(z), y) for head in (module.head, *view.peers)]).sum()
+
+    def branches(self, module: Net, x: Tensor, view: View[Net]) -> Mapping[str, Tensor]:
+        """The own head, and the mean of the peers'."""
+        z = module.features(x)
+        own = {"own": module.head(z)}
+        return own | {"peers": torch.stack([head(z) for head in view.peers]).mean(0)} if view.peers else own
+
+    def fuse(self, branches: Mapping[str, Tensor], view: View[Net]) -> Tensor:
+        """The mean over all heads."""
+        if not view.peers:
+            return branches["own"]
+        others = len(view.peers)
+        return (branches["own"] + others * branches["peers"]) / (1 + others)

@@ -1,0 +1,38 @@
+"""FedAvg: average everything (McMahan et al., 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedtrain.methods.base import Batch, Method, Nets, View
+from fedtrain.models import Net
+from fedtrain.partition import Names, everything
+
+
+@dataclass(frozen=True)
+class FedAvg(Method[Net]):
+    """One network, all of it shared."""
+
+    title: ClassVar[str] = "FedAvg"
+
+    def build(self, nets: Nets) -> Net:
+        """The network."""
+        return nets.common()
+
+    def shared(self, module: Net) -> Names:
+        """All of it."""
+        return everything(module)
+
+    def loss(self, module: Net, batch: Batch, view: View[Net]) -> Tensor:
+        """Cross entropy."""
+        x, y = batch
+        return F.cross_entropy(module(x), y)
+
+    def branches(self, module: Net, x: Tensor, view: View[Net]) -> Mapping[str, Tensor]:
+        """The network."""
+        return {"model": module(x)}

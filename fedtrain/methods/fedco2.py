@@ -1,0 +1,118 @@
+"""Fed-CO2: an online model that is federated and an offline one that is not (Cai et al., 2023)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedtrain.methods.base import Batch, Loss, Method, Nets, View
+from fedtrain.methods.fedbn import Statistics
+from fedtrain.models import Net
+from fedtrain.partition import Names, batch_norm, under
+
+Side = Literal["none", "online", "offline", "both"]
+OTHER = {"online": "offline", "offline": "online"}
+
+
+class Pair(nn.Module):
+    """The online and the offline model of one client."""
+
+    def __init__(self, online: Net, offline: Net) -> None:
+        super().__init__()
+        self.online, self.offline = online, offline
+
+    def __getitem__(self, branch: str) -> Net:
+        return self.online if branch == "online" else self.offline
+
+
+@dataclass(frozen=True)
+class FedCO2(Method[Pair]):
+    """The two models cooperate (feature skew, Algorithm 1), or with intra = inter = none do not (label skew, 2)."""
+
+    intra: Side = "both"
+    """Which model learns from the other one, as that was when the round began."""
+    inter: Side = "both"
+    """Whose features the peers' frozen offline heads judge."""
+    mu: float = 1.0
+    """Weight of L_gen, the loss under the peers' heads."""
+    gen: Literal["sum", "mean"] = "sum"
+    """How L_gen gathers the peers."""
+    personal: Literal["bn", "head", "bn+head"] = "bn"
+    """What of the online model stays with the client."""
+    bn_stats: Statistics = "local"
+    """Whether personal batch norm includes its running statistics."""
+    fusion: Literal["logits", "probabilities"] = "logits"
+    """What of the two models is added up for the prediction."""
+    start: Literal["common", "own"] = "common"
+    """Whether offline models start as the online one, or each from its own weights (label-skew convention)."""
+    title: ClassVar[str] = "Fed-CO2"
+    needs_norm: ClassVar[bool] = True
+
+    @property
+    def published(self) -> str:
+        """The offline head, if peers are to judge by it."""
+        return "" if self.inter == "none" else "offline.head"
+
+    def build(self, nets: Nets) -> Pair:
+        """Both models start equal, or the offline one from the client's own weights."""
+        online = nets.common()
+        return Pair(online, copy.deepcopy(online) if self.start == "common" else nets.own("offline"))
+
+    def shared(self, module: Pair) -> Names:
+        """The online model without its personal part."""
+        norm = batch_norm(module, stats=self.bn_stats == "local")
+        return under(module, "online" if self.personal == "bn" else "online.features") - (
+            norm if "bn" in self.personal else frozenset()
+        )
+
+    def anchored(self, round: int) -> bool:
+        """Teachers are the models as the round began; in the first round they have nothing to teach."""
+        return self.intra != "none" and round > 0
+
+    def phases(self, round: int, epochs: int) -> Sequence[Loss[Pair]]:
+        """One pass of learning from each other, then from the labels."""
+        return [*([self.mutual] if self.anchored(round) else []), *[self.loss] * epochs]
+
+    def mutual(self, module: Pair, batch: Batch, view: View[Pair]) -> Tensor:
+        """Σ KL(teacher ‖ pupil), the teacher being the other model."""
+        x, _ = batch
+        terms = []
+        for pupil in sides(self.intra):
+            p = F.log_softmax(view.anchor[OTHER[pupil]](x), -1)
+            q = F.log_softmax(module[pupil](x), -1)
+            terms.append(F.kl_div(q, p, reduction="batchmean", log_target=True))
+        return torch.stack(terms).sum()
+
+    def loss(self, module: Pair, batch: Batch, view: View[Pair]) -> Tensor:
+        """Σ over both models of CE under the own head + μ L_gen, L_gen = Σ_j CE under the head of peer j."""
+        x, y = batch
+        terms = []
+        for branch in sides("both"):
+            z = module[branch].features(x)
+            terms.append(F.cross_entropy(module[branch].head(z), y))
+            if branch in sides(self.inter) and view.peers:
+                scale = self.mu / (len(view.peers) if self.gen == "mean" else 1)
+                terms.append(scale * torch.stack([F.cross_entropy(head(z), y) for head in view.peers]).sum())
+        return torch.stack(terms).sum()
+
+    def branches(self, module: Pair, x: Tensor, view: View[Pair]) -> Mapping[str, Tensor]:
+        """Both models."""
+        return {branch: module[branch](x) for branch in sides("both")}
+
+    def fuse(self, branches: Mapping[str, Tensor], view: View[Pair]) -> Tensor:
+        """The sum of logits, or the logarithm of the mean of probabilities."""
+        if self.fusion == "logits":
+            return super().fuse(branches, view)
+        return torch.stack([logits.log_softmax(-1) for logits in branches.values()]).logsumexp(0) - log(len(branches))
+
+
+def sides(which: Side) -> tuple[str, ...]:
+    """The models that a switch names."""
+    return {"none": (), "both": ("online", "offline")}.get(which, (which,))

@@ -1,0 +1,59 @@
+"""FedRoD: a generic head and a personal one on shared features (Chen & Chao, 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedtrain.methods.base import Batch, Method, Nets, View
+from fedtrain.models import Net
+from fedtrain.partition import Names, under
+
+
+class TwoHeaded(nn.Module):
+    """The generic network, and a personal head beside its own."""
+
+    def __init__(self, generic: Net, personal: nn.Module) -> None:
+        super().__init__()
+        self.generic, self.personal = generic, personal
+
+
+@dataclass(frozen=True)
+class FedRoD(Method[TwoHeaded]):
+    """The personal head corrects the generic logits and sends no gradient back."""
+
+    balanced: bool = False
+    """Generic loss with balanced softmax (logits plus log class frequencies) instead of plain cross entropy."""
+    personal_sgd: Literal["same", "plain"] = "same"
+    """plain: the personal head is trained without momentum and weight decay, as in the published code."""
+    title: ClassVar[str] = "FedRoD"
+
+    def build(self, nets: Nets) -> TwoHeaded:
+        """The personal head is drawn apart, alike for all clients."""
+        return TwoHeaded(nets.common(), nets.common("personal head").head)
+
+    def shared(self, module: TwoHeaded) -> Names:
+        """The generic network."""
+        return under(module, "generic")
+
+    def plain(self, module: TwoHeaded) -> Sequence[nn.Parameter]:
+        """The personal head, if so wanted."""
+        return list(module.personal.parameters()) if self.personal_sgd == "plain" else ()
+
+    def loss(self, module: TwoHeaded, batch: Batch, view: View[TwoHeaded]) -> Tensor:
+        """Generic loss plus personal loss; the two touch disjoint weights."""
+        x, y = batch
+        z = module.generic.features(x)
+        generic = module.generic.head(z)
+        fused = generic.detach() + module.personal(z.detach())
+        prior = (view.counts / view.counts.sum()).log().to(generic) if self.balanced else 0.0
+        return F.cross_entropy(generic + prior, y) + F.cross_entropy(fused, y)
+
+    def branches(self, module: TwoHeaded, x: Tensor, view: View[TwoHeaded]) -> Mapping[str, Tensor]:
+        """Both heads."""
+        z = module.generic.features(x)
+        return {"generic": module.generic.head(z), "personal": module.personal(z)}

@@ -1,0 +1,70 @@
+"""MOON: contrast features with the global and the previous local model (Li, He & Song, 2021)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedtrain.methods.base import Batch, Method, Nets, View
+from fedtrain.models import Cut, Net
+from fedtrain.partition import Names, under
+
+
+class Remembering(nn.Module):
+    """A network, and one that this client trained before."""
+
+    def __init__(self, model: Net, previous: Net) -> None:
+        super().__init__()
+        self.model, self.previous = model, previous.requires_grad_(False)
+
+
+@dataclass(frozen=True)
+class Moon(Method[Remembering]):
+    """Cross entropy - μ log[ e^{cos(z, z_glob)/τ} / (e^{cos(z, z_glob)/τ} + e^{cos(z, z_prev)/τ}) ]."""
+
+    mu: float = 1.0
+    tau: float = 0.5
+    previous: Literal["last", "initial"] = "last"
+    """initial: the previous model is for ever a random one, as in the published code for label skew."""
+    title: ClassVar[str] = "MOON"
+    cut: ClassVar[Cut] = "last"
+
+    def build(self, nets: Nets) -> Remembering:
+        """Before it trained anything, a client remembers the common start."""
+        model = nets.common()
+        return Remembering(model, copy.deepcopy(model) if self.previous == "last" else nets.own("previous"))
+
+    def shared(self, module: Remembering) -> Names:
+        """The network, not the memory."""
+        return under(module, "model")
+
+    def anchored(self, round: int) -> bool:
+        """The global model is the one that the round began with."""
+        return self.mu != 0
+
+    def loss(self, module: Remembering, batch: Batch, view: View[Remembering]) -> Tensor:
+        """Cross entropy plus the contrast."""
+        x, y = batch
+        z = module.model.features(x)
+        own = F.cross_entropy(module.model.head(z), y)
+        if self.mu == 0:
+            return own
+        near = F.cosine_similarity(z, view.anchor.model.features(x), dim=-1)
+        far = F.cosine_similarity(z, view.anchor.previous.features(x), dim=-1)
+        contrast = -F.log_softmax(torch.stack([near, far], -1) / self.tau, dim=-1)[:, 0].mean()
+        return own + self.mu * contrast
+
+    def finish(self, module: Remembering) -> None:
+        """Remember the network just trained."""
+        if self.previous == "last":
+            module.previous.load_state_dict(module.model.state_dict())
+
+    def branches(self, module: Remembering, x: Tensor, view: View[Remembering]) -> Mapping[str, Tensor]:
+        """The network."""
+        return {"model": module.model(x)}

@@ -1,0 +1,28 @@
+"""SingleSet: every client alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from fedtrain.methods.base import Nets
+from fedtrain.methods.fedavg import FedAvg
+from fedtrain.models import Net
+from fedtrain.partition import Names
+
+
+@dataclass(frozen=True)
+class SingleSet(FedAvg):
+    """FedAvg that shares nothing."""
+
+    start: Literal["common", "own"] = "common"
+    """Whether all clients start from the same weights or each from its own (label-skew convention)."""
+    title: ClassVar[str] = "SingleSet"
+
+    def build(self, nets: Nets) -> Net:
+        """The network."""
+        return nets.own() if self.start == "own" else nets.common()
+
+    def shared(self, module: Net) -> Names:
+        """No entry."""
+        return frozenset()

@@ -1,0 +1,131 @@
+"""What travels between the server and the clients, and the loop that moves it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+
+from fedtrain.chance import generator
+from fedtrain.methods.base import AnyMethod
+from fedtrain.partition import StateDict, everything, pick
+
+Split = Literal["train", "val", "test"]
+Weights = Literal["uniform", "size"]
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """Server to clients: the averaged entries, and what each client last published."""
+
+    round: int
+    """How many rounds were made."""
+    shared: StateDict
+    peers: Mapping[str, StateDict]
+
+
+@dataclass(frozen=True)
+class Update:
+    """One client to the server, after local training."""
+
+    client: str
+    shared: StateDict
+    published: StateDict
+    num_examples: int
+    loss: float
+    """Mean of the training loss over the last pass."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """How one branch of a client's model does on one of its splits."""
+
+    accuracy: float
+    loss: float
+    n: int
+
+
+Scores = Mapping[Split, Mapping[str, Score]]
+"""By split and branch; the branch ``fused`` is the prediction."""
+
+
+class Fleet(Protocol):
+    """All clients, wherever they run."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The clients, in the order of the data set."""
+        ...
+
+    def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update]:
+        """One round on the clients named."""
+        ...
+
+    def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
+        """Every client's prediction, and each branch of it, on its own data."""
+        ...
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round when it is over: what was answered, and what is sent next."""
+
+    updates: tuple[Update, ...]
+    message: Broadcast
+
+
+def published(method: AnyMethod, module: torch.nn.Module) -> StateDict:
+    """A copy of the published submodule's entries, named within it."""
+    if not method.published:
+        return {}
+    part = module.get_submodule(method.published)
+    return pick(part, everything(part))
+
+
+@torch.no_grad()
+def mean(states: Sequence[StateDict], weights: Sequence[float]) -> StateDict:
+    """Σ w_k s_k / Σ w_k, summed in the order given; whole numbers (batch counters) are those of the first."""
+    total = sum(weights)
+    result = {}
+    for name, first in states[0].items():
+        if first.is_floating_point():
+            entry = first * (weights[0] / total)
+            for state, weight in zip(states[1:], weights[1:], strict=True):
+                entry.add_(state[name], alpha=weight / total)
+        else:
+            entry = first.clone()
+        result[name] = entry
+    return result
+
+
+def aggregate(message: Broadcast, updates: Sequence[Update], weights: Weights) -> Broadcast:
+    """The next message. Replies are put in the order of their names, so that their arrival does not matter."""
+    replies = sorted(updates, key=lambda update: update.client)
+    each = [float(u.num_examples) if weights == "size" else 1.0 for u in replies]
+    shared = mean([u.shared for u in replies], each)
+    heads = {u.client: u.published for u in replies if u.published}
+    return Broadcast(message.round + 1, shared, {**message.peers, **heads})
+
+
+def cohort(names: Sequence[str], sample: float, seed: int, round: int) -> list[str]:
+    """Who trains in this round: ⌊N · sample⌋ clients (at least one), drawn afresh each time."""
+    size = max(1, int(len(names) * sample + 1e-9))
+    if size == len(names):
+        return list(names)
+    ranked = sorted(names)  # so that the order of the clients has no say
+    drawn = torch.randperm(len(ranked), generator=generator(seed, "cohort", round))[:size]
+    chosen = {ranked[i] for i in drawn.tolist()}
+    return [name for name in names if name in chosen]
+
+
+def federate(
+    fleet: Fleet, message: Broadcast, rounds: int, *, sample: float = 1.0, weights: Weights = "uniform", seed: int = 0
+) -> Iterator[Round]:
+    """Make rounds until there were ``rounds``, and yield each as it ends."""
+    while message.round < rounds:
+        chosen = cohort(fleet.names, sample, seed, message.round)
+        updates = fleet.train(message, chosen)
+        message = aggregate(message, updates, weights)
+        yield Round(tuple(updates), message)
