@@ -1,0 +1,189 @@
+"""All that decides a run, in one frozen object that TOML can hold."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+import torch
+
+from fedtrain.data.settings import DataSettings
+from fedtrain.local import Local
+from fedtrain.methods import METHODS, AnyMethod
+from fedtrain.methods.fedco2 import FedCO2
+from fedtrain.protocol import Weights
+from fedtrain.tables import Table, nearest, read, write
+from theory.errors import InputError
+
+Rule = Literal["last", "best-by-validation", "window"]
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """Which network, and where it is cut into features and head."""
+
+    name: Literal["digits", "alexnet", "cifar", "two-layer"] = "digits"
+    norm: bool = True
+    """Batch norm: on the dense layers too (digits, alexnet), or anywhere at all (cifar)."""
+    cut: Literal["auto", "conv", "last"] = "auto"
+    """Where features end: before the dense layers, before the last of them, or where the method wants it."""
+    width: int = 1024
+    """Hidden units of two-layer."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """How rounds are made."""
+
+    rounds: int = 300
+    sample: float = 1.0
+    """The share of the clients that trains in a round."""
+    weights: Weights = "uniform"
+    """Whether clients count alike in the mean, or by their number of samples."""
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InputError(f"server.rounds is {self.rounds}; it must be at least 1")
+        if not 0 < self.sample <= 1:
+            raise InputError(f"server.sample is {self.sample}; it is a share of the clients: choose it in (0, 1]")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """When clients are evaluated, and which evaluation is reported."""
+
+    every: int = 1
+    """Every so many rounds, and after the last one."""
+    report: Rule = "last"
+    """The last round; the round of the best mean accuracy on validation data; the mean over the window."""
+    window: int = 0
+    """How many last rounds make the window; in it evaluation is every ``window_every`` rounds."""
+    window_every: int = 5
+    train: bool = False
+    """Whether training data are evaluated too."""
+
+    def __post_init__(self) -> None:
+        for name in ("every", "window_every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"evaluation.{name} is {getattr(self, name)}; it must be at least 1")
+        if self.window < 0 or (self.report == "window" and not self.window):
+            raise InputError(f"evaluation.window is {self.window}; to report a window it must be at least 1")
+
+    def due(self, round: int, rounds: int) -> bool:
+        """Whether this round, counted from 1, is evaluated."""
+        windowed = self.in_window(round, rounds) and round % self.window_every == 0
+        return round == rounds or round % self.every == 0 or windowed
+
+    def in_window(self, round: int, rounds: int) -> bool:
+        """Whether this round belongs to the window at the end."""
+        return self.window > 0 and round >= rounds - self.window
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where it runs; the mathematics do not depend on it."""
+
+    device: str = "auto"
+    """cpu, cuda, cuda:1, or auto: CUDA if it is there."""
+    threads: int | None = None
+    """Threads of torch; without it torch decides."""
+    dtype: Literal["float32", "float64"] = "float32"
+    amp: bool = False
+    """Automatic mixed precision (CUDA)."""
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise InputError(f"machine.threads is {self.threads}; it must be at least 1")
+        if self.device == "auto":
+            return
+        try:
+            kind = torch.device(self.device).type
+        except RuntimeError:
+            raise InputError(f"unknown device {self.device!r}; use auto, cpu or cuda") from None
+        if kind == "cuda" and not torch.cuda.is_available():
+            raise InputError(f"device {self.device!r} is not there: this torch sees no CUDA; use --device cpu")
+        if kind not in ("cpu", "cuda"):
+            raise InputError(f"device {self.device!r} is not supported; use auto, cpu or cuda")
+
+    def resolved(self) -> torch.device:
+        """The device to run on."""
+        auto = "cuda" if torch.cuda.is_available() else "cpu"
+        return torch.device(auto if self.device == "auto" else self.device)
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run is a function of this, of the data, and of nothing else."""
+
+    seed: int = 1
+    """Of networks, batches, augmentation and cohorts; the data have their own."""
+    data: DataSettings = field(default_factory=DataSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    method: AnyMethod = field(default_factory=FedCO2)
+    local: Local = field(default_factory=Local)
+    server: Server = field(default_factory=Server)
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    machine: Machine = field(default_factory=Machine)
+
+    @property
+    def method_name(self) -> str:
+        """What the command line calls the method."""
+        return next(name for name, kind in METHODS.items() if kind is type(self.method))
+
+
+SECTIONS: dict[str, type[Any]] = {
+    "data": DataSettings,
+    "model": ModelSettings,
+    "local": Local,
+    "server": Server,
+    "evaluation": Evaluation,
+    "machine": Machine,
+}
+
+
+def method_named(name: object) -> type[AnyMethod]:
+    """The class of a method."""
+    if name not in METHODS:
+        raise InputError(f"unknown method {name!r}; {nearest(str(name), METHODS)}")
+    return METHODS[str(name)]
+
+
+def from_tables(tables: Mapping[str, Any]) -> Config:
+    """Read a configuration, every key and type checked."""
+    for key, value in tables.items():
+        if key not in {*SECTIONS, "method", "seed"}:
+            raise InputError(f"unknown section {key!r}; {nearest(key, [*SECTIONS, 'method', 'seed'])}")
+        if key != "seed" and not isinstance(value, Mapping):
+            raise InputError(f"{key} is {value!r}; it must be a section: [{key}]")
+    sections = {name: read(kind, tables.get(name, {}), name) for name, kind in SECTIONS.items()}
+    method = dict(tables.get("method", {}))
+    kind = method_named(method.pop("name", "fedco2"))
+    seed = tables.get("seed", 1)
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise InputError(f"seed is {seed!r}; it must be a whole number, 0 or more")
+    return Config(seed=seed, method=read(kind, method, "method", kind.title), **sections)
+
+
+def to_tables(config: Config) -> Table:
+    """The whole configuration, defaults included."""
+    tables: Table = {"seed": config.seed}
+    for name in SECTIONS:
+        tables[name] = write(getattr(config, name))
+    return tables | {"method": {"name": config.method_name, **write(config.method)}}
+
+
+def load(path: Path) -> Table:
+    """The tables of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a TOML file: {error}") from None
+
+
+def dump(config: Config) -> str:
+    """As TOML."""
+    return tomli_w.dumps(to_tables(config))

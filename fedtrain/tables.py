@@ -1,0 +1,79 @@
+"""From tables of a configuration to frozen dataclasses and back, each key and each type checked."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from theory.errors import InputError
+
+T = TypeVar("T")
+Table = dict[str, Any]
+NONE = "none"
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def read(kind: type[T], table: Mapping[str, Any], section: str, owner: str = "") -> T:
+    """An instance of a dataclass from the keys of a section; ``owner`` says whose keys they are, if in doubt."""
+    hints = get_type_hints(kind)
+    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    for key in table:
+        if key not in known:
+            raise InputError(f"unknown key {key!r} in [{section}]{owner and ' of ' + owner}; {nearest(key, known)}")
+    return kind(**{key: typed(value, hints[key], f"{section}.{key}") for key, value in table.items()})
+
+
+def write(instance: Any) -> Table:
+    """Its fields as a table; TOML has no word for None, so it is spelt out."""
+    pairs = {f.name: getattr(instance, f.name) for f in fields(instance)}
+    return {key: NONE if value is None else value for key, value in pairs.items()}
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The way out when a name is not known."""
+    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
+
+
+def typed(value: Any, hint: Any, name: str) -> Any:
+    """The value as the hint wants it: a whole number may stand for a float, ``none`` for None."""
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise InputError(f"{name} is {value!r}; {nearest(str(value), get_args(hint))}")
+        return value
+    if get_origin(hint) in (Union, UnionType):
+        if value is None or value == NONE:
+            return None
+        (hint,) = (one for one in get_args(hint) if one is not NoneType)
+        return typed(value, hint, name)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        raise InputError(f"{name} is {value!r}; it must be {KINDS.get(hint, hint)}")
+    return value
+
+
+def parse(text: str) -> tuple[str, str, Any]:
+    """``section.key=value`` of a command line; the value as TOML would read it, else as text."""
+    path, equals, value = text.partition("=")
+    section, dot, key = path.strip().partition(".")
+    if not equals or (not dot and section != "seed"):
+        raise InputError(f"--set {text}: write section.key=value, for instance local.lr=0.1 or method.mu=0.5")
+    try:
+        return section, key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return section, key, value.strip()
+
+
+def merge(*tables: Mapping[str, Any]) -> Table:
+    """Later tables win, section by section and key by key."""
+    result: Table = {}
+    for table in tables:
+        for key, value in table.items():
+            old = result.get(key)
+            result[key] = merge(old, value) if isinstance(value, Mapping) and isinstance(old, Mapping) else value
+    return result
