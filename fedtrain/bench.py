@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -93,7 +94,7 @@ class Bench:
             losses = []
             for batch in self._batches(data, message.round, number):
                 sgd.zero_grad()  # to None: what a phase does not touch must not be moved by momentum or weight decay
-                with torch.autocast(self.device.type, enabled=self.precision.amp):
+                with self._mixed():
                     value = loss(self.module, batch, view)
                 value.backward()
                 sgd.step()
@@ -116,6 +117,9 @@ class Bench:
         self.module.eval()
         x = self._prepare(inputs.to(self.device), data, generator(self.seed, "predict", data.name), training=False)
         return self._logits(x, view)
+
+    def _mixed(self) -> AbstractContextManager[object]:
+        return torch.autocast(self.device.type) if self.precision.amp else nullcontext()
 
     def _built(self, client: str = "") -> nn.Module:
         return self.method.build(Nets(self.make, self.seed, client)).to(self.device, self.precision.dtype)
@@ -173,7 +177,7 @@ class Bench:
         return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 
     def _logits(self, x: Tensor, view: View[nn.Module]) -> dict[str, Tensor]:
-        with torch.autocast(self.device.type, enabled=self.precision.amp):
+        with self._mixed():
             branches = self.method.branches(self.module, x, view)
             fused = {"fused": self.method.fuse(branches, view)}
         return fused if len(branches) == 1 else {**fused, **branches}

@@ -5,6 +5,7 @@ Names are plain frozensets, so rules are set algebra: FedBN shares ``everything(
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -35,8 +36,12 @@ def batch_norm(module: nn.Module, stats: bool = True) -> Names:
 
 
 def pick(module: nn.Module, names: Names) -> StateDict:
-    """A detached copy of the named entries, in the order of the state dict."""
+    """A detached, contiguous copy of the named entries, in the order of the state dict."""
     state = module.state_dict()
     if unknown := sorted(names - state.keys()):
         raise KeyError(f"{type(module).__name__} has no entry named {', '.join(unknown)}")
-    return {name: value.detach().clone() for name, value in state.items() if name in names}
+    return {
+        name: value.detach().clone(memory_format=torch.contiguous_format)
+        for name, value in state.items()
+        if name in names
+    }

@@ -28,12 +28,10 @@ class LocalFleet:
         return self.bench.opening(self.names)
 
     def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update]:
-        """Each in turn."""
-        updates = []
-        for name in cohort:
-            update, self.personal[name] = self.bench.train(self.clients[name], self.personal[name], message)
-            updates.append(update)
-        return updates
+        """Each in turn; what they keep changes when all are done, so that a round can be abandoned."""
+        turns = [self.bench.train(self.clients[name], self.personal[name], message) for name in cohort]
+        self.personal |= {update.client: kept for update, kept in turns}
+        return [update for update, _ in turns]
 
     def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
         """Each in turn."""

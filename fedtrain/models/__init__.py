@@ -4,5 +4,6 @@ from fedtrain.models.alexnet import alexnet
 from fedtrain.models.cifar import cifar_net
 from fedtrain.models.digits import digits_net
 from fedtrain.models.net import Cut, Net
+from fedtrain.models.two_layer import two_layer
 
-__all__ = ["Cut", "Net", "alexnet", "cifar_net", "digits_net"]
+__all__ = ["Cut", "Net", "alexnet", "cifar_net", "digits_net", "two_layer"]

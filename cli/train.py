@@ -1,0 +1,102 @@
+"""``fedco2 train``: federated training, from a preset to a folder of results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.console import INTERRUPTED
+
+PLACES = {
+    "method": "method.name",
+    "dataset": "data.dataset",
+    "source": "data.source",
+    "skew": "data.skew",
+    "alpha": "data.alpha",
+    "clients": "data.clients",
+    "data_seed": "data.seed",
+    "rounds": "server.rounds",
+    "sample": "server.sample",
+    "local_epochs": "local.epochs",
+    "batch_size": "local.batch_size",
+    "lr": "local.lr",
+    "momentum": "local.momentum",
+    "weight_decay": "local.weight_decay",
+    "eval_every": "evaluation.every",
+    "device": "machine.device",
+    "threads": "machine.threads",
+    "seed": "seed",
+}
+"""Where in the configuration each option goes."""
+
+
+@click.command(
+    short_help="Train with one of nine federated methods.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option("--method", default=None, help="singleset, fedavg, fedprox, fedper, moon, fedrod, copa, fedbn, fedco2.")
+@click.option("--dataset", default=None, help="digits, office, domainnet, cifar10 or cifar100.  [default: digits]")
+@click.option(
+    "--data",
+    "source",
+    default=None,
+    help="auto: real data if they are there, else the built-in stand-in; real; standin.  [default: auto]",
+)
+@click.option("--skew", default=None, help="domain, label+feature, iid, pathological, dirichlet or pachinko.")
+@click.option("--alpha", type=float, default=None, help="Dirichlet concentration; smaller is more skewed.")
+@click.option("--clients", type=int, default=None, help="How many clients (label skews).")
+@click.option("--sample", type=float, default=None, help="The share of the clients that trains in a round.")
+@click.option("--rounds", type=int, default=None, help="Rounds of federated training.")
+@click.option("--local-epochs", type=int, default=None, help="Passes over the local data in a round.")
+@click.option("--batch-size", type=int, default=None, help="Samples of a step.")
+@click.option("--lr", type=float, default=None, help="Learning rate of SGD.")
+@click.option("--momentum", type=float, default=None, help="Momentum of SGD.")
+@click.option("--weight-decay", type=float, default=None, help="Weight decay of SGD.")
+@click.option("--seed", type=int, default=None, help="Of networks, batches and cohorts.")
+@click.option("--data-seed", type=int, default=None, help="Of the partition and the noise.")
+@click.option("--eval-every", type=int, default=None, help="Evaluate every so many rounds (and after the last).")
+@click.option("--device", default=None, help="auto, cpu or cuda.")
+@click.option("--threads", type=int, default=None, help="Threads of torch.")
+@click.option("--preset", default=None, help="A protocol by name.  [default: the data set's]")
+@click.option("--config", type=click.Path(path_type=Path), default=None, help="A TOML file of settings.")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Any other setting, e.g. method.mu=0.5.")
+@click.option("--data-dir", type=click.Path(path_type=Path), default=None, help="Where the data are.")
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder.  [default: a new one in runs/]")
+@click.option("--resume", type=click.Path(path_type=Path), default=None, metavar="RUN", help="Go on with this run.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and what it would cost.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON and nothing else.")
+@click.pass_context
+def train(ctx: click.Context, /, **options: Any) -> None:
+    """Train a federation whose clients' data differ, and write what came of it.
+
+    Without an option for it, everything is as in the paper for that data set (its preset). Real data are used if they
+    were added with `fedco2 data`; else built-in stand-in images, and every output says so.
+
+    \b
+    Examples:
+      fedco2 train --dataset office
+      fedco2 train --dataset digits --method fedbn --rounds 50
+      fedco2 train --dataset cifar10 --skew dirichlet --alpha 0.3 --clients 20 --sample 0.25
+      fedco2 train --dataset digits --set method.intra=none --set method.inter=online
+      fedco2 train --dataset digits --skew label+feature --dry-run
+      fedco2 train --resume runs/digits-fedco2-20260101-120000
+
+    Settings come from, the later the stronger: preset, --config, options and --set.
+    """
+    given = {PLACES[name]: options[name] for name in PLACES if options[name] is not None}
+    if options["resume"] is not None and (clash := _clash(options)):
+        raise click.UsageError(f"{clash} contradicts --resume: the run says what it is; leave it out")
+    from cli.train_run import Interrupted, run
+
+    try:
+        run(given, options)
+    except Interrupted as stop:
+        click.echo(str(stop), err=True)
+        ctx.exit(INTERRUPTED)
+
+
+def _clash(options: dict[str, Any]) -> str | None:
+    """An option that has no place beside --resume."""
+    return next((f"--{name}" for name in ("preset", "config", "out") if options[name] is not None), None)

@@ -1,0 +1,227 @@
+"""How ``fedco2 train`` shows what it does: a header, a line a round, a table at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from types import TracebackType
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from cli.theory_view import duration
+from fedtrain.anatomy import Anatomy, Part, anatomy
+from fedtrain.config import to_tables
+from fedtrain.cost import seconds_a_round
+from fedtrain.experiment import Experiment
+from fedtrain.folder import Folder, our_version
+from fedtrain.ledger import Ledger
+from fedtrain.protocol import Scores
+from fedtrain.run import Progress as RoundProgress
+
+FEW = 8
+"""Up to so many clients have a column each."""
+RULES = {
+    "last": "after the last round",
+    "best-by-validation": "at the round of the best mean validation accuracy",
+    "window": "mean over the evaluations of the window at the end",
+}
+
+
+def amount(count: float) -> str:
+    """Bytes as people say them."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 1000 or unit == "TB":
+            return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def percent(value: float) -> str:
+    """An accuracy."""
+    return f"{100 * value:.1f}"
+
+
+def header(screen: Console, work: Experiment, parts: Anatomy) -> None:
+    """What is about to happen, and on what."""
+    config, data = work.config, work.federation
+    screen.print(f"{config.method.title} on {data.title}", style="bold")
+    if data.standin:
+        screen.print(f"STAND-IN DATA: not {config.data.dataset}, but images drawn by fedco2", style="bold yellow")
+    for note in data.notes:
+        screen.print(f"note: {note}", style="yellow", soft_wrap=True)
+    skew = config.data.skew + (f" (alpha {config.data.alpha:g})" if config.data.skew in ALPHAS else "")
+    sizes = [len(client.train) for client in data.clients]
+    screen.print(f"clients   {len(sizes)}, skew {skew}, {spread(sizes)} training images each")
+    if len(sizes) <= FEW:
+        for client in data.clients:
+            val = f" + {len(client.val)} val" if client.val else ""
+            screen.print(f"          {client.name:<12} {len(client.train)} train{val}, {len(client.test)} test")
+    screen.print(f"network   {config.model.name}: {split_line(parts)}", soft_wrap=True)
+    screen.print(f"a round   {traffic_line(parts.traffic)} for each client", soft_wrap=True)
+    screen.print(
+        f"training  {config.server.rounds} rounds of {config.local.epochs} local epoch(s), batch "
+        f"{config.local.batch_size}, lr {config.local.lr:g}, momentum {config.local.momentum:g}, "
+        f"{config.server.weights} weights, {100 * config.server.sample:g} % of the clients a round",
+        soft_wrap=True,
+    )
+    screen.print(
+        f"seeds     {config.seed}, data {config.data.seed}; device {config.machine.resolved()}, "
+        f"{config.machine.threads} thread(s); fedco2 {our_version()}",
+        soft_wrap=True,
+    )
+    screen.print()
+
+
+ALPHAS = ("dirichlet", "pachinko", "label+feature")
+
+
+def spread(sizes: list[int]) -> str:
+    """One number if all are equal."""
+    return f"{sizes[0]}" if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
+
+
+def split_line(parts: Anatomy) -> str:
+    """Shared, personal and published numbers."""
+
+    def one(name: str, part: Part) -> str:
+        norm = f" ({part.in_norm:,} of them batch norm)" if part.in_norm else ""
+        return f"{part.numbers:,} numbers {name}{norm}"
+
+    lines = [one("shared", parts.shared), one("personal", parts.personal)]
+    return ", ".join(lines + ([one("published", parts.published)] if parts.published.numbers else []))
+
+
+def traffic_line(ledger: Ledger) -> str:
+    """Up and down."""
+    return f"{amount(ledger.up.total)} up, {amount(ledger.down.total)} down"
+
+
+class View:
+    """Looks on while rounds are made."""
+
+    def __init__(self, screen: Console, work: Experiment, folder: Folder, quiet: bool) -> None:
+        self.screen, self.work, self.folder, self.quiet = screen, work, folder, quiet
+        self.live = screen.is_terminal and not quiet
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=screen,
+            transient=True,
+            disable=not self.live,
+        )
+        rounds = work.config.server.rounds
+        state = folder.round_reached()
+        self.task = self.bar.add_task("training", total=rounds, completed=state)
+        self.times: list[float] = []
+
+    def __enter__(self) -> View:
+        if not self.quiet:
+            header(self.screen, self.work, anatomy_of(self.work))
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def __call__(self, progress: RoundProgress) -> None:
+        """One line a round."""
+        if self.quiet:
+            return
+        rounds = self.work.config.server.rounds
+        self.times.append(progress.seconds)
+        left = (rounds - progress.round) * fmean(self.times[-20:])
+        line = f"round {progress.round:>{len(str(rounds))}}/{rounds}  loss {fmean(progress.losses.values()):.3f}"
+        if progress.scores:
+            line += "  " + scores_line(progress.scores)
+        line += f"  {amount(progress.traffic.up.total)} up  {progress.seconds:.1f} s"
+        line += "" if self.live or progress.round == rounds else f"  left {duration(left)}"
+        self.screen.print(line, soft_wrap=True)
+        self.bar.update(self.task, completed=progress.round)
+
+
+def scores_line(scores: Mapping[str, Scores]) -> str:
+    """Mean and worst test accuracy, validation, and each client's if they are few."""
+    test = {name: splits["test"]["fused"].accuracy for name, splits in scores.items()}
+    val = [splits["val"]["fused"].accuracy for splits in scores.values() if "val" in splits]
+    line = f"val {percent(fmean(val))}  " if val else ""
+    line += f"test {percent(fmean(test.values()))} (worst {percent(min(test.values()))})"
+    if len(test) <= FEW:
+        line += "  " + " ".join(f"{name} {percent(value)}" for name, value in test.items())
+    return line
+
+
+def anatomy_of(work: Experiment) -> Anatomy:
+    """Of the module that this experiment trains."""
+    return anatomy(work.config.method, work.maker(), len(work.federation.clients))
+
+
+def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:
+    """All that is decided, the split, the bytes and the time, without training."""
+    parts = anatomy_of(work)
+    training, evaluation = seconds_a_round(work)
+    config = work.config
+    due = sum(config.evaluation.due(round, config.server.rounds) for round in range(1, config.server.rounds + 1))
+    seconds = config.server.rounds * training + due * evaluation
+    if as_json:
+        traffic = {"up": parts.traffic.up.total, "down": parts.traffic.down.total}
+        numbers = {name: getattr(parts, name).numbers for name in ("shared", "personal", "published")}
+        plan = {"config": to_tables(config), "title": work.federation.title, "standin": work.federation.standin}
+        screen.file.write(json.dumps({**plan, "numbers": numbers, "bytes": traffic, "seconds": seconds}) + "\n")
+        return
+    header(screen, work, parts)
+    for section, table in to_tables(config).items():
+        pairs = table.items() if isinstance(table, dict) else [(section, table)]
+        screen.print(f"[{section}]" if isinstance(table, dict) else "", style="bold", end="")
+        screen.print(" " + ", ".join(f"{key} = {value}" for key, value in pairs), soft_wrap=True)
+    screen.print()
+    screen.print(
+        f"roughly {duration(training)} a round and {duration(evaluation)} an evaluation, {duration(seconds)} in all"
+    )
+    screen.print("dry run: nothing was trained, nothing was written")
+
+
+def show_summary(screen: Console, summary: dict[str, Any], folder: Path, figures: list[Path]) -> None:
+    """The table of results under the rule that is reported, and the other rules in a line each."""
+    rule = summary["report"] if summary["report"] in summary["rules"] else "last"
+    best = summary["rules"][rule]
+    branches = list(best["mean"])
+    screen.print()
+    screen.print(f"Test accuracy in %, {summary['title']}, {RULES[rule]}", style="bold", soft_wrap=True)
+    table = Table("client", *branches, box=box.SIMPLE_HEAD)
+    clients = best["clients"]
+    if len(clients) <= 2 * FEW:
+        for name, values in clients.items():
+            table.add_row(name, *(percent(values[branch]) for branch in branches))
+        table.add_section()
+    for kind, label in LABELS.items():
+        table.add_row(label, *(percent(best[kind][branch]) for branch in branches), style="bold" * (kind == "mean"))
+    screen.print(table)
+    for other in summary["rules"].keys() - {rule}:
+        mean = summary["rules"][other]["mean"]["fused"]
+        screen.print(f"{RULES[other]}: mean {percent(mean)}")
+    up, down = summary["bytes"]["up"]["total"], summary["bytes"]["down"]["total"]
+    screen.print(f"{summary['rounds']} rounds in {duration(summary['seconds'])}; {amount(up)} up, {amount(down)} down")
+    if summary["standin"]:
+        screen.print("These are results on stand-in data.", style="bold yellow")
+    screen.print(
+        f"Written to {folder}: summary.json, metrics.jsonl, {', '.join(f.name for f in figures)}", soft_wrap=True
+    )
+
+
+LABELS = {
+    "mean": "mean",
+    "worst": "worst",
+    "std": "std over clients (ddof 0)",
+    "micro": "over all test images",
+}

@@ -1,0 +1,66 @@
+"""What of a client's module is shared, personal and published, and what a round costs: known before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from fedtrain.ledger import Ledger, Traffic, weighed
+from fedtrain.methods.base import AnyMethod, Nets
+from fedtrain.models import Net
+from fedtrain.partition import Names, batch_norm, everything
+from fedtrain.protocol import published
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some entries of the state dict: how many numbers, how many of them in batch norm, and below which modules."""
+
+    numbers: int
+    in_norm: int
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """A client's module taken apart."""
+
+    shared: Part
+    personal: Part
+    published: Part
+    traffic: Ledger
+    """Of one client in one round."""
+
+
+def anatomy(method: AnyMethod, make: Callable[[], Net], clients: int) -> Anatomy:
+    """Take a method's module apart, without memory for its weights."""
+    with torch.device("meta"):
+        module = method.build(Nets(make, 0))
+    shared = method.shared(module)
+    head = published(method, module)
+    state, norm = module.state_dict(), batch_norm(module)
+    averaged = {name: value for name, value in state.items() if name in shared}
+    up = weighed(averaged, norm, [head])
+    down = Traffic(up.shared, up.bn, up.head * (clients - 1))
+    names = frozenset(f"{method.published}.{name}" for name in head)
+    personal = everything(module) - shared
+    return Anatomy(part(module, shared), part(module, personal), part(module, names), Ledger(up, down))
+
+
+def part(module: nn.Module, names: Names) -> Part:
+    """Count what these names hold."""
+    state, norm = module.state_dict(), batch_norm(module)
+    numbers = sum(state[name].numel() for name in names)
+    in_norm = sum(state[name].numel() for name in names & norm)
+    places = {branch(name) for name in names}
+    return Part(numbers, in_norm, tuple(place for place in sorted(places)))
+
+
+def branch(name: str) -> str:
+    """``online.features.0.weight`` is in ``online.features``, ``head.0.bias`` in ``head``."""
+    steps = name.split(".")[:-1]
+    named = [step for step in steps if not step.isdigit()]
+    return ".".join(named[:2]) or name

@@ -1,0 +1,118 @@
+"""A run at rest: what the server would send next, and what every client keeps, as safetensors."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from fedtrain.ledger import Ledger, Traffic
+from fedtrain.partition import StateDict
+from fedtrain.protocol import Broadcast
+from theory.errors import InputError
+
+FORMAT = "fedco2 checkpoint 1"
+
+
+@dataclass(frozen=True)
+class State:
+    """All that the next round depends on, and how far the records reach."""
+
+    message: Broadcast
+    personal: Mapping[str, StateDict]
+    ledger: Ledger = field(default_factory=Ledger)
+    seconds: float = 0.0
+    rows_end: int = 0
+    """The length of metrics.jsonl in bytes when this was true."""
+
+    def to(self, device: torch.device) -> State:
+        """The same on a device."""
+
+        def moved(state: StateDict) -> StateDict:
+            return {name: value.to(device) for name, value in state.items()}
+
+        peers = {name: moved(entries) for name, entries in self.message.peers.items()}
+        message = Broadcast(self.message.round, moved(self.message.shared), peers)
+        return replace(self, message=message, personal={name: moved(own) for name, own in self.personal.items()})
+
+
+def save(state: State, path: Path) -> None:
+    """Write to a temporary file, wait for the disk, then rename: the checkpoint is complete or absent."""
+    names = list(state.personal)
+    tensors: dict[str, Tensor] = {f"shared/{key}": value for key, value in state.message.shared.items()}
+    for kind, states in (("personal", state.personal), ("peers", state.message.peers)):
+        for name, entries in states.items():
+            tensors |= {f"{kind}/{names.index(name)}/{key}": value for key, value in entries.items()}
+    about = {
+        "format": FORMAT,
+        "round": state.message.round,
+        "clients": names,
+        "publishing": list(state.message.peers),
+        "ledger": asdict(state.ledger),
+        "seconds": state.seconds,
+        "rows_end": state.rows_end,
+    }
+    part = path.with_name(f".{path.name}.part")
+    try:
+        save_file(_apart(tensors), part, {"about": json.dumps(about)})
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def round_of(path: Path) -> int:
+    """How many rounds were made, without reading the tensors."""
+    try:
+        with safe_open(path, "pt") as file:
+            return int(json.loads((file.metadata() or {})["about"])["round"])
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise damaged(path, error) from None
+
+
+def damaged(path: Path, error: Exception) -> InputError:
+    """What to say of a file that is no checkpoint."""
+    return InputError(f"{path}: not a checkpoint of fedco2, or damaged ({error}); start the run anew")
+
+
+def restore(path: Path) -> State:
+    """Read a checkpoint."""
+    try:
+        with safe_open(path, "pt") as file:
+            about: dict[str, Any] = json.loads((file.metadata() or {})["about"])
+            if about["format"] != FORMAT:
+                raise InputError(f"{path}: made by another version ({about['format']}); use that version")
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+        names: list[str] = about["clients"]
+        shared = _below(tensors, "shared/")
+        personal = {name: _below(tensors, f"personal/{i}/") for i, name in enumerate(names)}
+        peers = {name: _below(tensors, f"peers/{names.index(name)}/") for name in about["publishing"]}
+        ledger = Ledger(Traffic(**about["ledger"]["up"]), Traffic(**about["ledger"]["down"]))
+        message = Broadcast(about["round"], shared, peers)
+        return State(message, personal, ledger, about["seconds"], about["rows_end"])
+    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise damaged(path, error) from None
+
+
+def _below(tensors: Mapping[str, Tensor], prefix: str) -> StateDict:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+
+
+def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Safetensors wants no two names for one piece of memory; at the start clients hold the same tensors."""
+    seen: set[int] = set()
+    result = {}
+    for key, value in tensors.items():
+        value = value.contiguous()
+        result[key] = value.clone() if value.data_ptr() in seen else value
+        seen.add(value.data_ptr())
+    return result

@@ -1,0 +1,81 @@
+"""A configuration brought to life: its data, its network, its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedtrain.bench import Bench, Precision
+from fedtrain.config import Config, ModelSettings
+from fedtrain.data.clients import Federation
+from fedtrain.data.federation import assemble
+from fedtrain.data.shares import check
+from fedtrain.data.source import Found, find
+from fedtrain.fleets.local import LocalFleet
+from fedtrain.methods import AnyMethod
+from fedtrain.models import Net, alexnet, cifar_net, digits_net, two_layer
+from fedtrain.presets import resolve
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a run needs."""
+
+    config: Config
+    federation: Federation
+
+    def maker(self) -> Callable[[], Net]:
+        """Draws the networks."""
+        shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
+        return maker(self.config.model, self.config.method, len(self.federation.classes), shape)
+
+    def bench(self, device: torch.device | str | None = None) -> Bench:
+        """Where this experiment's clients take turns."""
+        config, data = self.config, self.federation
+        return Bench(
+            config.method,
+            self.maker(),
+            len(data.classes),
+            local=config.local,
+            preparation=data.preparation,
+            seed=config.seed,
+            device=device or config.machine.resolved(),
+            precision=Precision(DTYPES[config.machine.dtype], config.machine.amp),
+        )
+
+    def fleet(self) -> LocalFleet:
+        """All clients in this process."""
+        return LocalFleet(self.bench(), self.federation.clients)
+
+
+def plan(preset: str, given: Mapping[str, Any], root: Path | None = None) -> tuple[Config, Found]:
+    """The configuration and its data, each of which has a say in the other: a stand-in has shorter defaults."""
+    config = resolve(preset, given)
+    found = find(config.data, root)
+    return (resolve(preset, given, standin=True) if found.standin else config), found
+
+
+def experiment(config: Config, found: Found) -> Experiment:
+    """With the clients that the configuration makes of the data."""
+    check(config.data)
+    return Experiment(config, assemble(config.data, found))
+
+
+def maker(
+    settings: ModelSettings, method: AnyMethod, classes: int, shape: tuple[int, ...] = (3, 28, 28)
+) -> Callable[[], Net]:
+    """Draws networks, cut where the method wants it."""
+    cut = method.cut if settings.cut == "auto" else settings.cut
+    return {
+        "digits": partial(digits_net, classes, cut=cut, dense_norm=settings.norm),
+        "alexnet": partial(alexnet, classes, cut=cut, dense_norm=settings.norm),
+        "cifar": partial(cifar_net, classes, cut=cut, norm=settings.norm),
+        "two-layer": partial(two_layer, torch.Size(shape).numel(), classes, width=settings.width),
+    }[settings.name]

@@ -1,0 +1,181 @@
+"""The folder of a run: what is written there, how, and what is never overwritten."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedtrain import checkpoint
+from fedtrain.config import Config, dump, from_tables, load
+from fedtrain.data.clients import Federation, Samples
+from fedtrain.selection import Row
+from theory.errors import InputError
+
+CONFIG, MANIFEST, METRICS, SUMMARY = "config.toml", "manifest.json", "metrics.jsonl", "summary.json"
+CHECKPOINT = Path("checkpoints") / "last.safetensors"
+
+
+class Folder:
+    """``config.toml``, ``manifest.json``, ``metrics.jsonl``, ``summary.json``, ``checkpoints/`` and ``figures/``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def holds_a_run(self) -> bool:
+        """Whether a run was begun here."""
+        return (self.path / CONFIG).exists()
+
+    @property
+    def finished(self) -> bool:
+        """Whether it came to its end."""
+        return (self.path / SUMMARY).exists() and bool(self.read_json(SUMMARY).get("finished"))
+
+    def begin(self, config: Config, manifest: dict[str, Any]) -> None:
+        """Make the folder; config.toml comes last, so its presence means that the run was begun."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            for name in (CONFIG, MANIFEST, METRICS, SUMMARY, "checkpoints", "figures"):
+                if (self.path / name).exists():
+                    raise InputError(
+                        f"{self.path} holds {name} already, which is not overwritten; choose another --out"
+                    )
+            for name in ("checkpoints", "figures"):
+                (self.path / name).mkdir()
+        except OSError as error:
+            raise InputError(f"cannot write to {self.path} ({error.strerror}); choose another --out") from None
+        (self.path / METRICS).touch()
+        self.write_json(MANIFEST, manifest)
+        self.write(CONFIG, dump(config))
+
+    def config(self) -> Config:
+        """What the run was begun with."""
+        if not self.holds_a_run:
+            raise InputError(f"{self.path}: no run is here (no {CONFIG}); name the folder that a run has written")
+        return from_tables(load(self.path / CONFIG))
+
+    def append(self, rows: Iterable[Row]) -> int:
+        """Add rows to the metrics, in one piece; the length of the file afterwards."""
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        with (self.path / METRICS).open("ab") as file:
+            file.write(text.encode())
+            file.flush()
+            return file.tell()
+
+    def rows(self) -> list[Row]:
+        """All rows so far."""
+        with (self.path / METRICS).open(encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def cut_rows(self, end: int) -> None:
+        """Forget rows of a round that was not completed."""
+        if (self.path / METRICS).stat().st_size < end:
+            raise InputError(f"{self.path / METRICS}: shorter than when the checkpoint was written; start the run anew")
+        os.truncate(self.path / METRICS, end)
+
+    def save(self, state: checkpoint.State) -> None:
+        """Write the checkpoint."""
+        checkpoint.save(state, self.path / CHECKPOINT)
+
+    def restore(self) -> checkpoint.State | None:
+        """The last checkpoint, if one was written."""
+        path = self.path / CHECKPOINT
+        return checkpoint.restore(path) if path.exists() else None
+
+    def round_reached(self) -> int:
+        """How many rounds are safe."""
+        path = self.path / CHECKPOINT
+        return checkpoint.round_of(path) if path.exists() else 0
+
+    def write(self, name: str, text: str) -> None:
+        """A file that is complete or absent."""
+        part = self.path / f".{name}.part"
+        try:
+            with part.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, self.path / name)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def write_json(self, name: str, value: Any) -> None:
+        """The same for JSON."""
+        self.write(name, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+    def read_json(self, name: str) -> Any:
+        """A JSON file of the run."""
+        try:
+            return json.loads((self.path / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{self.path / name}: cannot be read ({error}); is this the folder of a run?") from None
+
+
+def manifest(config: Config, data: Federation, command: str) -> dict[str, Any]:
+    """What a reader needs to trust or to repeat the numbers."""
+    return {
+        "command": command,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "versions": {"fedco2": our_version(), "python": platform.python_version(), "torch": torch.__version__},
+        "git": git_commit(),
+        "machine": {
+            "system": platform.platform(),
+            "device": str(config.machine.resolved()),
+            "threads": torch.get_num_threads(),
+        },
+        "data": {
+            "title": data.title,
+            "standin": data.standin,
+            "sha256": data.fingerprint,
+            "classes": list(data.classes),
+            "notes": list(data.notes),
+            "clients": [
+                {
+                    "name": client.name,
+                    "train": class_counts(client.train, len(data.classes)),
+                    "val": class_counts(client.val, len(data.classes)),
+                    "test": class_counts(client.test, len(data.classes)),
+                    "noise": client.noise,
+                }
+                for client in data.clients
+            ],
+        },
+    }
+
+
+def class_counts(samples: Samples | None, classes: int) -> list[int]:
+    """How many of each class."""
+    return [0] * classes if samples is None else torch.bincount(samples.labels.cpu(), minlength=classes).tolist()
+
+
+def our_version() -> str:
+    """Of the installed distribution."""
+    try:
+        return version("fedco2")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def git_commit() -> str | None:
+    """The commit of the source tree that runs, with a plus if it was changed; None outside one."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        if git("ls-files", "--error-unmatch", __file__) and (commit := git("rev-parse", "HEAD")):
+            return commit + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        pass
+    return None

@@ -1,0 +1,54 @@
+"""How many bytes travel: what a client in the cohort receives, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fedtrain.partition import Names, StateDict
+from fedtrain.protocol import Broadcast, Update
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes of averaged entries, of averaged batch norm, and of published heads."""
+
+    shared: int = 0
+    bn: int = 0
+    head: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.shared + self.bn + self.head
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(self.shared + other.shared, self.bn + other.bn, self.head + other.head)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Both directions; evaluation is measurement, not communication, and costs nothing here."""
+
+    up: Traffic = Traffic()
+    down: Traffic = Traffic()
+
+    def __add__(self, other: Ledger) -> Ledger:
+        return Ledger(self.up + other.up, self.down + other.down)
+
+
+def size(state: StateDict) -> int:
+    """Bytes of its tensors."""
+    return sum(value.numel() * value.element_size() for value in state.values())
+
+
+def exchange(message: Broadcast, update: Update, norm: Names) -> Ledger:
+    """What one client received (the heads of all others with it) and answered."""
+    down = weighed(message.shared, norm, (head for name, head in message.peers.items() if name != update.client))
+    return Ledger(weighed(update.shared, norm, [update.published]), down)
+
+
+def weighed(shared: StateDict, norm: Names, heads: Iterable[StateDict]) -> Traffic:
+    """The bytes of one message; ``norm`` names the batch-norm entries."""
+    bn = size({name: value for name, value in shared.items() if name in norm})
+    return Traffic(size(shared) - bn, bn, sum(size(head) for head in heads))

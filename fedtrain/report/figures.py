@@ -1,0 +1,106 @@
+"""The figures of a run: accuracy over rounds for every client and branch, and who holds which classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedtrain.folder import MANIFEST, SUMMARY, Folder
+from fedtrain.report.label_figure import label_figure
+from theory.report.style import BRANCHES, FAINT, INK, WIDE, canvas, drawing, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fedtrain.selection import Row
+
+FEW = 9
+"""Up to so many clients have a panel each; of more, the spread is shown."""
+OTHERS = {"generic": "#0072B2", "personal": "#009E73", "own": "#0072B2", "peers": "#009E73"}
+
+
+def draw_figures(folder: Folder) -> list[Path]:
+    """accuracy.png and labels.png in the folder's figures."""
+    summary, data = folder.read_json(SUMMARY), folder.read_json(MANIFEST)["data"]
+    test = [row for row in folder.rows() if row["split"] == "test"]
+    title = f"{folder.config().method.title} on {data['title']}"
+    names = [client["name"] for client in data["clients"]]
+    with drawing():
+        paths = [_accuracy(test, names, f"{title}: {_message(summary)}", folder.path / "figures" / "accuracy.png")]
+    counts = np.array([client["train"] for client in data["clients"]])
+    figure = label_figure(counts, names, data["classes"], f"Training images of each class, {data['title']}")
+    path = folder.path / "figures" / "labels.png"
+    figure.savefig(path, format="png", facecolor="white", metadata={"Software": None})
+    return [*paths, path]
+
+
+def _message(summary: dict[str, Any]) -> str:
+    last = summary["rules"]["last"]
+    return f"mean test accuracy {100 * last['mean']['fused']:.1f} % after {last['round']} rounds"
+
+
+def _accuracy(test: list[Row], names: list[str], title: str, path: Path) -> Path:
+    from matplotlib.ticker import MaxNLocator
+
+    mean = f"mean of {len(names)} clients"
+    panels = (
+        [*names, *([mean] if len(names) > 1 else [])] if len(names) <= FEW else [f"{mean}; band: 10 % to 90 % of them"]
+    )
+    columns = min(len(panels), 3)
+    lines = -(-len(panels) // columns)
+    body = canvas(title, WIDE, 1.2 + 2.5 * lines if len(panels) > 1 else 4.6)
+    grid = body.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    for axes, name in zip(grid, panels, strict=False):
+        if name in names:
+            _one(axes, test, name)
+        else:
+            _spread(axes, test, band=len(names) > FEW)
+        axes.set_title(name)
+        axes.margins(x=0.02)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    for axes in grid[::columns]:
+        axes.set_ylabel("test accuracy, %")
+    for axes in grid[max(0, len(panels) - columns) : len(panels)]:
+        axes.set_xlabel("round")
+        axes.tick_params(labelbottom=True)
+    handles, labels = grid[0].get_legend_handles_labels()
+    if len(labels) > 1:
+        body.legend(handles, labels, loc="outside upper right", ncols=len(labels))
+    return save(body, path)
+
+
+def _branches(test: list[Row]) -> list[str]:
+    return list(dict.fromkeys(row["branch"] for row in test))[::-1]  # fused is drawn last, above the others
+
+
+def _one(axes: Axes, test: list[Row], name: str) -> None:
+    """A line for each branch of one client."""
+    for branch in _branches(test):
+        rows = [row for row in test if row["client"] == name and row["branch"] == branch]
+        _line(axes, branch, [row["round"] for row in rows], [100 * row["accuracy"] for row in rows])
+
+
+def _spread(axes: Axes, test: list[Row], band: bool) -> None:
+    """The mean over clients of each branch; of the prediction a band from the 10th to the 90th percentile too."""
+    for branch in _branches(test):
+        rounds = sorted({row["round"] for row in test})
+        values = [
+            [100 * row["accuracy"] for row in test if row["round"] == round and row["branch"] == branch]
+            for round in rounds
+        ]
+        if band and branch == "fused":
+            low, high = (np.array([np.percentile(v, q) for v in values]) for q in (10, 90))
+            axes.fill_between(rounds, low, high, color=FAINT, alpha=0.15, linewidth=0)
+        _line(axes, branch, rounds, [float(np.mean(v)) for v in values])
+
+
+def _line(axes: Axes, branch: str, rounds: list[int], values: list[float]) -> None:
+    look = BRANCHES.get(branch)
+    colour = look.colour if look else OTHERS.get(branch, INK)
+    marker = "o" if len(rounds) <= 30 else ""
+    heavy = 2.3 if branch == "fused" else 1.4
+    axes.plot(rounds, values, color=colour, marker=marker, markersize=3.2, linewidth=heavy, label=branch)

@@ -1,0 +1,129 @@
+"""From the first round to the summary: train, evaluate, write down, rest in checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fedtrain.checkpoint import State
+from fedtrain.experiment import Experiment
+from fedtrain.folder import SUMMARY, Folder
+from fedtrain.ledger import Ledger, exchange
+from fedtrain.protocol import Scores, Split, federate
+from fedtrain.selection import Row, summarise
+
+CHECKPOINT_SHARE = 0.05
+"""Of the time of a run, at most so much goes into checkpoints."""
+SHORTEST_REST = 30.0
+"""Seconds from one checkpoint to the next, at least."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What there is to tell after a round."""
+
+    round: int
+    losses: Mapping[str, float]
+    """Mean training loss of each client of the cohort."""
+    scores: Mapping[str, Scores]
+    """Empty if this round was not evaluated."""
+    traffic: Ledger
+    """Of this round alone."""
+    seconds: float
+
+
+def run(experiment: Experiment, folder: Folder, watch: Callable[[Progress], None]) -> dict[str, Any]:
+    """Begin, or go on from the last checkpoint, until the last round; the summary.
+
+    A round that is interrupted or fails is given up; what was complete before it is saved.
+    """
+    config, fleet = experiment.config, experiment.fleet()
+    state = folder.restore() or State(fleet.opening(), dict(fleet.personal))
+    state = state.to(fleet.bench.device)
+    fleet.personal = dict(state.personal)
+    folder.cut_rows(state.rows_end)
+    splits: list[Split] = ["train", "val", "test"] if config.evaluation.train else ["val", "test"]
+    server, saved = config.server, Saving(folder)
+    rounds = federate(
+        fleet, state.message, server.rounds, sample=server.sample, weights=server.weights, seed=config.seed
+    )
+    try:
+        clock = time.perf_counter()
+        for round in rounds:
+            number = round.message.round
+            due = config.evaluation.due(number, server.rounds)
+            scores = fleet.evaluate(round.message, splits) if due else {}
+            end = folder.append(rows_of(number, scores)) if due else state.rows_end
+            exchanged = [exchange(state.message, update, fleet.bench.norm) for update in round.updates]
+            traffic = sum(exchanged, Ledger())
+            seconds = time.perf_counter() - clock
+            state = State(
+                round.message, dict(fleet.personal), state.ledger + traffic, state.seconds + seconds, rows_end=end
+            )
+            watch(Progress(number, {u.client: u.loss for u in round.updates}, scores, traffic, seconds))
+            saved.perhaps(state)
+            clock = time.perf_counter()
+    finally:
+        if state.message.round:
+            saved.now(state)
+    summary = conclusion(experiment, folder, state)
+    folder.write_json(SUMMARY, summary)
+    return summary
+
+
+class Saving:
+    """Checkpoints now and then, so seldom that they cost little."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder, self.cost, self.last, self.saved = folder, 0.0, time.perf_counter(), -1
+
+    def perhaps(self, state: State) -> None:
+        """Save if it is time."""
+        if time.perf_counter() - self.last > max(SHORTEST_REST, self.cost / CHECKPOINT_SHARE):
+            self.now(state)
+
+    def now(self, state: State) -> None:
+        """Save, unless just this was saved."""
+        if self.saved == state.message.round:
+            return
+        start = time.perf_counter()
+        self.folder.save(state)
+        self.last, self.saved = time.perf_counter(), state.message.round
+        self.cost = self.last - start
+
+
+def rows_of(round: int, scores: Mapping[str, Scores]) -> list[Row]:
+    """One row for each client, split and branch."""
+    return [
+        {"round": round, "client": client, "split": split, "branch": branch, **asdict(score)}
+        for client, parts in scores.items()
+        for split, branches in parts.items()
+        for branch, score in branches.items()
+    ]
+
+
+def conclusion(experiment: Experiment, folder: Folder, state: State) -> dict[str, Any]:
+    """The results by every rule that applies, what they cost, and what must be known about them."""
+    config, data = experiment.config, experiment.federation
+    rounds = config.server.rounds
+    rules = summarise(folder.rows(), lambda round: config.evaluation.in_window(round, rounds))
+    return {
+        "finished": state.message.round >= rounds,
+        "method": config.method_name,
+        "dataset": config.data.dataset,
+        "title": data.title,
+        "standin": data.standin,
+        "notes": list(data.notes),
+        "rounds": state.message.round,
+        "report": config.evaluation.report,
+        "rules": rules,
+        "bytes": {way: asdict(traffic) | {"total": traffic.total} for way, traffic in ways(state.ledger).items()},
+        "seconds": state.seconds,
+    }
+
+
+def ways(ledger: Ledger) -> dict[str, Any]:
+    """Both directions by name."""
+    return {"up": ledger.up, "down": ledger.down}

@@ -1,0 +1,75 @@
+"""Which number is reported: named rules over the rows of a run, never chosen by test accuracy.
+
+A row is ``{"round", "client", "split", "branch", "accuracy", "loss", "n"}``: one for each evaluated round, client,
+split and branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+Row = dict[str, Any]
+Summary = dict[str, Any]
+
+
+def summarise(rows: Sequence[Row], in_window: Callable[[int], bool]) -> dict[str, Summary]:
+    """Every rule that applies: ``last``, ``best-by-validation`` with validation data, ``window`` if there is one."""
+    test = [row for row in rows if row["split"] == "test"]
+    if not test:
+        return {}
+    result = {"last": at_round(test, max(row["round"] for row in test))}
+    if (best := best_round(rows)) is not None:
+        result["best-by-validation"] = at_round(test, best)
+    if any(in_window(row["round"]) for row in test):
+        result["window"] = over_rounds(test, sorted({row["round"] for row in test if in_window(row["round"])}))
+    return result
+
+
+def best_round(rows: Sequence[Row]) -> int | None:
+    """The first round with the highest unweighted mean over clients of fused validation accuracy."""
+    means: dict[int, list[float]] = {}
+    for row in rows:
+        if row["split"] == "val" and row["branch"] == "fused":
+            means.setdefault(row["round"], []).append(row["accuracy"])
+    return max(means, key=lambda round: (fmean(means[round]), -round), default=None)
+
+
+def at_round(test: Sequence[Row], round: int) -> Summary:
+    """Accuracies of one round: by client and branch, and over clients."""
+    clients: dict[str, dict[str, float]] = {}
+    sizes: dict[str, int] = {}
+    for row in test:
+        if row["round"] == round:
+            clients.setdefault(row["client"], {})[row["branch"]] = row["accuracy"]
+            sizes[row["client"]] = row["n"]
+    return {"round": round, "clients": clients, **over_clients(clients, sizes)}
+
+
+def over_rounds(test: Sequence[Row], rounds: Sequence[int]) -> Summary:
+    """Means over several rounds, and how much the mean over clients moved between them."""
+    each = [at_round(test, round) for round in rounds]
+    clients = {
+        name: {branch: fmean(one["clients"][name][branch] for one in each) for branch in branches}
+        for name, branches in each[0]["clients"].items()
+    }
+    sizes = {row["client"]: row["n"] for row in test}
+    spread = {
+        f"{kind}_std_over_rounds": {branch: pstdev([one[kind][branch] for one in each]) for branch in each[0][kind]}
+        for kind in ("mean", "micro")
+    }
+    return {"rounds": list(rounds), "clients": clients, **over_clients(clients, sizes), **spread}
+
+
+def over_clients(clients: dict[str, dict[str, float]], sizes: dict[str, int]) -> Summary:
+    """Unweighted mean, mean over all test samples (micro), worst client, and population std (ddof 0), by branch."""
+    total = sum(sizes[name] for name in clients)
+    table: Summary = {"mean": {}, "micro": {}, "worst": {}, "std": {}}
+    for branch in next(iter(clients.values())):
+        values = {name: accuracies[branch] for name, accuracies in clients.items()}
+        table["mean"][branch] = fmean(values.values())
+        table["micro"][branch] = sum(value * sizes[name] for name, value in values.items()) / total
+        table["worst"][branch] = min(values.values())
+        table["std"][branch] = pstdev(values.values())
+    return table
