@@ -50,7 +50,7 @@ class FedRoD(Method[TwoHeaded]):
         z = module.generic.features(x)
         generic = module.generic.head(z)
         fused = generic.detach() + module.personal(z.detach())
-        prior = (view.counts / view.counts.sum()).log().to(generic) if self.balanced else 0.0
+        prior = (view.counts.to(generic) / view.counts.sum()).log() if self.balanced else 0.0
         return F.cross_entropy(generic + prior, y) + F.cross_entropy(fused, y)
 
     def branches(self, module: TwoHeaded, x: Tensor, view: View[TwoHeaded]) -> Mapping[str, Tensor]:

@@ -1,0 +1,579 @@
+"""Every method as a plain loop, slow and literal: python benchmarks/plain.py --method fedco2 --rounds 3.
+
+Nothing that trains is taken from fedtrain: only networks, clients' data, and chance (first weights, order of samples,
+who is asked in a round), so that both start alike and see the same batches. Two uses: in double precision the engine
+must come to the same numbers, and the engine's speed is told as a multiple of this. Hence no tricks: a deep copy
+wherever one is handy, an SGD for each model, samples one by one through a DataLoader, gradients even for frozen heads.
+Not here: augmentation and noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from fedtrain.chance import drawing, generator
+from fedtrain.data.clients import ClientData, Samples
+from fedtrain.models import Net
+
+Predict = Callable[[str, Tensor], dict[str, Tensor]]
+"""Logits of a client's prediction ("fused"), and of its branches if there are several."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The task, and how clients train."""
+
+    make: Callable[[], Net]
+    clients: Sequence[ClientData]
+    rounds: int
+    classes: int
+    seed: int = 0
+    lr: float = 0.01
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    epochs: int = 1
+    batch_size: int = 32
+    sample: float = 1.0
+    """The share of clients that train in a round."""
+    weights: Literal["uniform", "size"] = "uniform"
+    dtype: torch.dtype = torch.float32
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    evaluate_train: bool = False
+    """Score the training data too after each round, as published."""
+
+
+class Score(NamedTuple):
+    """How one branch of one client does on one split."""
+
+    accuracy: float
+    loss: float
+
+
+Scores = dict[str, dict[str, dict[str, Score]]]
+"""By client, split and branch."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out: every entry of every client's models, and the scores after each round."""
+
+    states: dict[str, dict[str, Tensor]]
+    scores: list[Scores]
+
+
+class Prepared(Dataset[tuple[Tensor, Tensor]]):
+    """Samples as a network reads them, prepared one at a time."""
+
+    def __init__(self, job: Job, samples: Samples) -> None:
+        self.job, self.samples = job, samples
+        channels = (-1, *[1] * (samples.inputs.ndim - 2))
+        self.mean = torch.tensor(job.mean, dtype=job.dtype).reshape(channels)
+        self.std = torch.tensor(job.std, dtype=job.dtype).reshape(channels)
+
+    def __len__(self) -> int:
+        return len(self.samples.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        raw = self.samples.inputs[index]
+        x = raw.to(self.job.dtype)
+        if raw.dtype == torch.uint8:
+            x = x / 255
+        return (x - self.mean) / self.std, self.samples.labels[index]
+
+
+def first_network(job: Job, part: str = "") -> Net:
+    """The common start; another one for each ``part``."""
+    with drawing(job.seed, "network", part):
+        return job.make().to(job.dtype)
+
+
+def own_network(job: Job, client: str, part: str = "") -> Net:
+    """A start of the client's own."""
+    with drawing(job.seed, "network", part, "of", client):
+        return job.make().to(job.dtype)
+
+
+def asked(job: Job, round: int) -> list[ClientData]:
+    """The clients that train in this round, by name."""
+    ranked = sorted(job.clients, key=lambda client: client.name)
+    drawn = torch.randperm(len(ranked), generator=generator(job.seed, "cohort", round))
+    size = max(1, math.floor(len(ranked) * job.sample + 1e-9))
+    return [ranked[i] for i in sorted(drawn[:size].tolist())]
+
+
+def batches(job: Job, model: nn.Module, client: ClientData, round: int, phase: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """One pass over the training data, in the order that belongs to this client, round and phase."""
+    order = torch.randperm(len(client.train), generator=generator(job.seed, client.name, round, phase, "order"))
+    dataset = Prepared(job, client.train)
+    for x, y in DataLoader(dataset, job.batch_size, sampler=order.tolist(), generator=torch.Generator()):
+        if len(y) == 1 and batch_norm_names(model):
+            continue  # one sample has no variance
+        yield x, y
+
+
+def sgd(job: Job, model: nn.Module) -> torch.optim.SGD:
+    """A new optimiser, as in every round."""
+    return torch.optim.SGD(model.parameters(), lr=job.lr, momentum=job.momentum, weight_decay=job.weight_decay)
+
+
+def batch_norm_names(model: nn.Module, statistics: bool = True) -> set[str]:
+    """State-dict names of batch norm; without ``statistics`` only weights and biases."""
+    names = set()
+    for path, layer in model.named_modules():
+        if isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)):
+            for name in layer.state_dict():
+                if statistics or name in ("weight", "bias"):
+                    names.add(f"{path}.{name}")
+    return names
+
+
+def head_names(model: Net) -> set[str]:
+    """State-dict names of the head."""
+    return {name for name in model.state_dict() if name.startswith("head.")}
+
+
+def average(
+    job: Job, sampled: Sequence[ClientData], models: Mapping[str, nn.Module], kept: Collection[str] = ()
+) -> None:
+    """The server: mean over those who trained of each entry that is not kept, written into everyone's model."""
+    sizes = [len(client.train) if job.weights == "size" else 1 for client in sampled]
+    states = [models[client.name].state_dict() for client in sampled]
+    for name, first in states[0].items():
+        if name in kept:
+            continue
+        mean = torch.zeros_like(first)
+        if name.endswith("num_batches_tracked"):
+            mean.copy_(first)  # a counter has no mean
+        else:
+            for state, size in zip(states, sizes, strict=True):
+                mean += size / sum(sizes) * state[name]
+        for model in models.values():
+            model.state_dict()[name].copy_(mean)
+
+
+def evaluate(job: Job, predict: Predict) -> Scores:
+    """Accuracy and cross entropy of every client on its own data."""
+    found: Scores = {}
+    for client in job.clients:
+        splits = {"train": client.train if job.evaluate_train else None, "val": client.val, "test": client.test}
+        found[client.name] = {}
+        for split, samples in splits.items():
+            if samples is None:
+                continue
+            right: dict[str, int] = {}
+            loss: dict[str, float] = {}
+            with torch.no_grad():
+                for x, y in DataLoader(Prepared(job, samples), job.batch_size, generator=torch.Generator()):
+                    for branch, logits in predict(client.name, x).items():
+                        right[branch] = right.get(branch, 0) + int((logits.argmax(1) == y).sum())
+                        loss[branch] = loss.get(branch, 0.0) + F.cross_entropy(logits, y).item() * len(y)
+            n = len(samples)
+            found[client.name][split] = {branch: Score(right[branch] / n, loss[branch] / n) for branch in right}
+    return found
+
+
+def alone(models: Mapping[str, nn.Module]) -> Predict:
+    """Each client predicts with its one model."""
+    return lambda name, x: {"fused": models[name].eval()(x)}
+
+
+def entries(**models: nn.Module) -> dict[str, Tensor]:
+    """One state dict of several models, each under its name."""
+    return {f"{part}.{name}": value for part, model in models.items() for name, value in model.state_dict().items()}
+
+
+def train_on_labels(job: Job, model: Net, client: ClientData, round: int) -> None:
+    """Local training with cross entropy alone."""
+    model.train()
+    optimiser = sgd(job, model)
+    for epoch in range(job.epochs):
+        for x, y in batches(job, model, client, round, epoch):
+            optimiser.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimiser.step()
+
+
+def singleset(job: Job, *, start: str = "common") -> Result:
+    """Every client alone."""
+    models = {c.name: first_network(job) if start == "common" else own_network(job, c.name) for c in job.clients}
+    scores = []
+    for round in range(job.rounds):
+        for client in asked(job, round):
+            train_on_labels(job, models[client.name], client, round)
+        scores.append(evaluate(job, alone(models)))
+    return Result({name: model.state_dict() for name, model in models.items()}, scores)
+
+
+def averaged_but(job: Job, kept: Collection[str]) -> Result:
+    """Train on labels and average, but for the entries kept."""
+    models = {client.name: first_network(job) for client in job.clients}
+    scores = []
+    for round in range(job.rounds):
+        sampled = asked(job, round)
+        for client in sampled:
+            train_on_labels(job, models[client.name], client, round)
+        average(job, sampled, models, kept)
+        scores.append(evaluate(job, alone(models)))
+    return Result({name: model.state_dict() for name, model in models.items()}, scores)
+
+
+def fedavg(job: Job) -> Result:
+    """Nothing is kept."""
+    return averaged_but(job, kept=())
+
+
+def fedper(job: Job) -> Result:
+    """The head is kept."""
+    return averaged_but(job, kept=head_names(first_network(job)))
+
+
+def fedbn(job: Job, *, bn_stats: str = "local") -> Result:
+    """Batch norm is kept, with its running statistics or without."""
+    return averaged_but(job, kept=batch_norm_names(first_network(job), statistics=bn_stats == "local"))
+
+
+def fedprox(job: Job, *, mu: float = 1e-2, squared: bool = True) -> Result:
+    """FedAvg with a pull to the model that the round began with."""
+    models = {client.name: first_network(job) for client in job.clients}
+    scores = []
+    for round in range(job.rounds):
+        sampled = asked(job, round)
+        for client in sampled:
+            model = models[client.name].train()
+            server = copy.deepcopy(model)
+            optimiser = sgd(job, model)
+            for epoch in range(job.epochs):
+                for step, (x, y) in enumerate(batches(job, model, client, round, epoch)):
+                    optimiser.zero_grad()
+                    loss = F.cross_entropy(model(x), y)
+                    distance = torch.zeros((), dtype=job.dtype)
+                    for w, w_server in zip(model.parameters(), server.parameters(), strict=True):
+                        distance = distance + (w - w_server.detach()).pow(2).sum()
+                    if squared:
+                        loss = loss + mu / 2 * distance
+                    elif round > 0 and step > 0:  # the published form: a root, which has no gradient where w = w_server
+                        loss = loss + mu / 2 * distance.sqrt()
+                    loss.backward()
+                    optimiser.step()
+        average(job, sampled, models)
+        scores.append(evaluate(job, alone(models)))
+    return Result({name: model.state_dict() for name, model in models.items()}, scores)
+
+
+def moon(job: Job, *, mu: float = 1.0, tau: float = 0.5, previous: str = "last") -> Result:
+    """FedAvg whose features are to be like the global model's and unlike the client's previous model's."""
+    models = {client.name: first_network(job) for client in job.clients}
+    before = {
+        client.name: first_network(job) if previous == "last" else own_network(job, client.name, "previous")
+        for client in job.clients
+    }
+    scores = []
+    for round in range(job.rounds):
+        sampled = asked(job, round)
+        for client in sampled:
+            model = models[client.name].train()
+            global_model = copy.deepcopy(model).eval().requires_grad_(False)
+            previous_model = before[client.name].eval().requires_grad_(False)
+            optimiser = sgd(job, model)
+            for epoch in range(job.epochs):
+                for x, y in batches(job, model, client, round, epoch):
+                    optimiser.zero_grad()
+                    z = model.features(x)
+                    like = F.cosine_similarity(z, global_model.features(x), dim=1)
+                    unlike = F.cosine_similarity(z, previous_model.features(x), dim=1)
+                    logits = torch.stack([like, unlike], dim=1) / tau
+                    contrast = F.cross_entropy(logits, torch.zeros(len(y), dtype=torch.long))
+                    (F.cross_entropy(model.head(z), y) + mu * contrast).backward()
+                    optimiser.step()
+            if previous == "last":
+                before[client.name] = copy.deepcopy(model)
+        average(job, sampled, models)
+        scores.append(evaluate(job, alone(models)))
+    return Result({name: entries(model=models[name], previous=before[name]) for name in models}, scores)
+
+
+def fedrod(job: Job, *, balanced: bool = False, personal_sgd: str = "same") -> Result:
+    """A generic network for all, and on its features a personal head that corrects the logits."""
+    generic = {client.name: first_network(job) for client in job.clients}
+    personal = {client.name: first_network(job, "personal head").head for client in job.clients}
+
+    def predict(name: str, x: Tensor) -> dict[str, Tensor]:
+        z = generic[name].eval().features(x)
+        one, other = generic[name].head(z), personal[name].eval()(z)
+        return {"fused": one + other, "generic": one, "personal": other}
+
+    scores = []
+    for round in range(job.rounds):
+        sampled = asked(job, round)
+        for client in sampled:
+            model, head = generic[client.name].train(), personal[client.name].train()
+            optimiser = sgd(job, model)
+            plain = torch.optim.SGD(head.parameters(), lr=job.lr)
+            head_optimiser = plain if personal_sgd == "plain" else sgd(job, head)
+            frequency = torch.bincount(client.train.labels, minlength=job.classes).to(job.dtype) / len(client.train)
+            for epoch in range(job.epochs):
+                for x, y in batches(job, model, client, round, epoch):
+                    # the generic network, on its own logits
+                    z = model.features(x)
+                    logits = model.head(z)
+                    optimiser.zero_grad()
+                    F.cross_entropy(logits + frequency.log() if balanced else logits, y).backward()
+                    optimiser.step()
+                    # the personal head, on what the generic network said before its step
+                    head_optimiser.zero_grad()
+                    F.cross_entropy(logits.detach() + head(z.detach()), y).backward()
+                    head_optimiser.step()
+        average(job, sampled, generic)
+        scores.append(evaluate(job, predict))
+    return Result({name: entries(generic=generic[name], personal=personal[name]) for name in generic}, scores)
+
+
+def copa(job: Job) -> Result:
+    """Heads are kept, but everyone's head judges everyone's features, and all heads vote."""
+    models = {client.name: first_network(job) for client in job.clients}
+
+    def predict(name: str, x: Tensor) -> dict[str, Tensor]:
+        z = models[name].eval().features(x)
+        own = models[name].head(z)
+        peers = [model.eval().head(z) for other, model in models.items() if other != name]
+        if not peers:
+            return {"fused": own}
+        everyone = torch.stack([own, *peers]).mean(0)
+        return {"fused": everyone, "own": own, "peers": torch.stack(peers).mean(0)}
+
+    scores = []
+    for round in range(job.rounds):
+        heads = {name: copy.deepcopy(model.head).eval() for name, model in models.items()}  # before anyone trains
+        sampled = asked(job, round)
+        for client in sampled:
+            model = models[client.name].train()
+            optimiser = sgd(job, model)
+            for epoch in range(job.epochs):
+                for x, y in batches(job, model, client, round, epoch):
+                    optimiser.zero_grad()
+                    z = model.features(x)
+                    loss = F.cross_entropy(model.head(z), y)
+                    for name, head in heads.items():
+                        if name != client.name:
+                            loss = loss + F.cross_entropy(head(z), y)
+                    loss.backward()
+                    optimiser.step()
+        average(job, sampled, models, kept=head_names(models[sampled[0].name]))
+        scores.append(evaluate(job, predict))
+    return Result({name: model.state_dict() for name, model in models.items()}, scores)
+
+
+def fedco2(
+    job: Job,
+    *,
+    intra: str = "both",
+    inter: str = "both",
+    mu: float = 1.0,
+    gen: str = "sum",
+    personal: str = "bn",
+    bn_stats: str = "local",
+    fusion: str = "logits",
+    start: str = "common",
+) -> Result:
+    """An online model that is averaged but for its personal part, and an offline one that is not."""
+    online = {c.name: first_network(job) for c in job.clients}
+    offline = {
+        c.name: copy.deepcopy(online[c.name]) if start == "common" else own_network(job, c.name, "offline")
+        for c in job.clients
+    }
+    kept: set[str] = set()
+    if personal in ("bn", "bn+head"):
+        kept |= batch_norm_names(first_network(job), statistics=bn_stats == "local")
+    if personal in ("head", "bn+head"):
+        kept |= head_names(first_network(job))
+
+    def predict(name: str, x: Tensor) -> dict[str, Tensor]:
+        one, other = online[name].eval()(x), offline[name].eval()(x)
+        fused = one + other if fusion == "logits" else ((one.softmax(1) + other.softmax(1)) / 2).log()
+        return {"fused": fused, "online": one, "offline": other}
+
+    scores = []
+    for round in range(job.rounds):
+        heads = {name: copy.deepcopy(model.head).eval() for name, model in offline.items()}  # before anyone trains
+        sampled = asked(job, round)
+        for client in sampled:
+            on, off = online[client.name].train(), offline[client.name].train()
+            on_optimiser, off_optimiser = sgd(job, on), sgd(job, off)
+            phase = 0
+
+            # Phase 1: each model learns from the other one, as that was when the round began.
+            if round > 0 and intra != "none":
+                on_teacher, off_teacher = copy.deepcopy(on).eval(), copy.deepcopy(off).eval()
+                for x, _ in batches(job, on, client, round, phase):
+                    if intra in ("online", "both"):
+                        on_optimiser.zero_grad()
+                        target = off_teacher(x).softmax(1).detach()
+                        F.kl_div(on(x).log_softmax(1), target, reduction="batchmean").backward()
+                        on_optimiser.step()
+                    if intra in ("offline", "both"):
+                        off_optimiser.zero_grad()
+                        target = on_teacher(x).softmax(1).detach()
+                        F.kl_div(off(x).log_softmax(1), target, reduction="batchmean").backward()
+                        off_optimiser.step()
+                phase += 1
+
+            # Phase 2: each model learns from the labels, under its own head and under those of the peers.
+            foreign = [head for name, head in heads.items() if name != client.name]
+            for epoch in range(job.epochs):
+                for x, y in batches(job, on, client, round, phase + epoch):
+                    for side, model, optimiser in (("online", on, on_optimiser), ("offline", off, off_optimiser)):
+                        optimiser.zero_grad()
+                        z = model.features(x)
+                        loss = F.cross_entropy(model.head(z), y)
+                        if inter in (side, "both"):
+                            for head in foreign:
+                                weight = mu / len(foreign) if gen == "mean" else mu
+                                loss = loss + weight * F.cross_entropy(head(z), y)
+                        loss.backward()
+                        optimiser.step()
+        average(job, sampled, online, kept)
+        scores.append(evaluate(job, predict))
+    return Result({name: entries(online=online[name], offline=offline[name]) for name in online}, scores)
+
+
+METHODS: dict[str, Callable[..., Result]] = {
+    "singleset": singleset,
+    "fedavg": fedavg,
+    "fedprox": fedprox,
+    "fedper": fedper,
+    "moon": moon,
+    "fedrod": fedrod,
+    "copa": copa,
+    "fedbn": fedbn,
+    "fedco2": fedco2,
+}
+
+
+def read(
+    make: Callable[[], Net], clients: Sequence[ClientData], given: Mapping[str, Any]
+) -> tuple[Job, dict[str, Any]]:
+    """Part what was given into the job and the options of the method."""
+    ours = {name: value for name, value in given.items() if name in Job.__dataclass_fields__}
+    return Job(make, clients, **ours), {name: value for name, value in given.items() if name not in ours}
+
+
+def run(method: str, make: Callable[[], Net], clients: Sequence[ClientData], **given: Any) -> Result:
+    """Train by a method; given are fields of `Job`, and options by the names that fedtrain's method gives them."""
+    job, options = read(make, clients, given)
+    return METHODS[method](job, **options)
+
+
+def engine(method: str, make: Callable[[], Net], clients: Sequence[ClientData], **given: Any) -> Result:
+    """The same by fedtrain, told in the same form."""
+    from fedtrain.bench import Bench, Precision
+    from fedtrain.data.clients import Preparation
+    from fedtrain.fleets.local import LocalFleet
+    from fedtrain.local import Local
+    from fedtrain.methods import METHODS as OURS
+    from fedtrain.protocol import Split, federate
+
+    job, options = read(make, clients, given)
+    local = Local(job.lr, job.momentum, job.weight_decay, job.epochs, job.batch_size)
+    look, numbers = Preparation(job.mean, job.std), Precision(job.dtype)
+    bench = Bench(
+        OURS[method](**options), make, job.classes, local=local, preparation=look, seed=job.seed, precision=numbers
+    )
+    fleet = LocalFleet(bench, clients)
+    splits: list[Split] = ["train", "val", "test"] if job.evaluate_train else ["val", "test"]
+    message, scores = fleet.opening(), []
+    for done in federate(fleet, message, job.rounds, sample=job.sample, weights=job.weights, seed=job.seed):
+        message = done.message
+        found: Scores = {}
+        for name, by_split in fleet.evaluate(message, splits).items():
+            found[name] = {
+                split: {branch: Score(s.accuracy, s.loss) for branch, s in by_branch.items()}
+                for split, by_branch in by_split.items()
+            }
+        scores.append(found)
+    return Result({name: {**fleet.personal[name], **message.shared} for name in fleet.names}, scores)
+
+
+class Apart(NamedTuple):
+    """Largest differences between two results."""
+
+    entries: float
+    """Of a tensor's entries, relative to its largest."""
+    loss: float
+    accuracy: float
+
+
+def apart(one: Result, other: Result) -> Apart:
+    """How far two results are from each other; they must speak of the same things."""
+
+    def pairs(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+        if a.keys() != b.keys():
+            raise ValueError(f"not the same names: {sorted(a.keys() ^ b.keys())}")
+        for name in a:
+            yield from pairs(a[name], b[name]) if isinstance(a[name], Mapping) else [(a[name], b[name])]
+
+    def relative(a: Tensor, b: Tensor) -> float:
+        difference = (a.double() - b.double()).abs().nan_to_num(nan=math.inf)
+        return float(difference.max() / (b.double().abs().max() or 1.0))
+
+    scores = [pair for a, b in zip(one.scores, other.scores, strict=True) for pair in pairs(a, b)]
+    return Apart(
+        max(relative(a, b) for a, b in pairs(one.states, other.states)),
+        max(abs(a.loss - b.loss) / b.loss for a, b in scores),
+        max(abs(a.accuracy - b.accuracy) for a, b in scores),
+    )
+
+
+def small_net() -> Net:
+    """For images of 3 x 8 x 8 of 4 classes, with batch norm on both sides of the cut."""
+    conv = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
+    return Net(conv, nn.Sequential(nn.Linear(54, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 4)))
+
+
+def small_clients(sizes: Mapping[str, int], seed: int = 0) -> list[ClientData]:
+    """Images with a pattern for each class, on a ground and with a contrast that differ from client to client."""
+    clients = []
+    patterns = torch.rand(4, 3, 8, 8, generator=generator(seed, "patterns"))
+    for position, (name, size) in enumerate(sizes.items()):
+        chance = generator(seed, "images", name)
+        parts = []
+        for n in (size, size // 2 + 3):
+            labels = torch.randint(4 if position else 3, (n,), generator=chance)  # the first client lacks a class
+            noise = torch.rand(n, 3, 8, 8, generator=chance)
+            images = 20 * position + 255 / (1 + position) * (0.7 * patterns[labels] + 0.3 * noise)
+            parts.append(Samples(images.clamp(0, 255).to(torch.uint8), labels))
+        clients.append(ClientData(name, train=parts[0], test=parts[1]))
+    return clients
+
+
+def main() -> None:
+    """Run one method both ways on four small clients, and print how far apart they end."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--method", choices=METHODS, default="fedco2")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    clients = small_clients({"north": 33, "east": 20, "south": 45, "west": 26}, options.seed)
+    task = {"rounds": options.rounds, "epochs": options.epochs, "seed": options.seed}
+    task |= {"lr": 0.1, "batch_size": 16, "classes": 4, "dtype": torch.float64}
+    plain = run(options.method, small_net, clients, **task)
+    ours = engine(options.method, small_net, clients, **task)
+    for name, split in plain.scores[-1].items():
+        print(f"{name:8}", *(f"{branch} {score.accuracy:.3f}" for branch, score in split["test"].items()))
+    weights, loss, accuracy = apart(plain, ours)
+    print(f"largest difference from the engine: entries {weights:.1e}, loss {loss:.1e}, accuracy {accuracy:.1e}")
+
+
+if __name__ == "__main__":
+    main()
