@@ -17,8 +17,13 @@ from click.shell_completion import shell_complete
 
 from cli.completion import completion
 from cli.console import BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED
+from cli.data import data
 from cli.doctor import doctor
+from cli.evaluate import evaluate
+from cli.methods import methods
+from cli.predict import predict
 from cli.theory import theory
+from cli.train import train
 
 
 @dataclass
@@ -67,6 +72,9 @@ def fedco2(ctx: click.Context, debug: bool) -> None:
     Examples:
       fedco2 theory --clients 5      check the theory on five clients, write a report
       fedco2 theory --help           all that can be varied
+      fedco2 methods                 nine methods: what each shares, keeps and costs
+      fedco2 evaluate RUN            each client's own model on its own data
+      fedco2 predict RUN --client dslr photo.jpg
       fedco2 doctor                  is this machine ready? if not, what mends it
       fedco2 --debug theory ...      with the traceback of an error
 
@@ -82,7 +90,7 @@ def fedco2(ctx: click.Context, debug: bool) -> None:
     ctx.ensure_object(Settings).debug = debug
 
 
-for command in (theory, doctor, completion):
+for command in (theory, train, evaluate, predict, methods, data, doctor, completion):
     fedco2.add_command(command)
 
 
@@ -109,7 +117,7 @@ def report(error: Exception, debug: bool) -> int:
         click.echo("error: this is a bug in fedco2; please report it with the lines above", err=True)
         return BUG
     click.echo(f"error: {line}", err=True)
-    return BAD_INPUT
+    return getattr(error, "exit_code", BAD_INPUT)  # DataError has its own
 
 
 def settle_stdout() -> None:

@@ -28,11 +28,15 @@ def names() -> list[str]:
 
 def chain(name: str) -> list[Table]:
     """The preset and what it stands on, the base first."""
-    if name not in {*names(), *BASES}:
+    if name not in names():
         raise InputError(f"unknown preset {name!r}; {nearest(name, names())}")
+    return _chain(name)
+
+
+def _chain(name: str) -> list[Table]:
     table = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     base = table.pop("base", None)
-    return [*(chain(base) if base else []), table]
+    return [*(_chain(base) if base else []), table]
 
 
 def title(name: str) -> str:
@@ -44,10 +48,10 @@ def resolve(preset: str, given: Mapping[str, Any], *, standin: bool = False) -> 
     """The configuration that a preset and the user's own tables make."""
     tables = chain(preset)
     plain = merge(*({k: v for k, v in table.items() if k not in ("when", "title")} for table in tables))
-    first = merge(plain, given)
+    first = from_tables(merge(plain, given))
     conditions = [
-        ("skew", first.get("data", {}).get("skew", "domain")),
-        ("method", first.get("method", {}).get("name", "fedco2")),
+        ("skew", first.data.skew),
+        ("method", first.method_name),
         ("source", "standin" if standin else "real"),
     ]
     special = [table.get("when", {}).get(kind, {}).get(value, {}) for kind, value in conditions for table in tables]

@@ -1,0 +1,117 @@
+"""What ``fedco2 data clients`` does once its options are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from cli.console import console
+from cli.data_clients_view import show
+from fedtrain.data import store
+from fedtrain.data.catalogue import dataset
+from fedtrain.data.client_share import ClientShare, Labelled
+from fedtrain.data.settings import DataSettings
+from fedtrain.data.shares import check, shares
+from fedtrain.data.skews import class_counts, known_labels
+from fedtrain.data.skews.share import Indices
+from fedtrain.data.source import find
+from fedtrain.data.words import partition_words
+from fedtrain.presets import resolve
+from fedtrain.report.png import check_new_png, write_png
+from theory.errors import InputError
+
+USED = {
+    "domain": {"percent", "train_size"},
+    "label+feature": {"alpha", "divide"},
+    "iid": set(),
+    "pathological": {"classes_per_client"},
+    "dirichlet": {"alpha", "least"},
+    "pachinko": {"alpha", "beta"},
+}
+"""The options that mean something to a skew."""
+ORDER_MATTERS = ("iid", "pachinko")
+"""Skews whose class counts depend on the order of the samples, not only on class sizes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Labels made of class sizes."""
+
+    domain: str
+    train: Indices
+    test: Indices
+
+
+def settings_of(options: dict[str, Any]) -> DataSettings:
+    """The options over the data set's preset; one that the skew does not read is refused."""
+    chosen = {"dataset": options["dataset"], "source": options["source"], "skew": options["skew"]}
+    paper = resolve(options["dataset"], {"data": {key: value for key, value in chosen.items() if value is not None}})
+    names = ("alpha", "beta", "classes_per_client", "divide", "percent", "train_size", "least")
+    given = {name: options[name] for name in names if options[name] is not None}
+    for name in given:
+        if name not in USED[paper.data.skew]:
+            raise InputError(f"--{name.replace('_', '-')} means nothing to skew {paper.data.skew!r}; leave it out")
+    if given.keys() & {"percent", "train_size"}:
+        given = {"percent": None, "train_size": None} | given
+    always = {name: options[name] for name in ("clients", "seed") if options[name] is not None}
+    return replace(paper.data, **always, **given)
+
+
+def labels_of(settings: DataSettings, root: Path | None) -> tuple[Sequence[Labelled], str, str, list[str]]:
+    """(pools, title, source, notes): real labels, the published class counts, or those of the stand-in."""
+    data = dataset(settings.dataset)
+    known = known_labels(data.name)
+    if known and settings.source == "auto" and not store.present(data.name, store.data_dir(root)):
+        notes = ["from published class counts: the images are not here"]
+        if settings.skew in ORDER_MATTERS:
+            notes.append("the order of the images matters to this skew: counts of the real ones differ a little")
+        return [Counted(data.name, *known)], data.title, "class counts", notes
+    found = find(settings, root)
+    return found.pools, found.title, "standin" if found.standin else "real", list(found.notes)
+
+
+def row(share: ClientShare, pool: Labelled, classes: int) -> dict[str, Any]:
+    """A client's counts; validation images only where there are some."""
+    lists = {"train": (pool.train, share.train), "val": (pool.train, share.val), "test": (pool.test, share.test)}
+    counts = {
+        kind: class_counts(labels, at, classes).tolist()
+        for kind, (labels, at) in lists.items()
+        if len(at) or kind != "val"
+    }
+    return {"name": share.name, **counts}
+
+
+def run(options: dict[str, Any]) -> None:
+    """Share out the labels; print, and draw if asked."""
+    settings, plot = settings_of(options), options["plot"]
+    check(settings)
+    if plot is not None:
+        check_new_png(plot)
+    pools, title, source, notes = labels_of(settings, options["data_dir"])
+    classes = dataset(settings.dataset).classes
+    rows = [row(share, pools[share.pool], len(classes)) for share in shares(settings, pools)]
+    heading = f"{title}: {partition_words(settings)}"
+    if plot is not None:
+        draw(plot, rows, classes, heading)
+    if as_json := options["as_json"]:
+        told = {"dataset": settings.dataset, "title": title, "source": source, "skew": settings.skew}
+        told |= {name: getattr(settings, name) for name in sorted(USED[settings.skew])} | {"seed": settings.seed}
+        click.echo(json.dumps({**told, "notes": notes, "classes": classes, "clients": rows}, ensure_ascii=False))
+    else:
+        show(console(), heading, notes, rows, classes)
+    if plot is not None and not as_json:
+        console().print(f"Figure: {plot}", soft_wrap=True)
+
+
+def draw(path: Path, rows: list[dict[str, Any]], classes: Sequence[str], heading: str) -> None:
+    """The training images as a figure."""
+    from fedtrain.report.label_figure import label_figure
+
+    counts = np.array([one["train"] for one in rows], dtype=np.int64)
+    write_png(label_figure(counts, [one["name"] for one in rows], classes, heading), path)

@@ -1,0 +1,122 @@
+"""What ``fedco2 data`` does once its options are read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.data_view import grid, progressing, size
+from fedtrain.data.audit import audit
+from fedtrain.data.catalogue import DATASETS
+from fedtrain.data.domain_file import about
+from fedtrain.data.errors import DataError
+from fedtrain.data.get import get
+from fedtrain.data.importing import Added, add
+from fedtrain.data.published import TERMS
+from fedtrain.data.store import data_dir, place
+
+
+def show_list(given: Path | None, as_json: bool) -> None:
+    """One row a data set."""
+    root = data_dir(given)
+    rows: list[dict[str, Any]] = [
+        {
+            "name": data.name,
+            "title": data.title,
+            "domains": dict(data.domains),
+            "classes": len(data.classes),
+            "size": data.size,
+            "terms": TERMS[data.name],
+            "present": [domain for domain in data.domains if place(data.name, domain, root).exists()],
+        }
+        for data in DATASETS.values()
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False))
+        return
+    cells = [
+        (
+            *(row["name"], row["title"], ", ".join(row["domains"].values()), row["classes"]),
+            *(f"{row['size']} x {row['size']}", _state(len(row["present"]), len(row["domains"])), row["terms"]),
+        )
+        for row in rows
+    ]
+    grid(("name", "data set", "domains", "classes", "images", "here", "terms"), cells)
+
+
+def _state(here: int, all_: int) -> str:
+    return "all" if here == all_ else f"{here} of {all_}" if here else "no"
+
+
+def show_status(given: Path | None, as_json: bool) -> None:
+    """One row a domain."""
+    root = data_dir(given)
+    told = "--data-dir" if given else "$FEDCO2_DATA" if os.environ.get("FEDCO2_DATA") else "the user's folder for data"
+    rows = [_row(name, domain, root) for name, data in DATASETS.items() for domain in data.domains]
+    if as_json:
+        click.echo(json.dumps({"folder": str(root), "from": told, "domains": rows}, ensure_ascii=False))
+        return
+    click.echo(f"{root} ({told})")
+    cells = [
+        (row["dataset"], row["domain"], row["state"], row.get("title", ""), row.get("counts", ""), size(row["bytes"]))
+        for row in rows
+    ]
+    grid(("data set", "domain", "state", "title", "train + test", "on disk"), cells)
+    for row in rows:
+        if row["state"] == "broken":
+            click.echo(row["problem"])
+    if all(row["state"] == "absent" for row in rows):
+        click.echo("nothing here yet; fedco2 data get NAME, or fedco2 data add NAME PATH")
+
+
+def _row(name: str, domain: str, root: Path) -> dict[str, Any]:
+    path = place(name, domain, root)
+    row: dict[str, Any] = {"dataset": name, "domain": domain, "state": "absent", "bytes": 0}
+    if path.exists():
+        row["bytes"] = path.stat().st_size
+        try:
+            row |= {"state": "present", **asdict(about(path))}
+        except DataError as error:
+            row |= {"state": "broken", "problem": str(error)}
+    return row
+
+
+def run_get(name: str, domain: str | None, replace: bool, given: Path | None) -> None:
+    """Download and import."""
+    with progressing() as progress:
+        added = get(name, data_dir(given), domain, replace, progress, lambda line: click.echo(line, err=True))
+    _tell(added)
+    if not added:
+        click.echo(f"{domain or name} is there already; see fedco2 data status, or fetch it again with --replace")
+
+
+def run_add(name: str, paths: Sequence[Path], domain: str | None, replace: bool, given: Path | None) -> None:
+    """Import."""
+    with progressing() as progress:
+        added = add(name, paths, data_dir(given), domain, replace, progress)
+    _tell(added)
+
+
+def _tell(added: Sequence[Added]) -> None:
+    for one in added:
+        click.echo(f"added {one.about.title}, {one.about.counts} images: {one.about.split}")
+
+
+def run_check(name: str, given: Path | None, as_json: bool) -> bool:
+    """Verify; whether all is well."""
+    root = data_dir(given)
+    with progressing(quiet=as_json) as progress:
+        problems = audit(name, root, progress)
+    sound = not any(problems.values())
+    if as_json:
+        click.echo(json.dumps({"dataset": name, "folder": str(root), "ok": sound, "problems": problems}))
+    else:
+        for domain, found in problems.items():
+            click.echo(f"{domain:<12} {'; '.join(found) or 'ok'}")
+    return sound

@@ -1,0 +1,138 @@
+"""The file of one domain: its images decoded to bytes, its labels, and what they are, each with a checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.numpy import save_file
+from torch import Tensor
+
+from fedtrain.data.catalogue import Dataset
+from fedtrain.data.errors import DataError
+from fedtrain.data.readers.guard import reason
+from fedtrain.data.readers.images import Part
+from fedtrain.data.skews.share import Indices
+
+FORMAT = "fedco2 domain 1"
+PARTS: tuple[Part, Part] = ("train", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Images (n, 3, S, S) of bytes, and the class of each."""
+
+    images: NDArray[np.uint8]
+    labels: Indices
+
+
+@dataclass(frozen=True)
+class About:
+    """What the data are: said when they are imported, kept with them."""
+
+    dataset: str
+    domain: str
+    title: str
+    origin: str
+    """Names and SHA-256 of the files that they come from."""
+    split: str
+    """Who split them into training and test, and the order of the training list."""
+    counts: str
+    """Images to train on and to test with, as in ``7438 + 1860``."""
+
+
+def write(path: Path, about: About, blocks: Mapping[Part, Block]) -> None:
+    """Write the file in one go: until it is whole it has another name."""
+    tensors = {f"{part}_{kind}": getattr(blocks[part], kind) for part in PARTS for kind in ("images", "labels")}
+    said = {"format": FORMAT, **asdict(about)}
+    said |= {f"sha256 {name}": _sum(np.ascontiguousarray(array)) for name, array in tensors.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        save_file(tensors, fresh, {**said, "seal": _seal(said)})
+        with fresh.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def about(path: Path) -> About:
+    """What the file says of itself; of the data only the size is looked at."""
+    said = _said(path)
+    with _blame(path):
+        if (said["dataset"], said["domain"]) != (path.parent.name, path.stem):
+            raise ValueError(f"it holds {said['domain']} of {said['dataset']}")
+    return About(**{field.name: said[field.name] for field in fields(About)})
+
+
+def labels(path: Path, part: Part, data: Dataset) -> Indices:
+    """The class of each image of a part."""
+    found: Indices = _tensor(path, f"{part}_labels").numpy()
+    with _blame(path):
+        if found.ndim != 1 or found.dtype != np.int64 or not len(found):
+            raise ValueError("its labels are not a list of whole numbers")
+        if found.min() < 0 or found.max() >= len(data.classes):
+            raise ValueError(f"its labels are not all within 0..{len(data.classes) - 1}")
+    return found
+
+
+def images(path: Path, part: Part, data: Dataset) -> Tensor:
+    """The images of a part, mapped from the file; reading them all once for the checksum is the price."""
+    found = _tensor(path, f"{part}_images")
+    with _blame(path):
+        if found.dtype != torch.uint8 or found.shape[1:] != (3, data.size, data.size):
+            raise ValueError(f"its images are {tuple(found.shape[1:])}, not 3 x {data.size} x {data.size} bytes")
+        if len(found) != len(_tensor(path, f"{part}_labels")):
+            raise ValueError("it does not hold a label for each image")
+    return found
+
+
+def _said(path: Path) -> dict[str, str]:
+    with _blame(path), safe_open(path, framework="pt") as file:
+        said: dict[str, str] = file.metadata() or {}
+        if said.get("format") != FORMAT:
+            raise ValueError(f"it is not in the format {FORMAT!r}")
+        if said.pop("seal", None) != _seal(said):
+            raise ValueError("what it says of itself was altered")
+        return said
+
+
+def _tensor(path: Path, name: str) -> Tensor:
+    wanted = _said(path).get(f"sha256 {name}")
+    with _blame(path), safe_open(path, framework="pt") as file:
+        tensor: Tensor = file.get_tensor(name)
+        if _sum(tensor.numpy()) != wanted:
+            raise ValueError(f"the checksum of {name} is wrong: it was damaged or altered")
+        return tensor
+
+
+def _sum(array: NDArray[np.generic]) -> str:
+    digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
+    digest.update(array.data)
+    return digest.hexdigest()
+
+
+def _seal(said: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(dict(said), sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def _blame(path: Path) -> Iterator[None]:
+    """Whatever is wrong with the file, say which it is and how to get another."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        way = f"import it again: fedco2 data add {path.parent.name} PATH --domain {path.stem} --replace"
+        raise DataError(f"{path}: cannot be used: {reason(error)}; {way}") from error

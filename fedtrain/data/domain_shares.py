@@ -1,0 +1,81 @@
+"""One domain a client: the whole domain or, with label skew on top, a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedtrain.data.client_share import NONE, ClientShare, Labelled
+from fedtrain.data.settings import DataSettings
+from fedtrain.data.skews import DIGITS_POOL, label_and_feature, part_sizes, stratified_cut, train_ratio
+from fedtrain.data.skews.checks import generator
+from theory.errors import InputError
+
+KEPT = {"dslr": 1, "painting": 2, "quickdraw": 1}
+"""The part that a domain's client keeps under label + feature skew, where it is not part 0."""
+DSLR_ALPHAS = (0.3, 1.0)
+"""Those for which DSLR's client keeps part 1; else it is part 0."""
+CUTS = {"amazon": 6, "caltech": 7, "webcam": 2}
+"""Of its part a client keeps one in so many, so that all clients of Office-Caltech10 have about 60 images."""
+LEFT = 100
+"""A cut is made only of lists of which it leaves so many; shorter ones stay as they are."""
+WHOLE_TESTS = ("dslr", "webcam")
+"""Test sets that the published code does not thin."""
+
+
+def by_domain(settings: DataSettings, pools: Sequence[Labelled]) -> list[ClientShare]:
+    """Train on the first of a domain's list, validate on the last, test on the whole test list."""
+    return [_share(settings, number, pool) for number, pool in enumerate(pools)]
+
+
+def _share(settings: DataSettings, number: int, pool: Labelled) -> ClientShare:
+    there, val = len(pool.train), settings.val_size
+    train = there - val
+    if settings.train_size is not None:
+        train = settings.train_size
+    elif settings.percent is not None:
+        train = train_ratio(DIGITS_POOL if settings.dataset == "digits" else there, settings.percent)
+    if train < 1 or train + val > there:
+        knob = "percent" if settings.percent is not None else "train_size"
+        asked = f"{max(train, 1):,} + {val:,}" if val else f"{train:,}"
+        way = f"data.{knob} or data.val_size" if val else f"data.{knob}"
+        raise InputError(f"client {pool.domain}: {asked} images asked for, its list has {there:,}; lower {way}")
+    places = np.arange(there, dtype=np.int64)
+    everything = np.arange(len(pool.test), dtype=np.int64)
+    return ClientShare(pool.domain, number, places[:train], everything, places[there - val :])
+
+
+def by_part_of_domain(settings: DataSettings, pools: Sequence[Labelled]) -> list[ClientShare]:
+    """Each domain is split by label and its client keeps one part; one stream of chance, domain after domain."""
+    rng = generator(settings.seed)
+    return [_part(settings, number, pool, rng) for number, pool in enumerate(pools)]
+
+
+def _part(settings: DataSettings, number: int, pool: Labelled, rng: np.random.RandomState) -> ClientShare:
+    labels = pool.train
+    if settings.dataset == "digits":
+        labels = labels[: sum(part_sizes(DIGITS_POOL)[: settings.divide])]
+    try:
+        share = label_and_feature(
+            labels,
+            pool.test,
+            settings.alpha,
+            settings.divide,
+            settings.least_per_class,
+            kept_part(pool.domain, settings.alpha, settings.divide),
+            seed=rng,
+            adjust_test=settings.thin_test == "all" or pool.domain not in WHOLE_TESTS,
+        )
+    except InputError as error:
+        raise InputError(f"client {pool.domain}: {error}") from None
+    cut = CUTS.get(pool.domain, 1)
+    train = stratified_cut(labels, share.train, 1 / cut, rng) if 1 < cut <= len(labels) / LEFT else share.train
+    return ClientShare(pool.domain, number, train, share.test, NONE)
+
+
+def kept_part(domain: str, alpha: float, divide: int) -> int:
+    """As published; the last part where there are fewer."""
+    if domain == "dslr" and alpha not in DSLR_ALPHAS:
+        return 0
+    return min(KEPT.get(domain, 0), divide - 1)

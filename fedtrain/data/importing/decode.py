@@ -1,0 +1,55 @@
+"""Images as they come to the bytes that a cache holds: three channels, squares of the data set's size."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from fedtrain.data.domain_file import Block
+from fedtrain.data.errors import DataError
+from fedtrain.data.importing.progress import Progress
+from fedtrain.data.readers.image import MAX_SET, read_image
+from fedtrain.data.readers.images import Images, checked
+from fedtrain.data.skews.share import Indices
+
+STEP = 256
+"""Images between two signs of life."""
+
+
+def block(found: Images, size: int, what: str, progress: Progress) -> Block:
+    """Resized (bilinear, as the reference does) where they have another size; grey in three equal channels."""
+    count, height, width, channels = found.images.shape
+    if (height, width) == (size, size):
+        squares = found.images
+    else:
+        squares = np.empty((count, size, size, channels), np.uint8)
+        for i, image in enumerate(found.images):
+            small = Image.fromarray(image.squeeze(2) if channels == 1 else image)
+            squares[i] = np.asarray(small.resize((size, size), Image.Resampling.BILINEAR)).reshape(size, size, channels)
+            if i % STEP == 0:
+                progress(f"resizing {what}", i, count)
+    planes = squares.transpose(0, 3, 1, 2)
+    return Block(np.ascontiguousarray(np.broadcast_to(planes, (count, 3, size, size))), found.labels)
+
+
+def decode(paths: Sequence[Path], labels: Sequence[int], size: int, what: str, progress: Progress) -> Images:
+    """Image files, decoded and resized one after another."""
+    if len(paths) * size * size * 3 > MAX_SET:
+        raise DataError(f"{what}: {len(paths)} images of {size} x {size} are more than {MAX_SET} bytes; import fewer")
+    images = np.empty((len(paths), size, size, 3), np.uint8)
+    for i, path in enumerate(paths):
+        images[i] = read_image(path, (size, size))
+        progress(f"decoding {what}", i + 1, len(paths))
+    return checked(what, images, list(labels))
+
+
+def twins(images: NDArray[np.uint8]) -> Indices:
+    """A number for each image, the same for those with the same pixels."""
+    numbers: dict[bytes, int] = {}
+    sums = (hashlib.sha256(np.ascontiguousarray(image).data).digest() for image in images)
+    return np.array([numbers.setdefault(key, len(numbers)) for key in sums], dtype=np.int64)

@@ -1,0 +1,81 @@
+"""Recognise a domain by a folder: FedBN's parts and lists, folders of classes, with or without train and test."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from fedtrain.data.catalogue import Dataset
+from fedtrain.data.errors import DataError
+from fedtrain.data.importing.decode import decode
+from fedtrain.data.importing.found import SHUFFLED, Draft, Found, parts_of
+from fedtrain.data.importing.naming import domain_of, trail
+from fedtrain.data.importing.progress import Progress
+from fedtrain.data.readers import Images, read_digits, read_index
+from fedtrain.data.readers.folder import list_folder
+from fedtrain.data.store import OURS
+
+FEDBN = "FedBN's split, in its order"
+
+
+def recognise_folder(data: Dataset, folder: Path, top: Path) -> Found | None:
+    """The domain that a folder holds, or None."""
+    if data.name == "digits" and (folder / "test.pkl").is_file() and (folder / "partitions").is_dir():
+        files = (folder / "test.pkl", *sorted((folder / "partitions").glob("train_part*.pkl")))
+        return parts_of(domain_of(data, trail(folder, top)), folder, files, partial(read_digits, folder), FEDBN)
+    if all(_has_classes(data, folder / part) for part in ("train", "test")):
+        return Found(domain_of(data, trail(folder, top)), folder, (), partial(_two_folders, data, folder))
+    if _has_classes(data, folder):
+        named = folder.parent if folder.name.lower() == "images" else folder
+        names = trail(folder, top) if data.name == "digits" else [named.name]
+        return Found(domain_of(data, names), folder, (), partial(_one_folder, data, folder))
+    return None
+
+
+def recognise_list(data: Dataset, train: Path, tops: list[Path]) -> Found | None:
+    """FedBN's ``amazon_train.pkl``, with ``amazon_test.pkl`` beside it and images below one of several folders."""
+    domain = train.name.removesuffix("_train.pkl").lower()
+    if domain not in data.domains or not train.name.endswith("_train.pkl"):
+        return None
+    test = train.with_name(train.name.replace("_train.pkl", "_test.pkl"))
+    roots = [train.parent, *list(train.parent.parents)[:2], *tops]
+
+    def read(progress: Progress) -> Draft:
+        first, second = (_listed(data, path, roots, progress) for path in (train, test))
+        return Draft(first, second, FEDBN, keep_order=True)
+
+    return Found(domain, train, (train, test), read)
+
+
+def _has_classes(data: Dataset, folder: Path) -> bool:
+    """Most classes are there; a missing one is said later, by name."""
+    return sum((folder / name).is_dir() for name in data.classes) > len(data.classes) / 2
+
+
+def _one_folder(data: Dataset, folder: Path, progress: Progress) -> Draft:
+    return Draft(_classes(data, folder, progress), None, f"{OURS}: stratified, equal images on one side, seed 0")
+
+
+def _two_folders(data: Dataset, folder: Path, progress: Progress) -> Draft:
+    train, test = (_classes(data, folder / part, progress) for part in ("train", "test"))
+    return Draft(train, test, SHUFFLED)
+
+
+def _classes(data: Dataset, folder: Path, progress: Progress) -> Images:
+    files = list_folder(folder, data.classes)
+    return decode([path for path, _ in files], [label for _, label in files], data.size, folder.name, progress)
+
+
+def _listed(data: Dataset, path: Path, roots: list[Path], progress: Progress) -> Images:
+    """Images of a list. Archives differ in the folders that they put before a domain's, so some may be dropped."""
+    index = read_index(path)
+    if unknown := sorted(set(index.labels) - set(data.classes)):
+        raise DataError(f"{path}: unknown class {unknown[0][:80]!r}; the classes are {', '.join(data.classes)}")
+    parts = Path(index.paths[0]).parts
+    for drop in range(max(1, len(parts) - 2)):
+        for root in roots:
+            if root.joinpath(*parts[drop:]).is_file():
+                paths = [root.joinpath(*Path(name).parts[drop:]) for name in index.paths]
+                labels = [data.classes.index(label) for label in index.labels]
+                return decode(paths, labels, data.size, path.name, progress)
+    raise DataError(f"{path}: its first image {index.paths[0]} is not there; unpack the images beside the list")

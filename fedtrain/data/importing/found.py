@@ -1,0 +1,52 @@
+"""What was recognised among a user's files: a domain, where it lies, and how to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedtrain.data.domain_file import PARTS
+from fedtrain.data.importing.progress import Progress
+from fedtrain.data.readers.images import Images, Part
+
+KEPT = "split of its source, in its order"
+SHUFFLED = "split of its source, shuffled by fedco2 so that any first part has the classes in proportion (seed 0)"
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """Images as their source has them; without a test part the split will be ours."""
+
+    train: Images
+    test: Images | None
+    split: str
+    keep_order: bool = False
+    """The order of the training list is the source's and means something."""
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """One domain. ``read`` is where all the work is."""
+
+    domain: str | None
+    """None where no name tells."""
+    place: Path
+    files: tuple[Path, ...]
+    """What to hash as the origin; none for folders of many images."""
+    read: Callable[[Progress], Draft]
+
+
+def parts_of(
+    domain: str | None, place: Path, files: tuple[Path, ...], read: Callable[[Part], Images], ordered: str = ""
+) -> Found:
+    """A source that has a training and a test part of its own; ``ordered`` says so if its order is to be kept."""
+
+    def draft(progress: Progress) -> Draft:
+        for step, part in enumerate(PARTS):
+            progress(f"reading {place.name}", step, len(PARTS))
+            images[part] = read(part)
+        return Draft(images["train"], images["test"], ordered or SHUFFLED, keep_order=bool(ordered))
+
+    images: dict[Part, Images] = {}
+    return Found(domain, place, files, draft)

@@ -1,0 +1,49 @@
+"""Look through files and folders for domains of a data set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from fedtrain.data.catalogue import Dataset
+from fedtrain.data.importing.files import CIFAR, cifar, recognise_file
+from fedtrain.data.importing.folders import recognise_folder, recognise_list
+from fedtrain.data.importing.found import Found
+
+DEPTH = 4
+"""Levels of folders that are looked into."""
+
+
+def scan(data: Dataset, tops: list[Path]) -> list[Found]:
+    """All domains found, each file or folder once. A list of images goes before the folder of the same images."""
+    found: dict[Path, Found] = {}
+    for top in tops:
+        for one in _below(data, top, tops):
+            found.setdefault(one.place, one)
+    listed = {one.domain for one in found.values() if one.place.name.endswith("_train.pkl")}
+    return [one for one in found.values() if one.domain not in listed or one.place.name.endswith("_train.pkl")]
+
+
+def _below(data: Dataset, top: Path, tops: list[Path]) -> Iterator[Found]:
+    if not top.is_dir():
+        if (one := _file(data, top, top, tops)) is not None:
+            yield one
+        elif data.name in CIFAR:
+            yield cifar(data, top)
+        return
+    for name, folders, files in os.walk(top):
+        folder = Path(name)
+        if (here := recognise_folder(data, folder, top)) is not None:
+            yield here
+            folders.clear()  # what is below belongs to it
+        elif len(folder.relative_to(top).parts) >= DEPTH:
+            folders.clear()
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "__MACOSX")))
+        for file in sorted(files):
+            if (one := _file(data, folder / file, top, tops)) is not None:
+                yield one
+
+
+def _file(data: Dataset, path: Path, top: Path, tops: list[Path]) -> Found | None:
+    return recognise_file(data, path, top) or recognise_list(data, path, tops)

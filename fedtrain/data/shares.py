@@ -1,0 +1,80 @@
+"""Which samples are whose: from settings and labels to indices, without an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedtrain.data.catalogue import Dataset, dataset
+from fedtrain.data.client_share import NONE, ClientShare, Labelled
+from fedtrain.data.domain_shares import by_domain, by_part_of_domain
+from fedtrain.data.settings import DataSettings
+from fedtrain.data.skews import CIFAR100_COARSE, Share, dirichlet, iid, pachinko, pathological
+from theory.errors import InputError
+
+
+def shares(settings: DataSettings, pools: Sequence[Labelled]) -> list[ClientShare]:
+    """One share a client; ``pools`` are the domains of the data set in the catalogue's order."""
+    check(settings)
+    if settings.skew == "domain":
+        return by_domain(settings, pools)
+    if settings.skew == "label+feature":
+        return by_part_of_domain(settings, pools)
+    (pool,) = pools
+    drawn = by_label(settings, pool)
+    digits = max(2, len(str(len(drawn) - 1)))
+    return [ClientShare(f"client{i:0{digits}}", 0, share.train, share.test, NONE) for i, share in enumerate(drawn)]
+
+
+def by_label(settings: DataSettings, pool: Labelled) -> list[Share]:
+    """One pool spread over clients by label."""
+    if settings.clients is None:
+        raise InputError(f"skew {settings.skew!r} needs a number of clients; set data.clients")
+    lists, clients, seed = (pool.train, pool.test), settings.clients, settings.seed
+    if settings.skew == "iid":
+        return iid(*lists, clients, seed)
+    if settings.skew == "pathological":
+        return pathological(*lists, clients, settings.classes_per_client, seed)
+    if settings.skew == "dirichlet":
+        return dirichlet(*lists, clients, settings.alpha, seed, settings.least)
+    return pachinko(*lists, CIFAR100_COARSE, clients, settings.alpha, settings.beta, seed=seed)
+
+
+def fitting(data: Dataset) -> list[str]:
+    """The skews that make sense for a data set."""
+    if len(data.domains) > 1:
+        return ["domain", "label+feature"]
+    return ["iid", "pathological", "dirichlet"] + ["pachinko"] * (data.name == "cifar100")
+
+
+def check(settings: DataSettings) -> None:
+    """Refuse settings that contradict the data set or each other."""
+    data = dataset(settings.dataset)
+    domains = len(data.domains)
+    if settings.skew not in fitting(data):
+        what = f"has {domains} domains" if domains > 1 else "is one pool of images"
+        what += " without coarse classes" if settings.skew == "pachinko" and domains == 1 else ""
+        raise InputError(f"skew {settings.skew!r} does not fit {data.title}, which {what}; choose {_either(data)}")
+    if domains > 1 and settings.clients not in (None, domains):
+        raise InputError(
+            f"clients is {settings.clients}; {data.title} has {domains} domains, a client each: leave data.clients out"
+        )
+    if settings.percent is not None and settings.train_size is not None:
+        raise InputError("percent and train_size both say how much to train on; leave data.percent or data.train_size")
+    if settings.train_size is not None and settings.train_size < 1:
+        raise InputError(f"train_size is {settings.train_size}; train on at least one image")
+    if settings.val_size < 0:
+        raise InputError(f"val_size is {settings.val_size}; choose 0 or more")
+    sized = {"percent": settings.percent, "train_size": settings.train_size, "val_size": settings.val_size}
+    if settings.skew != "domain" and (given := [name for name, value in sized.items() if value]):
+        raise InputError(f"{given[0]} is for skew 'domain', and skew is {settings.skew!r}; leave data.{given[0]} out")
+    published = settings.skew == "label+feature" and settings.dataset in ("office", "domainnet")
+    if settings.labels == "misaligned" and not published:
+        raise InputError(
+            "labels are misaligned in published results of skew 'label+feature' on office and domainnet only; "
+            "set data.labels to 'aligned'"
+        )
+
+
+def _either(data: Dataset) -> str:
+    *most, last = fitting(data)
+    return f"{', '.join(most)} or {last}"

@@ -1,0 +1,58 @@
+"""Real data or the stand-in: which of them a request means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedtrain.data import store
+from fedtrain.data.catalogue import Dataset, dataset
+from fedtrain.data.clients import Pool
+from fedtrain.data.errors import DataError
+from fedtrain.data.settings import DataSettings
+from fedtrain.data.standin import standin_pools
+from theory.errors import InputError
+
+SOURCES = ("auto", "real", "standin")
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The domains of a data set, and what to say about them."""
+
+    pools: list[Pool]
+    title: str
+    standin: bool
+    notes: tuple[str, ...]
+
+
+def find(settings: DataSettings, root: Path | None = None) -> Found:
+    """The data that the settings mean: with ``auto`` the real ones if every domain is there, else the stand-in.
+
+    Some domains without the others are the stand-in too, with a note of what is missing. Files that are there but
+    broken are an error, never a reason for the stand-in.
+    """
+    if settings.source not in SOURCES:
+        raise InputError(f"unknown source {settings.source!r}; choose one of {', '.join(SOURCES)}")
+    data, folder = dataset(settings.dataset), store.data_dir(root)
+    if settings.source == "standin":
+        return standin(data)
+    there = store.present(data.name, folder)
+    try:
+        return real(data, folder)
+    except DataError as error:
+        if settings.source == "real" or len(there) == len(data.domains):
+            raise
+        return standin(data, *[f"real data are there in part: {error}"] * bool(there))
+
+
+def real(data: Dataset, folder: Path) -> Found:
+    """Real data under their honest name: a single pool has a title of its own, which says if it is a subset."""
+    pools = store.real_pools(data.name, folder)
+    return Found(pools, pools[0].title if len(pools) == 1 else data.title, False, store.notes(data.name, folder))
+
+
+def standin(data: Dataset, *why: str) -> Found:
+    """The stand-in, under its own name."""
+    note = f"stand-in images, drawn by fedco2: results say nothing about the real {data.title}"
+    return Found(standin_pools(data.name), f"{data.title} (stand-in)", True, (note, *why))

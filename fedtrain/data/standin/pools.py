@@ -1,0 +1,99 @@
+"""The stand-ins as pools: labels at hand, images drawn when they are asked for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedtrain.data.catalogue import dataset
+from fedtrain.data.clients import Pool
+from fedtrain.data.readers.images import Part
+from fedtrain.data.skews.share import Indices
+from fedtrain.data.standin import cifar, digits, domainnet, office
+from fedtrain.data.standin.brush import Array, Rng
+
+BLOCK = 100
+"""Images drawn at once. Each block has its own generator, so this is part of what the data are."""
+
+
+@dataclass(frozen=True)
+class Standin:
+    """What there is to draw: the side of an image, a style for each domain, training and test images of a domain."""
+
+    size: int
+    styles: Mapping[str, Callable[[Rng, Indices, int], Array]]
+    train: Mapping[str, int]
+    test: int
+
+
+STANDINS = {
+    "digits": Standin(28, digits.STYLES, dict.fromkeys(digits.STYLES, 2300), 400),
+    "office": Standin(96, office.STYLES, office.TRAIN, 100),
+    "domainnet": Standin(96, domainnet.STYLES, dict.fromkeys(domainnet.STYLES, 600), 100),
+    "cifar10": Standin(32, cifar.STYLES, {"cifar10": 20_000}, 5_000),
+    "cifar100": Standin(32, cifar.STYLES, {"cifar100": 20_000}, 5_000),
+}
+
+
+def standin_size(name: str) -> int:
+    """Side of an image in pixels; less than that of the real ones where a round would take long."""
+    return STANDINS[dataset(name).name].size
+
+
+def standin_pools(name: str) -> list[Pool]:
+    """A stand-in for each domain of a data set, in the catalogue's order."""
+    return [
+        Pool(
+            domain,
+            f"{title} (stand-in)",
+            _labels(name, domain, "train"),
+            _labels(name, domain, "test"),
+            partial(_take, name, domain),
+        )
+        for domain, title in dataset(name).domains.items()
+    ]
+
+
+def _take(name: str, domain: str, part: Part, indices: Indices) -> Tensor:
+    size = standin_size(name)
+    images = np.empty((len(indices), 3, size, size), dtype=np.uint8)
+    amount = len(_labels(name, domain, part))
+    blocks, places = np.divmod(np.arange(amount)[indices], BLOCK)  # counts from the end and refuses as arrays do
+    for block in np.unique(blocks):
+        here = blocks == block
+        images[here] = _block(name, domain, part, int(block))[places[here]]
+    return torch.from_numpy(images)
+
+
+@cache
+def _labels(name: str, domain: str, part: Part) -> Indices:
+    """Every class once in random order, then every class once again, and so on."""
+    standin = STANDINS[name]
+    amount = standin.train[domain] if part == "train" else standin.test
+    classes = len(dataset(name).classes)
+    rounds = np.tile(np.arange(classes), (-(-amount // classes), 1))
+    labels: Indices = _rng(name, domain, part, "labels").permuted(rounds, axis=1).reshape(-1)[:amount]
+    labels.flags.writeable = False
+    return labels
+
+
+@cache
+def _block(name: str, domain: str, part: Part, number: int) -> NDArray[np.uint8]:
+    labels = _labels(name, domain, part)[number * BLOCK :][:BLOCK]
+    size = standin_size(name)
+    pictures = STANDINS[name].styles[domain](_rng(name, domain, part, number), labels, size)
+    coloured = np.broadcast_to(pictures, (len(labels), 3, size, size))  # grey ones have one channel
+    return np.rint(np.clip(coloured, 0, 1) * 255).astype(np.uint8)
+
+
+def _rng(*purpose: object) -> Rng:
+    """Chance as a function of its purpose."""
+    digest = hashlib.sha256("/".join(map(str, purpose)).encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "little"))

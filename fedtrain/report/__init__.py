@@ -1,0 +1,1 @@
+"""Figures of data and of training."""

@@ -1,0 +1,40 @@
+"""A figure as a file: whole or not at all, and never over another."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
+
+from theory.errors import InputError
+from theory.report.style import drawing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def check_new_png(path: Path) -> None:
+    """Refuse a file that is there, is no PNG, or has no folder; better before a figure is drawn than after."""
+    if path.suffix.lower() != ".png":
+        raise InputError(f"{path}: figures are PNG files; let the name end in .png")
+    if path.exists():
+        raise InputError(f"{path} is there already and is not overwritten; choose another name")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}; make it first")
+
+
+def write_png(figure: Figure, path: Path) -> None:
+    """Draw into a file beside it, then give that its name; without date or program, so that equal figures are equal."""
+    check_new_png(path)
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.stem}-", suffix=".part", delete=False) as file:
+        try:
+            with drawing():
+                figure.savefig(file, format="png", facecolor="white", metadata={"Software": None})
+            file.flush()
+            os.fsync(file.fileno())
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise

@@ -1,0 +1,171 @@
+"""The store: what goes in comes out, and no damage goes unseen."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from fedtrain.data.audit import audit
+from fedtrain.data.catalogue import DATASETS, dataset
+from fedtrain.data.domain_file import About, Block, labels, write
+from fedtrain.data.errors import DataError
+from fedtrain.data.readers.images import Part
+from fedtrain.data.store import data_dir, known, notes, place, present, real_pools
+
+RNG = np.random.default_rng(0)
+PARTS: tuple[Part, Part] = ("train", "test")
+
+
+def block(count: int, classes: int = 10, size: int = 32) -> Block:
+    return Block(RNG.integers(0, 256, (count, 3, size, size), dtype=np.uint8), np.arange(count) % classes)
+
+
+def store(root: Path, name: str = "cifar10", domain: str = "cifar10", title: str = "CIFAR-10") -> dict[Part, Block]:
+    size = dataset(name).size
+    blocks: dict[Part, Block] = {"train": block(20, size=size), "test": block(10, size=size)}
+    write(
+        place(name, domain, root),
+        About(name, domain, title, "a.npz sha256 0", "split of its source", "20 + 10"),
+        blocks,
+    )
+    return blocks
+
+
+def test_what_goes_in_comes_out(tmp_path: Path) -> None:
+    blocks = store(tmp_path)
+    (pool,) = real_pools("cifar10", tmp_path)
+    assert (pool.domain, pool.title) == ("cifar10", "CIFAR-10")
+    order = np.array([7, 0, 7, 3])
+    for part in PARTS:
+        assert np.array_equal(getattr(pool, part), blocks[part].labels)
+        assert np.array_equal(pool.take(part, order).numpy(), blocks[part].images[order])
+    taken = pool.take("train", order)
+    taken.zero_()  # a client's own copy
+    assert np.array_equal(pool.take("train", order).numpy(), blocks["train"].images[order])
+
+
+def test_domains_come_in_the_catalogues_order(tmp_path: Path) -> None:
+    for domain in reversed(DATASETS["digits"].domains):
+        store(tmp_path, "digits", domain)
+    assert [pool.domain for pool in real_pools("digits", tmp_path)] == list(DATASETS["digits"].domains)
+
+
+def test_missing_domains_are_named_with_the_way_out(tmp_path: Path) -> None:
+    store(tmp_path, "digits", "usps", "USPS (subset of 20 + 10)")
+    assert present("digits", tmp_path) == {"usps": "USPS (subset of 20 + 10)"}
+    with pytest.raises(DataError) as caught:
+        real_pools("digits", tmp_path)
+    said = str(caught.value)
+    assert "mnist, svhn, synthdigits, mnist_m;" in said
+    assert "fedco2 data get digits" in said
+    assert "fedco2 data add digits PATH" in said
+
+
+@given(st.floats(0, 1, exclude_max=True), st.integers(1, 255))
+def test_no_changed_byte_goes_unseen(tmp_path_factory: pytest.TempPathFactory, where: float, change: int) -> None:
+    root = tmp_path_factory.mktemp("store")
+    store(root)
+    path = place("cifar10", "cifar10", root)
+    data = bytearray(path.read_bytes())
+    at = int(where * len(data))
+    assume(data[at] != ord(" "))  # the header is padded with blanks, and another blank there says the same
+    data[at] ^= change
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=r"cifar10\.safetensors: .*fedco2 data add cifar10"):
+        [real_pools("cifar10", root)[0].take(part, np.arange(3)) for part in PARTS]
+    assert audit("cifar10", root)["cifar10"]
+
+
+def test_what_is_said_of_the_data_is_sealed(tmp_path: Path) -> None:
+    store(tmp_path, title="CIFAR-10 (subset of 20 + 10)")
+    path = place("cifar10", "cifar10", tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"CIFAR-10 (subset of 20 + 10)", b"CIFAR-10 (as was published!)"))
+    with pytest.raises(DataError, match="was altered"):
+        present("cifar10", tmp_path)
+
+
+@pytest.mark.parametrize("kept", [0, 5, 1000, 60_000])
+def test_a_cut_off_file_is_refused_at_once(kept: int, tmp_path: Path) -> None:
+    store(tmp_path)
+    os.truncate(place("cifar10", "cifar10", tmp_path), kept)
+    for look in (real_pools, present):
+        with pytest.raises(DataError, match="fedco2 data add cifar10 PATH --domain cifar10 --replace"):
+            look("cifar10", tmp_path)
+
+
+def test_a_domain_under_anothers_name_is_refused(tmp_path: Path) -> None:
+    store(tmp_path, "digits", "mnist")
+    shutil.copy(place("digits", "mnist", tmp_path), place("digits", "usps", tmp_path))
+    with pytest.raises(DataError, match="it holds mnist of digits"):
+        known("digits", tmp_path)
+
+
+def test_labels_that_no_class_has_are_refused(tmp_path: Path) -> None:
+    blocks: dict[Part, Block] = {"train": block(22, classes=11), "test": block(10)}
+    write(place("cifar10", "cifar10", tmp_path), About("cifar10", "cifar10", "", "", "", "22 + 10"), blocks)
+    with pytest.raises(DataError, match=r"not all within 0\.\.9"):
+        real_pools("cifar10", tmp_path)
+
+
+def test_other_safetensors_are_refused(tmp_path: Path) -> None:
+    path = place("cifar10", "cifar10", tmp_path)
+    path.parent.mkdir()
+    save_file({"train_labels": np.zeros(3, np.int64)}, path)
+    with pytest.raises(DataError, match="not in the format"):
+        labels(path, "train", dataset("cifar10"))
+
+
+def test_nothing_is_left_of_a_failed_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    store(tmp_path)
+    before = place("cifar10", "cifar10", tmp_path).read_bytes()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        store(tmp_path)
+    (left,) = (tmp_path / "cifar10").iterdir()
+    assert left.read_bytes() == before
+
+
+def test_audit_finds_what_loading_lets_pass(tmp_path: Path) -> None:
+    store(tmp_path)
+    assert audit("cifar10", tmp_path) == {"cifar10": []}
+    blocks: dict[Part, Block] = {"train": block(20), "test": block(9)}
+    write(place("cifar10", "cifar10", tmp_path), About("cifar10", "cifar10", "", "", "", "20 + 10"), blocks)
+    lacking, wrong = audit("cifar10", tmp_path)["cifar10"]
+    assert lacking == "no test image of truck"
+    assert "20 + 10" in wrong
+    assert "20 + 9" in wrong
+    assert "data get cifar100" in audit("cifar100", tmp_path)["cifar100"][0]
+
+
+def test_notes_say_what_is_not_the_published_data(tmp_path: Path) -> None:
+    store(tmp_path, "digits", "mnist", "MNIST")
+    assert notes("digits", tmp_path) == ()
+    store(tmp_path, "digits", "synthdigits", "SynthDigits (re-created)")
+    (note,) = notes("digits", tmp_path)
+    assert note == "SynthDigits (re-created) stands for SynthDigits"
+
+
+def test_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEDCO2_DATA", raising=False)
+    assert data_dir() == platformdirs.user_data_path("fedco2", appauthor=False)
+    monkeypatch.setenv("FEDCO2_DATA", "~/x")
+    assert data_dir() == Path.home() / "x"
+    assert data_dir(tmp_path / "y") == tmp_path / "y"
+
+
+def test_the_file_can_be_read_without_us(tmp_path: Path) -> None:
+    blocks = store(tmp_path)
+    with safe_open(place("cifar10", "cifar10", tmp_path), framework="np") as file:
+        assert json.loads(json.dumps(file.metadata()))["origin"] == "a.npz sha256 0"
+        assert np.array_equal(file.get_tensor("test_images"), blocks["test"].images)
