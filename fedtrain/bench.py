@@ -19,7 +19,6 @@ from fedtrain.data.prepare import prepare
 from fedtrain.errors import TrainingError
 from fedtrain.local import Local
 from fedtrain.methods.base import AnyMethod, Batch, Nets, View
-from fedtrain.models import Net
 from fedtrain.partition import StateDict, batch_norm, everything, pick
 from fedtrain.protocol import Broadcast, Score, Scores, Split, Update, published
 
@@ -40,7 +39,7 @@ class Bench:
     def __init__(
         self,
         method: AnyMethod,
-        make: Callable[[], Net],
+        make: Callable[[], nn.Module],
         classes: int,
         *,
         local: Local,
@@ -75,14 +74,14 @@ class Bench:
         """One client's half of a round: its answer, and its new personal entries."""
         self.local.refuse_if_idle(data.name, len(data.train), bool(self.norm))
         loss = self.adapt(data, personal, message).item()
-        if not isfinite(loss):
+        shared, kept = pick(self.module, self.shared), pick(self.module, self.personal)
+        finite = all(value.isfinite().all() for value in (*shared.values(), *kept.values()))
+        if not isfinite(loss) or not finite:
+            what = "its weights are not finite any more" if isfinite(loss) else f"the loss is {loss}"
             raise TrainingError(
-                f"client {data.name}, round {message.round + 1}: the loss is {loss}; lower local.lr ({self.local.lr})"
+                f"client {data.name}, round {message.round + 1}: {what}; lower local.lr ({self.local.lr})"
             )
-        update = Update(
-            data.name, pick(self.module, self.shared), published(self.method, self.module), len(data.train), loss
-        )
-        return update, pick(self.module, self.personal)
+        return Update(data.name, shared, published(self.method, self.module), len(data.train), loss), kept
 
     def adapt(self, data: ClientData, personal: StateDict, message: Broadcast) -> Tensor:
         """Receive, then pass through every phase of the method; the mean loss of the last pass."""

@@ -39,7 +39,7 @@ class Local:
         """Cut an order of samples into batches."""
         for rows in order.split(self.batch_size):
             short = len(rows) < self.batch_size
-            if not (short and self.last_batch == "drop") and not (norm and len(rows) == 1):
+            if not (short and self.last_batch == "drop") and len(rows) > norm:
                 yield rows
 
     def refuse_if_idle(self, client: str, samples: int, norm: bool) -> None:

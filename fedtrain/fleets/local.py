@@ -8,12 +8,15 @@ from fedtrain.bench import Bench
 from fedtrain.data.clients import ClientData
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast, Scores, Split, Update
+from theory.errors import InputError
 
 
 class LocalFleet:
     """Keeps what is personal, and the data, on the bench's device."""
 
     def __init__(self, bench: Bench, clients: Sequence[ClientData]) -> None:
+        if len({client.name for client in clients}) < len(clients):
+            raise InputError("two clients have the same name; give each its own")
         self.bench = bench
         self.clients = {client.name: client.to(bench.device) for client in clients}
         self.personal: dict[str, StateDict] = {name: bench.start(name) for name in self.clients}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,18 +22,26 @@ M = TypeVar("M", bound=nn.Module)
 class Nets:
     """Where a client's networks come from: draws that all clients make alike, and draws of its own."""
 
-    def __init__(self, make: Callable[[], Net], seed: int, client: str = "") -> None:
+    def __init__(self, make: Callable[[], nn.Module], seed: int, client: str = "") -> None:
         self.make, self.seed, self.client = make, seed, client
 
     def common(self, part: str = "") -> Net:
         """The same for every client; another one for every ``part``."""
         with drawing(self.seed, "network", part):
-            return self.make()
+            return self._made()
 
     def own(self, part: str = "") -> Net:
         """Another one for every client."""
         with drawing(self.seed, "network", part, "of", self.client):
-            return self.make()
+            return self._made()
+
+    def _made(self) -> Net:
+        """Any module with the two parts will do."""
+        network = self.make()
+        for part in ("features", "head"):
+            if not isinstance(getattr(network, part, None), nn.Module):
+                raise InputError(f"{type(network).__name__} has no part {part!r}; a network needs features and head")
+        return cast(Net, network)
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,17 @@ def clipart(rng: Rng, labels: Indices, size: int) -> Array:
     """Flat bright colours, thick black outlines, white paper."""
     n = len(labels)
     thing = _lay(rng, labels, size, Pose((0.6, 0.9), turn=0.3))
-    return paint(line(thing, 2.5), 0, paint(ink(thing), numbers(rng, 0.2, 1, n, 3), numbers(rng, 0.9, 1, n)))
+    return paint(line(thing, 2.5), 0, paint(ink(thing), numbers(rng, 0, 0.8, n, 3), numbers(rng, 0.9, 1, n)))
 
 
 def infograph(rng: Rng, labels: Indices, size: int) -> Array:
-    """A small white sign on a coloured panel, among figures."""
+    """A small black sign on a coloured panel, among figures."""
     n = len(labels)
-    panel = numbers(rng, 0.1, 0.6, n, 3)
+    panel = numbers(rng, 0.4, 0.9, n, 3)
     for aside in (-0.7, 0.0, 0.7):
         figure = lay(rng, digits(), rng.integers(0, 10, n), size, Pose((0.12, 0.2), shift=0.9, turn=0.0), aside)
-        panel = paint(ink(figure), numbers(rng, 0.3, 0.8, n, 3), panel)
-    return paint(ink(_lay(rng, labels, size, Pose((0.5, 0.75), shift=0.2, turn=0.1)), 0.5), 1, panel)
+        panel = paint(ink(figure), numbers(rng, 0.3, 0.9, n, 3), panel)
+    return paint(ink(_lay(rng, labels, size, Pose((0.5, 0.75), shift=0.2, turn=0.1)), 0.5), 0.05, panel)
 
 
 def painting(rng: Rng, labels: Indices, size: int) -> Array:
@@ -43,7 +43,7 @@ def painting(rng: Rng, labels: Indices, size: int) -> Array:
 def quickdraw(rng: Rng, labels: Indices, size: int) -> Array:
     """A few black lines on white, in a hurry."""
     thing = _lay(rng, labels, size, Pose((0.7, 0.95), shift=0.05, turn=0.25, shear=0.3, wobble=0.25))
-    return paint(line(thing, numbers(rng, 1, 2, len(labels))), 0, 1)
+    return paint(line(thing, numbers(rng, 1.5, 3, len(labels))), 0, 1)
 
 
 def real(rng: Rng, labels: Indices, size: int) -> Array:
@@ -51,9 +51,9 @@ def real(rng: Rng, labels: Indices, size: int) -> Array:
     n = len(labels)
     thing = _lay(rng, labels, size, Pose((0.5, 0.85), shift=0.2, turn=0.3))
     height = np.linspace(0, 1, size, dtype=np.float32)[:, None]
-    sky, meadow = colour(0.32, 0.42, 0.56), colour(0.17, 0.28, 0.1)
+    sky, meadow = colour(0.4, 0.5, 0.7), colour(0.4, 0.5, 0.2)
     scene = paint(ink(12 * (numbers(rng, 0.3, 0.7, n) - height)), meadow, sky) + 0.2 * (texture(rng, n, size, 8) - 0.5)
-    rough = numbers(rng, 0.5, 1, n, 3) * (0.6 + 0.4 * ink(thing, -2.0, 4.0))
+    rough = numbers(rng, 0, 0.35, n, 3) * (0.6 + 0.4 * ink(thing, -2.0, 4.0))
     return paint(ink(thing, 0.7), rough, scene) + 0.06 * grain(rng, n, size)
 
 
@@ -62,8 +62,8 @@ def sketch(rng: Rng, labels: Indices, size: int) -> Array:
     n = len(labels)
     thing = _lay(rng, labels, size, Pose((0.6, 0.9), turn=0.3, wobble=0.1))
     y, x = np.ogrid[:size, :size]
-    hatching = np.float32((x + y) % 4 < 2) * ink(thing)
-    covered = np.maximum(0.5 * hatching, line(thing, numbers(rng, 0.8, 1.6, n)))
+    hatching = np.float32((x + y) % 6 < 3) * ink(thing)
+    covered = np.maximum(0.7 * hatching, line(thing, numbers(rng, 1.5, 2.5, n)))
     return paint(covered * numbers(rng, 0.6, 0.9, n), 0.25, 0.82) + 0.06 * grain(rng, n, size, 1)
 
 

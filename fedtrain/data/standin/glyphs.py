@@ -83,4 +83,4 @@ def _font(name: str) -> ImageFont.FreeTypeFont:
     try:
         return ImageFont.truetype(str(path), 160, layout_engine=ImageFont.Layout.BASIC)
     except OSError as error:
-        raise DataError(f"{path}: stand-in data need this font of matplotlib ({error}); reinstall matplotlib") from error
+        raise DataError(f"{path}: stand-in data need this font ({error}); reinstall matplotlib") from error

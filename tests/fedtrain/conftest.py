@@ -1,0 +1,176 @@
+"""A toy federation, every method with its switches, and a run that remembers all that went over the wire."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+
+from fedtrain.bench import Bench
+from fedtrain.data.clients import ClientData, Samples
+from fedtrain.fleets.local import LocalFleet
+from fedtrain.local import Local
+from fedtrain.methods import METHODS, View
+from fedtrain.methods.fedbn import FedBN
+from fedtrain.methods.fedco2 import FedCO2
+from fedtrain.methods.fedprox import FedProx
+from fedtrain.methods.fedrod import FedRoD
+from fedtrain.methods.moon import Moon
+from fedtrain.methods.singleset import SingleSet
+from fedtrain.models import Net
+from fedtrain.protocol import federate
+
+VARIANTS = {
+    **{name: make() for name, make in METHODS.items()},
+    "singleset-own": SingleSet(start="own"),
+    "fedprox-unsquared": FedProx(mu=1.0, squared=False),
+    "moon-initial": Moon(previous="initial"),
+    "fedrod-published": FedRoD(balanced=True, personal_sgd="plain"),
+    "fedbn-shared-stats": FedBN(bn_stats="shared"),
+    "fedco2-label-skew": FedCO2(intra="none", inter="none", bn_stats="shared", start="own"),
+    "fedco2-one-way": FedCO2(intra="online", inter="offline", gen="mean", fusion="probabilities", mu=0.5),
+    "fedco2-other-way": FedCO2(intra="offline", inter="online", start="own"),
+    "fedco2-head": FedCO2(personal="head"),
+    "fedco2-bn+head": FedCO2(personal="bn+head", bn_stats="shared"),
+}
+
+
+@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS.keys())
+def method(request):
+    """Each method as the command line gives it, then the switches that change what is shared, looked at or summed."""
+    return request.param
+
+
+def frozen(module):
+    return copy.deepcopy(module).requires_grad_(False).eval()
+
+
+@dataclass
+class Run:
+    """A fleet after its rounds, and every round of it."""
+
+    fleet: LocalFleet
+    history: list
+
+    @property
+    def message(self):
+        return self.history[-1].message
+
+    def entries(self, client):
+        """All that a client's module holds when it predicts."""
+        data = self.fleet.clients[client]
+        self.fleet.bench.predict(data, self.fleet.personal[client], self.message, data.test.inputs[:1])
+        return {name: value.clone() for name, value in self.fleet.bench.module.state_dict().items()}
+
+    def scores(self):
+        return self.fleet.evaluate(self.message, ("train", "test"))
+
+
+class Toy:
+    """Three clients with the same classes seen through different lenses; their order is not that of the alphabet."""
+
+    names, sizes, dim, classes = ("b", "a", "c"), (14, 11, 12), 6, 3
+
+    def net(self):
+        """Batch norm in both parts; no bias where batch norm would take it out again."""
+        features = nn.Sequential(nn.Linear(self.dim, 12, bias=False), nn.BatchNorm1d(12), nn.ReLU())
+        head = [nn.Linear(12, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, self.classes)]
+        return Net(features, nn.Sequential(*head))
+
+    def clients(self):
+        chance = torch.Generator().manual_seed(5)
+        centres = 3 * torch.randn(self.classes, self.dim, generator=chance)
+        return [self._client(name, size, centres, chance) for name, size in zip(self.names, self.sizes, strict=True)]
+
+    def _client(self, name, size, centres, chance):
+        stretch, shift = 0.5 + torch.rand(2, self.dim, generator=chance)
+
+        def samples(n):
+            labels = torch.arange(n) % self.classes
+            noise = torch.randn(n, self.dim, generator=chance)
+            return Samples((centres[labels] + 0.5 * noise) * stretch + shift, labels)
+
+        return ClientData(name, samples(size), samples(30))
+
+    def bench(self, method, *, make=None, seed=0, device="cpu", preparation=None, precision=None, **local):
+        how = {"lr": 0.1, "momentum": 0.5, "weight_decay": 1e-3, "epochs": 1, "batch_size": 8} | local
+        more = {"seed": seed, "device": device, "preparation": preparation, "precision": precision}
+        return Bench(method, make or self.net, self.classes, local=Local(**how), **more)
+
+    def nets(self, count):
+        """Networks in double precision that all differ, with statistics that tell evaluation from training."""
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            made = [self.net().double() for _ in range(count)]
+            for net in made:
+                net.head[-1].weight.data *= 5
+                net(3 * torch.randn(9, self.dim, dtype=torch.float64) + 1)
+            return made
+
+    def batch(self):
+        chance = torch.Generator().manual_seed(1)
+        return torch.randn(7, self.dim, generator=chance, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2, 2])
+
+    def view(self, *, peers=(), counts=(1, 1, 1), anchor=None):
+        """What a client sees in the second round; all modules in it are frozen copies."""
+        start = None if anchor is None else frozen(anchor)
+        return View(1, tuple(frozen(head) for head in peers), torch.tensor(counts), start)
+
+    def run(self, method, rounds=2, *, clients=None, sample=1.0, weights="uniform", seed=0, **options):
+        fleet = LocalFleet(self.bench(method, seed=seed, **options), clients or self.clients())
+        options = {"sample": sample, "weights": weights, "seed": seed}
+        return Run(fleet, list(federate(fleet, fleet.opening(), rounds, **options)))
+
+
+@pytest.fixture(scope="session")
+def toy():
+    return Toy()
+
+
+def equal(one, other):
+    """Whether two nested dicts of tensors hold the same bits under the same names, in whatever order."""
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture(scope="session")
+def same():
+    return equal
+
+
+@pytest.fixture(scope="session")
+def below():
+    """The entries under a path, named within it."""
+
+    def entries(state, path):
+        return {name.removeprefix(path): value for name, value in state.items() if name.startswith(path)}
+
+    return entries
+
+
+@pytest.fixture(scope="session")
+def gradients():
+    """Of a loss by all parameters of a module, by name."""
+
+    def by_name(loss, module):
+        found = torch.autograd.grad(loss, list(module.parameters()), allow_unused=True)
+        return dict(zip(dict(module.named_parameters()), found, strict=True))
+
+    return by_name
+
+
+@pytest.fixture(scope="session")
+def same_run():
+    """Whether two runs agree in all they sent and kept, bit by bit."""
+
+    def judge(one, other):
+        sent = zip(one.history, other.history, strict=True)
+        return equal(one.fleet.personal, other.fleet.personal) and all(
+            equal(a.message.shared, b.message.shared) and equal(a.message.peers, b.message.peers) for a, b in sent
+        )
+
+    return judge
