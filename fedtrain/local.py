@@ -28,8 +28,8 @@ class Local:
         for name in ("epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise InputError(f"local.{name} is {getattr(self, name)}; it must be at least 1")
-        if not 0 < self.lr < float("inf"):
-            raise InputError(f"local.lr is {self.lr}; it must be above 0")
+        if not 0 < self.lr <= 1e38:
+            raise InputError(f"local.lr is {self.lr}; it must be above 0 and at most 1e38")
         if not 0 <= self.momentum < 1:
             raise InputError(f"local.momentum is {self.momentum}; choose it in [0, 1)")
         if not 0 <= self.weight_decay < float("inf"):
