@@ -1,0 +1,56 @@
+"""What ``fedco2 methods`` does once its options are read."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from cli.console import console
+from cli.methods_view import show_all, show_one
+from fedtrain.compare import PRESETS, MethodOn, method_on
+from fedtrain.ledger import Traffic
+from fedtrain.methods import METHODS
+from fedtrain.options import about, options
+
+
+def run(method: str | None, model: str, clients: int | None, as_json: bool) -> None:
+    """Describe one method or all."""
+    names = METHODS if method is None else [method]
+    found = {name: told(name, method_on(name, model, clients)) for name in names}
+    some = next(iter(found.values()))
+    report = {"model": model, "preset": PRESETS[model], "clients": some["clients"], "methods": list(found.values())}
+    if as_json:
+        click.echo(json.dumps(report, ensure_ascii=False))
+    elif method is None:
+        show_all(console(), report)
+    else:
+        show_one(console(), report, some)
+
+
+def told(name: str, on: MethodOn) -> dict[str, Any]:
+    """All there is to say of a method, for programs and for people."""
+    kind = METHODS[name]
+    parts = {
+        part: {"what": on.words[part], **asdict(getattr(on.parts, part))}
+        for part in ("shared", "personal", "published")
+    }
+    return {
+        "name": name,
+        "title": kind.title,
+        "about": about(kind),
+        "how": (inspect.getdoc(kind) or "").partition("\n")[0],
+        "clients": on.clients,
+        **parts,
+        "names": on.shared,
+        "bytes": {"up": weights(on.parts.traffic.up), "down": weights(on.parts.traffic.down)},
+        "options": [{**asdict(option), "preset": getattr(on.config.method, option.name)} for option in options(kind)],
+    }
+
+
+def weights(traffic: Traffic) -> dict[str, int]:
+    """Bytes by kind, and together."""
+    return {**asdict(traffic), "total": traffic.total}

@@ -1,0 +1,60 @@
+"""``fedco2 predict``: what the model of one client says of image files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(
+    short_help="Classify images with a client's personal model.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="IMAGE...")
+@click.option("--client", default=None, help="Whose model.")
+@click.option(
+    "--new-client",
+    type=click.Choice(("online-average",)),
+    default=None,
+    help="For images of a client that was never seen, by this policy.",
+)
+@click.option("--branch", default=None, help="One branch, such as online, instead of the prediction.  [default: fused]")
+@click.option("--top", type=click.IntRange(1), default=1, show_default=True, help="So many classes for each image.")
+@click.option("--device", default=None, help="auto, cpu or cuda.  [default: the run's]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+def predict(
+    run: Path,
+    images: tuple[Path, ...],
+    client: str | None,
+    new_client: str | None,
+    branch: str | None,
+    top: int,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Classify images with the personal model of one client.
+
+    RUN is the folder that `fedco2 train` wrote; the data of the run are not needed. Images (JPEG, PNG, BMP, GIF) are
+    resized to what the network reads and prepared as in training; no noise is added.
+
+    A client that was never seen has no model of its own. The policy online-average makes one: what the server averaged
+    is taken as it is; personal batch norm gets the mean weight and bias of the known clients, and statistics of the
+    images at hand (at least 2, better 16 or more, as varied as they will be). Fed-CO2 then predicts with its online
+    branch alone, FedRoD with its generic head, COPA with the published heads of the others. SingleSet, FedPer and
+    Fed-CO2 with a personal head are refused: they share no classifier. More in docs/predict.md.
+
+    \b
+    Examples:
+      fedco2 predict runs/office-fedco2-20260101-120000 --client dslr photo.jpg
+      fedco2 predict runs/office-fedco2-20260101-120000 --client dslr --top 3 --branch online photos/*.jpg
+      fedco2 predict runs/office-fedco2-20260101-120000 --new-client online-average photos/*.jpg --json
+    """
+    if (client is None) == (new_client is None):
+        raise click.UsageError("say whose images these are: --client NAME, or --new-client online-average")
+    if new_client and branch:
+        raise click.UsageError("--branch contradicts --new-client: the policy decides which branch can be used")
+    from cli.predict_run import predict_run
+
+    predict_run(run, images, client, branch, top, device, as_json)

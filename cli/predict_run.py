@@ -1,0 +1,96 @@
+"""What ``fedco2 predict`` does once its options are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from cli.console import console
+from cli.evaluate_run import heading_of, show_heading
+from fedtrain.newcomer import NEWCOMER, POLICY, ROUGH, new_client, way_of
+from fedtrain.personal import TrainedRun, open_run
+from fedtrain.tables import nearest
+from theory.errors import InputError
+
+
+def predict_run(
+    folder: Path,
+    paths: Sequence[Path],
+    client: str | None,
+    branch: str | None,
+    top: int,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Open, read, predict, show."""
+    run = open_run(folder, device)
+    report: dict[str, Any] = {**heading_of(run), "client": client}
+    if client is None:
+        used, logits, notes = newcomer(run, paths)
+        report["policy"] = POLICY
+    else:
+        used, logits, notes = known(run, client, branch or "fused", paths)
+    report |= {"branch": used, "predictions": ranked(logits, paths, run.federation.classes, top)}
+    report["notes"] += notes
+    if as_json:
+        click.echo(json.dumps(report, ensure_ascii=False))
+    else:
+        show(console(), report)
+
+
+def known(run: TrainedRun, name: str, branch: str, paths: Sequence[Path]) -> tuple[str, Tensor, list[str]]:
+    """The branch used, its logits, and what to note."""
+    noise = run.client(name).noise
+    notes = [f"{name} was trained with noise of {noise:g} on its images; none is added here"] if noise else []
+    logits = run.logits(name, run.read(paths))
+    if branch not in logits:
+        raise InputError(f"{run.config.method.title} has no branch {branch!r}; {nearest(branch, logits)}")
+    return branch, logits[branch], notes
+
+
+def newcomer(run: TrainedRun, paths: Sequence[Path]) -> tuple[str, Tensor, list[str]]:
+    """The same by the policy for a client that was never seen."""
+    way_of(run)  # refused before images are read
+    images = run.read(paths)
+    new = new_client(run, images)
+    logits = run.logits_with(new.data, new.personal, images)[new.branch]
+    notes = []
+    if new.estimated:
+        rough = f"; rough with fewer than {ROUGH}: give more" if len(paths) < ROUGH else ""
+        notes = [f"batch-norm statistics are those of these {len(paths)} images{rough}"]
+    return new.branch, logits, notes
+
+
+def ranked(logits: Tensor, paths: Sequence[Path], classes: Sequence[str], top: int) -> list[dict[str, Any]]:
+    """The likeliest classes of each image."""
+    chances, places = logits.double().softmax(-1).cpu().topk(min(top, len(classes)))
+    return [
+        {
+            "image": str(path),
+            "top": [{"class": classes[k], "probability": p} for p, k in zip(mine, ours, strict=True)],
+        }
+        for path, mine, ours in zip(paths, chances.tolist(), places.tolist(), strict=True)
+    ]
+
+
+def show(screen: Console, report: dict[str, Any]) -> None:
+    """A row an image."""
+    whose = f"model of {report['client']}" if report["client"] else f"for {NEWCOMER} ({report['policy']})"
+    show_heading(screen, report, f"{whose}, branch {report['branch']}")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    table.add_column("image", overflow="fold")
+    table.add_column("class")
+    table.add_column("%", justify="right", no_wrap=True)
+    for one in report["predictions"]:
+        for place, guess in enumerate(one["top"]):
+            table.add_row("" if place else one["image"], guess["class"], f"{100 * guess['probability']:.1f}")
+    screen.print()
+    screen.print(table)

@@ -1,0 +1,117 @@
+"""A client that was never seen: which model it gets, or why there is none for it.
+
+Policy ``online-average``, in three rules. What the server averaged is taken as it is. Where batch norm is personal, its
+weight and bias are the mean over the known clients, and its running statistics are those of the newcomer's own images,
+which need no labels. Where anything else is personal, no model can be made of it, and the method is refused: weights
+that were trained apart and then averaged are no network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fedtrain.data.clients import ClientData
+from fedtrain.partition import Names, StateDict, batch_norm, pick, under
+from fedtrain.parts import in_words
+from fedtrain.personal import TrainedRun
+from fedtrain.protocol import mean
+from theory.errors import InputError
+
+POLICY = "online-average"
+FEWEST, ROUGH, MOST = 2, 16, 256
+"""Images for statistics: with fewer there is no variance, with fewer it is rough, more of them would add nothing."""
+NEWCOMER = "a client that was never seen"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a newcomer predicts: with one branch, for which the entries below ``path`` are needed."""
+
+    path: str
+    branch: str
+
+
+WAYS = {
+    "moon": Way("model", "fused"),
+    "fedrod": Way("generic", "generic"),
+    "copa": Way("features", "peers"),
+    "fedco2": Way("online", "online"),
+}
+"""Where it is not the whole module: COPA's known clients publish their heads, and these vote for the newcomer."""
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """The personal entries of a client that was never seen, and the only branch for which they are good."""
+
+    data: ClientData
+    personal: StateDict
+    branch: str
+    estimated: bool
+    """Whether batch-norm statistics were taken from its images."""
+
+
+def new_client(run: TrainedRun, images: Tensor) -> Newcomer:
+    """Make a model for a client of whom there are only unlabelled images, bytes (n, 3, H, W)."""
+    way, bench, state = way_of(run), run.bench, run.state
+    known = run.client(run.federation.clients[0].name).train
+    data = ClientData(NEWCOMER, replace(known, labels=known.labels[:0]), known)
+    personal = mean([state.personal[name] for name in sorted(state.personal)], [1.0] * len(state.personal))
+    layers = personal_statistics(bench.module, bench.personal & under(bench.module, way.path))
+    if layers and len(images) < FEWEST:
+        raise InputError(
+            f"{NEWCOMER} is known by its images, and {len(images)} is too few to take statistics from; "
+            f"give at least {FEWEST}, better {ROUGH} or more"
+        )
+    if layers:
+        rows = torch.linspace(0, len(images) - 1, min(len(images), MOST)).round().long()
+        with measuring(layers):
+            bench.predict(data, personal, state.message, images[rows])
+        personal = pick(bench.module, bench.personal)
+    return Newcomer(data, personal, way.branch, bool(layers))
+
+
+def way_of(run: TrainedRun) -> Way:
+    """How a newcomer predicts in this run; refused if that takes more than batch norm of what is personal."""
+    way, module = WAYS.get(run.config.method_name, Way("", "fused")), run.bench.module
+    apart = run.bench.personal & under(module, way.path)
+    if apart - batch_norm(module):
+        raise InputError(
+            f"{run.config.method.title} has no model for {NEWCOMER}: {in_words(module, apart)} was never shared; "
+            "predict as one of its clients (--client), or train with a method that shares it, such as fedbn or fedco2"
+        )
+    return way
+
+
+def personal_statistics(module: nn.Module, names: Names) -> list[_BatchNorm]:
+    """The batch-norm layers whose running statistics are among these names."""
+    layers = module.named_modules()
+    return [layer for name, layer in layers if isinstance(layer, _BatchNorm) and f"{name}.running_mean" in names]
+
+
+@contextmanager
+def measuring(layers: Iterable[_BatchNorm]) -> Iterator[None]:
+    """Within, each of these layers takes the mean and variance of what it is given for its running statistics.
+
+    It then normalises with them, so the layers behind it see what they will see when the newcomer predicts.
+    """
+
+    def measure(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        average, variance = layer.get_buffer("running_mean"), layer.get_buffer("running_var")
+        x = inputs[0].to(average.dtype)
+        around = [0, *range(2, x.ndim)]
+        average.copy_(x.mean(around))
+        variance.copy_(x.var(around))  # unbiased, as torch keeps it
+
+    hooks = [layer.register_forward_pre_hook(measure) for layer in layers]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -1,0 +1,107 @@
+"""A run put to use: the model of each client, opened from the run's folder alone, without the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedtrain.bench import EVAL_BATCH, Bench
+from fedtrain.checkpoint import State, damaged
+from fedtrain.config import Config, from_tables, load
+from fedtrain.data.catalogue import dataset
+from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
+from fedtrain.data.readers.image import read_image
+from fedtrain.data.standin import standin_size
+from fedtrain.experiment import Experiment
+from fedtrain.folder import CHECKPOINT, CONFIG, MANIFEST, Folder
+from fedtrain.partition import StateDict
+from fedtrain.tables import merge, nearest
+from theory.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedRun:
+    """What a run has come to: its last checkpoint, on a bench."""
+
+    folder: Folder
+    config: Config
+    federation: Federation
+    """The clients as the run's manifest remembers them: names, class counts and noise, but no images."""
+    bench: Bench
+    state: State
+    manifest: dict[str, Any]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the images that the network reads."""
+        height, width = self.federation.clients[0].train.inputs.shape[-2:]
+        return height, width
+
+    def client(self, name: str) -> ClientData:
+        """What is remembered of a client."""
+        clients = {client.name: client for client in self.federation.clients}
+        if name not in clients:
+            raise InputError(f"{self.folder.path}: no client {name!r} was trained; {nearest(name, clients)}")
+        return clients[name].to(self.bench.device)
+
+    def logits(self, client: str, images: Tensor) -> dict[str, Tensor]:
+        """What a client's own model says of images (n, 3, H, W): of the prediction, ``fused``, and of each branch."""
+        return self.logits_with(self.client(client), self.state.personal[client], images)
+
+    def logits_with(self, client: ClientData, personal: StateDict, images: Tensor) -> dict[str, Tensor]:
+        """The same with any personal entries. Images are what the client sees: no noise is added to them."""
+        seen, message = replace(client, noise=0.0), self.state.message
+        pieces = [self.bench.predict(seen, personal, message, part) for part in images.split(EVAL_BATCH)]
+        return {branch: torch.cat([piece[branch] for piece in pieces]) for branch in pieces[0]}
+
+    def read(self, paths: Sequence[Path]) -> Tensor:
+        """Image files as bytes (n, 3, H, W), resized to what the network reads."""
+        return torch.stack([torch.from_numpy(read_image(path, self.size)).permute(2, 0, 1) for path in paths])
+
+
+def open_run(path: Path, device: str | None = None) -> TrainedRun:
+    """Read what a run has written; ``device`` takes the place of the run's own."""
+    folder = Folder(path)
+    if not folder.holds_a_run:
+        raise InputError(f"{path}: no run is here (no {CONFIG}); name the folder that a run has written")
+    config = from_tables(merge(load(path / CONFIG), {"machine": {"device": device}} if device else {}))
+    state = folder.restore()
+    if state is None:
+        raise InputError(f"{path}: no checkpoint is here yet; go on with: fedco2 train --resume {path}")
+    manifest = folder.read_json(MANIFEST)
+    federation = remembered(config, manifest, path / MANIFEST)
+    bench = Experiment(config, federation).bench()
+    wanted = {name: value.shape for name, value in bench.module.state_dict().items()}
+    for client in federation.clients:
+        entries = {**state.personal.get(client.name, {}), **state.message.shared}
+        if {name: value.shape for name, value in entries.items()} != wanted:
+            raise damaged(path / CHECKPOINT, ValueError(f"it does not fit the network of client {client.name}"))
+    return TrainedRun(folder, config, federation, bench, state.to(bench.device), manifest)
+
+
+def remembered(config: Config, manifest: dict[str, Any], path: Path) -> Federation:
+    """The federation of a run from its manifest, with empty hands."""
+    data, settings = dataset(config.data.dataset), config.data
+    try:
+        told: dict[str, Any] = manifest["data"]
+        side = standin_size(data.name) if told["standin"] else data.size
+        none = Samples(torch.empty((0, 3, side, side), dtype=torch.uint8), torch.empty(0, dtype=torch.int64))
+        labels = torch.arange(len(told["classes"]))
+        clients = tuple(
+            ClientData(
+                one["name"],
+                Samples(none.inputs, labels.repeat_interleave(torch.tensor(one["train"]))),
+                none,
+                noise=one["noise"],
+            )
+            for one in told["clients"]
+        )
+        how = Preparation(data.mean, data.std, settings.augment, settings.augment_val, settings.noise_unit)
+        return Federation(clients, tuple(told["classes"]), told["title"], told["standin"], how, tuple(told["notes"]))
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise InputError(f"{path}: not what fedco2 writes ({error!r}); train anew") from None

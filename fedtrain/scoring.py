@@ -1,0 +1,40 @@
+"""A finished run evaluated again, on the very data that it was trained with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from fedtrain.data.clients import Federation
+from fedtrain.data.errors import DataError
+from fedtrain.data.federation import assemble
+from fedtrain.data.source import find
+from fedtrain.data.store import data_dir
+from fedtrain.personal import TrainedRun
+from fedtrain.protocol import Split
+from fedtrain.run import rows_of
+from fedtrain.selection import Row
+from theory.errors import InputError
+
+
+def data_of(run: TrainedRun, root: Path | None = None) -> Federation:
+    """The data of a run; ``root`` is their folder if not the usual one. Other data are refused."""
+    standin = run.federation.standin
+    settings = replace(run.config.data, source="standin" if standin else "real")  # what ``auto`` meant then
+    data = assemble(settings, find(settings, root))
+    if data.fingerprint != run.manifest["data"]["sha256"]:
+        other = "this version draws another stand-in" if standin else f"the files in {data_dir(root)} are others"
+        way = "use the version that trained it" if standin else "name the folder of its data with --data-dir"
+        raise DataError(f"{run.folder.path}: it was trained on other data ({other}); {way}, or train anew")
+    return data
+
+
+def score(run: TrainedRun, data: Federation, split: Split, only: str | None = None) -> list[Row]:
+    """Rows as in metrics.jsonl, for the last checkpoint: each client's own model on the client's own data."""
+    known = {client.name: client for client in data.clients}
+    bench, state, scores = run.bench, run.state, {}
+    for name in known if only is None else [run.client(only).name]:
+        scores[name] = bench.evaluate(known[name].to(bench.device), state.personal[name], state.message, [split])
+        if split not in scores[name]:
+            raise InputError(f"client {name} has no {split} data in this run; choose another --split")
+    return rows_of(state.message.round, scores)
