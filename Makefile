@@ -25,10 +25,12 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev]'
 	@touch $@
 
-demo: $(READY) ## check the theory on five clients and write a report (start here)
+demo: $(READY) ## check the theory on five clients, train Fed-CO2 on built-in images (start here)
 	@$(BIN)/fedco2 theory --clients 5
 	@echo
-	@echo 'The report is in the folder named above: open its HTML page in a browser.'
+	@$(BIN)/fedco2 train --dataset digits --data standin --rounds 10 --set model.name=two-layer --set model.width=512
+	@echo
+	@echo 'Report and figures are in the two folders named above: open report.html in a browser.'
 	@echo 'More: $(BIN)/fedco2 --help'
 
 test: $(READY) ## run the tests; make test ARGS="-k partition" runs some

@@ -66,24 +66,25 @@ def show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("--debug", is_flag=True, help="Show the traceback of every error.")
 @click.pass_context
 def fedco2(ctx: click.Context, debug: bool) -> None:
-    """Federated learning when clients' data differ: Fed-CO2's theory, verified.
+    """Federated learning when clients' data differ: Fed-CO2's theory, verified, and nine methods to train with.
 
     \b
     Examples:
       fedco2 theory --clients 5      check the theory on five clients, write a report
-      fedco2 theory --help           all that can be varied
+      fedco2 train --dataset office  train Fed-CO2 as in the paper (on stand-in images if there are no others)
+      fedco2 data status             which real data are here, and where
       fedco2 methods                 nine methods: what each shares, keeps and costs
       fedco2 evaluate RUN            each client's own model on its own data
       fedco2 predict RUN --client dslr photo.jpg
       fedco2 doctor                  is this machine ready? if not, what mends it
-      fedco2 --debug theory ...      with the traceback of an error
+      fedco2 --debug train ...       with the traceback of an error
 
     \b
     Exit codes:
       0    all is well
-      1    a check failed
+      1    a check failed, or training diverged
       2    wrong usage or bad input
-      3    data are missing
+      3    data are missing or wrong
       70   a bug in fedco2
       130  interrupted
     """

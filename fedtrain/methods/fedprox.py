@@ -18,6 +18,7 @@ class FedProx(FedAvg):
     """FedAvg whose local loss adds μ/2 ‖w - w_global‖²."""
 
     mu: float = 1e-2
+    """How strong the pull is."""
     squared: bool = True
     """False: μ/2 ‖w - w_global‖ without the square and not in the first round, as in the published code."""
     title: ClassVar[str] = "FedProx"

@@ -29,7 +29,9 @@ class Moon(Method[Remembering]):
     """Cross entropy - μ log[ e^{cos(z, z_glob)/τ} / (e^{cos(z, z_glob)/τ} + e^{cos(z, z_prev)/τ}) ]."""
 
     mu: float = 1.0
+    """Weight of the contrast."""
     tau: float = 0.5
+    """Its temperature."""
     previous: Literal["last", "initial"] = "last"
     """initial: the previous model is for ever a random one, as in the published code for label skew."""
     title: ClassVar[str] = "MOON"
