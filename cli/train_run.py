@@ -20,6 +20,7 @@ import torch
 from cli.console import console
 from cli.train_view import View, show_plan, show_summary
 from fedtrain.config import Config, dump, from_tables, load, to_tables
+from fedtrain.data.catalogue import dataset
 from fedtrain.data.source import find
 from fedtrain.experiment import Experiment, experiment, plan
 from fedtrain.folder import CONFIG, MANIFEST, Folder, manifest
@@ -56,7 +57,7 @@ def run(given: Mapping[str, Any], options: dict[str, Any]) -> None:
         go_on(folder, work)
     else:
         folder.begin(work.config, manifest(work.config, work.federation, shlex.join(["fedco2", *sys.argv[1:]])))
-    with stopping(folder):
+    with stopping(folder, options["data_dir"]):
         view = View(console(stderr=options["as_json"]), work, folder, quiet=options["as_json"])
         with view:
             summary = run_rounds(work, folder, view)
@@ -79,9 +80,10 @@ def nested(given: Mapping[str, Any], sets: tuple[str, ...]) -> Table:
 def planned(tables: Table, options: dict[str, Any]) -> tuple[Config, Experiment]:
     """A new experiment from preset, file and options."""
     own = merge(load(options["config"]) if options["config"] else {}, tables)
-    wanted = own.get("data", {}).get("dataset")
-    preset = options["preset"] or wanted or "digits"
-    meant = merge(*chain(preset)).get("data", {}).get("dataset")
+    data = own.get("data")
+    wanted = str(data["dataset"]) if isinstance(data, Mapping) and "dataset" in data else None
+    preset = options["preset"] or (dataset(wanted).name if wanted is not None else "digits")
+    meant = merge(*chain(preset))["data"]["dataset"]
     if wanted not in (None, meant):
         raise InputError(f"preset {preset!r} is for {meant}, not for {wanted}; leave --preset or --dataset out")
     config, found = plan(preset, own, options["data_dir"])
@@ -98,8 +100,11 @@ def set_threads(config: Config) -> Config:
 
 def continued(folder: Folder, tables: Table) -> Config:
     """The configuration of a run that goes on, with the changes that are allowed."""
-    old = to_tables(folder.config())
-    new = from_tables(merge(old, tables))
+    begun = folder.config()
+    name = merge({"name": begun.method_name}, tables.get("method", {}))["name"]
+    if name != begun.method_name:  # before the parameters of one are read as those of the other
+        raise InputError(f"{folder.path} holds a run of {begun.method_name}, not of {name}; leave --resume out")
+    new = from_tables(merge(to_tables(begun), tables))
     refuse_if_other(folder, new)
     return new
 
@@ -127,15 +132,19 @@ def differences(old: Table, new: Table) -> dict[str, tuple[Any, Any]]:
 def go_on(folder: Folder, work: Experiment) -> None:
     """Make sure that the run in the folder is this one and has rounds to make."""
     refuse_if_other(folder, work.config)
-    was = folder.read_json(MANIFEST)["data"]["sha256"]
-    if was != work.federation.fingerprint:
-        raise InputError(f"{folder.path} was begun with other data (their checksum differs); choose another --out")
-    done = folder.round_reached()
-    if folder.finished and done >= work.config.server.rounds:
+    if folder.read_json(MANIFEST).get("data", {}).get("sha256") != work.federation.fingerprint:
+        raise InputError(
+            f"{folder.path} was begun with other data (their checksum differs); say where those are with --data-dir, "
+            "or choose another --out"
+        )
+    done, rounds, before = folder.round_reached(), work.config.server.rounds, folder.config().server.rounds
+    if folder.finished and done >= rounds:
         raise InputError(
             f"{folder.path} holds this run, finished after {done} rounds; raise --rounds to go on, "
             "or choose another --out"
         )
+    if rounds != before and done >= rounds:
+        raise InputError(f"{folder.path} has made {done} of its {before} rounds; to go on, ask for more than {done}")
     folder.write(CONFIG, dump(work.config))
 
 
@@ -147,7 +156,7 @@ def new_folder(config: Config) -> Path:
 
 
 @contextmanager
-def stopping(folder: Folder) -> Iterator[None]:
+def stopping(folder: Folder, data_dir: Path | None) -> Iterator[None]:
     """Ctrl-C and SIGTERM end the run with a checkpoint, and with the command that goes on."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -158,7 +167,9 @@ def stopping(folder: Folder) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         rounds = folder.round_reached()
-        way = f"fedco2 train --resume {shlex.quote(str(folder.path))}"
-        raise Interrupted(f"interrupted after {rounds} rounds, which are saved; go on with: {way}") from None
+        when = f"after {rounds} rounds, which are saved" if rounds else "before the first round was over"
+        data = ["--data-dir", str(data_dir)] if data_dir else []
+        way = shlex.join(["fedco2", "train", "--resume", str(folder.path), *data])
+        raise Interrupted(f"interrupted {when}; go on with: {way}") from None
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -18,7 +18,7 @@ from cli.theory_view import duration
 from fedtrain.anatomy import Anatomy, Part, anatomy
 from fedtrain.config import to_tables
 from fedtrain.cost import seconds_a_round
-from fedtrain.experiment import Experiment
+from fedtrain.experiment import DTYPES, Experiment
 from fedtrain.folder import Folder, our_version
 from fedtrain.ledger import Ledger
 from fedtrain.protocol import Scores
@@ -163,7 +163,8 @@ def scores_line(scores: Mapping[str, Scores]) -> str:
 
 def anatomy_of(work: Experiment) -> Anatomy:
     """Of the module that this experiment trains."""
-    return anatomy(work.config.method, work.maker(), len(work.federation.clients))
+    dtype = DTYPES[work.config.machine.dtype]
+    return anatomy(work.config.method, work.maker(), len(work.federation.clients), dtype)
 
 
 def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:
@@ -193,7 +194,7 @@ def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:
 
 def show_summary(screen: Console, summary: dict[str, Any], folder: Path, figures: list[Path]) -> None:
     """The table of results under the rule that is reported, and the other rules in a line each."""
-    rule = summary["report"] if summary["report"] in summary["rules"] else "last"
+    rule = summary["report"]
     best = summary["rules"][rule]
     branches = list(best["mean"])
     screen.print()
@@ -207,9 +208,9 @@ def show_summary(screen: Console, summary: dict[str, Any], folder: Path, figures
     for kind, label in LABELS.items():
         table.add_row(label, *(percent(best[kind][branch]) for branch in branches), style="bold" * (kind == "mean"))
     screen.print(table)
-    for other in summary["rules"].keys() - {rule}:
-        mean = summary["rules"][other]["mean"]["fused"]
-        screen.print(f"{RULES[other]}: mean {percent(mean)}")
+    for other, results in summary["rules"].items():
+        if other != rule:
+            screen.print(f"{RULES[other]}: mean {percent(results['mean']['fused'])}")
     up, down = summary["bytes"]["up"]["total"], summary["bytes"]["down"]["total"]
     screen.print(f"{summary['rounds']} rounds in {duration(summary['seconds'])}; {amount(up)} up, {amount(down)} down")
     if summary["standin"]:

@@ -35,10 +35,10 @@ class Anatomy:
     """Of one client in one round."""
 
 
-def anatomy(method: AnyMethod, make: Callable[[], Net], clients: int) -> Anatomy:
+def anatomy(method: AnyMethod, make: Callable[[], Net], clients: int, dtype: torch.dtype = torch.float32) -> Anatomy:
     """Take a method's module apart, without memory for its weights."""
     with torch.device("meta"):
-        module = method.build(Nets(make, 0))
+        module = method.build(Nets(make, 0)).to(dtype)
     shared = method.shared(module)
     head = published(method, module)
     state, norm = module.state_dict(), batch_norm(module)
@@ -56,7 +56,7 @@ def part(module: nn.Module, names: Names) -> Part:
     numbers = sum(state[name].numel() for name in names)
     in_norm = sum(state[name].numel() for name in names & norm)
     places = {branch(name) for name in names}
-    return Part(numbers, in_norm, tuple(place for place in sorted(places)))
+    return Part(numbers, in_norm, tuple(sorted(places)))
 
 
 def branch(name: str) -> str:

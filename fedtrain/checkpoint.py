@@ -63,9 +63,12 @@ def save(state: State, path: Path) -> None:
     part = path.with_name(f".{path.name}.part")
     try:
         save_file(_apart(tensors), part, {"about": json.dumps(about)})
+        part.chmod(path.parent.stat().st_mode & 0o666)  # safetensors lets nobody else read; the folder knows better
         with part.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(part, path)
+    except SafetensorError as error:  # its words for a full disk and the like
+        raise InputError(f"{path}: cannot be written ({error}); make room on the disk and resume") from None
     finally:
         part.unlink(missing_ok=True)
 
@@ -99,7 +102,9 @@ def restore(path: Path) -> State:
         ledger = Ledger(Traffic(**about["ledger"]["up"]), Traffic(**about["ledger"]["down"]))
         message = Broadcast(about["round"], shared, peers)
         return State(message, personal, ledger, about["seconds"], about["rows_end"])
-    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+    except InputError:
+        raise
+    except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged(path, error) from None
 
 

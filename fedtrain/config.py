@@ -34,6 +34,10 @@ class ModelSettings:
     width: int = 1024
     """Hidden units of two-layer."""
 
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise InputError(f"model.width is {self.width}; it must be at least 1")
+
 
 @dataclass(frozen=True)
 class Server:
@@ -75,12 +79,12 @@ class Evaluation:
 
     def due(self, round: int, rounds: int) -> bool:
         """Whether this round, counted from 1, is evaluated."""
-        windowed = self.in_window(round, rounds) and round % self.window_every == 0
-        return round == rounds or round % self.every == 0 or windowed
+        return round == rounds or round % self.every == 0 or self.in_window(round, rounds)
 
     def in_window(self, round: int, rounds: int) -> bool:
-        """Whether this round belongs to the window at the end."""
-        return self.window > 0 and round >= rounds - self.window
+        """Whether this round is one of those whose mean is the window's; others may be evaluated between them."""
+        counted = round == rounds or round % self.window_every == 0
+        return self.window > 0 and round >= rounds - self.window and counted
 
 
 @dataclass(frozen=True)
@@ -147,9 +151,9 @@ SECTIONS: dict[str, type[Any]] = {
 
 def method_named(name: object) -> type[AnyMethod]:
     """The class of a method."""
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise InputError(f"unknown method {name!r}; {nearest(str(name), METHODS)}")
-    return METHODS[str(name)]
+    return METHODS[name]
 
 
 def from_tables(tables: Mapping[str, Any]) -> Config:

@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from fedtrain.bench import Bench
 from fedtrain.data.clients import ClientData, Samples
 from fedtrain.experiment import Experiment
+from fedtrain.protocol import cohort
 
 EFFICIENCY = 0.35
 """Of the speed of a large matrix product, what training reaches."""
@@ -20,12 +21,13 @@ EFFICIENCY = 0.35
 def seconds_a_round(experiment: Experiment) -> tuple[float, float]:
     """Roughly: (training, evaluation) of one round on this machine, right within a factor of two or three."""
     data, config = experiment.federation.clients, experiment.config
+    names = [client.name for client in data]
     largest = max(data, key=lambda client: len(client.train))
     with torch.device("meta"):  # no memory, no time for weights
         bench = experiment.bench("meta")
-        train, forward = flops(bench, largest, [client.name for client in data])
-    cohort = max(1, int(len(data) * config.server.sample))
-    trained = cohort * sum(len(client.train) for client in data) / len(data)
+        train, forward = flops(bench, largest, names)
+    chosen = cohort(names, config.server.sample, config.seed, 0)
+    trained = len(chosen) * sum(len(client.train) for client in data) / len(data)
     tested = sum(len(client.test) + len(client.val or ()) for client in data)
     rate = EFFICIENCY * matrix_rate(config.machine.resolved())
     return train * trained / rate, forward * tested / rate

@@ -20,6 +20,7 @@ from fedtrain.fleets.local import LocalFleet
 from fedtrain.methods import AnyMethod
 from fedtrain.models import Net, alexnet, cifar_net, digits_net, two_layer
 from fedtrain.presets import resolve
+from theory.errors import InputError
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -35,6 +36,23 @@ class Experiment:
         """Draws the networks."""
         shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
         return maker(self.config.model, self.config.method, len(self.federation.classes), shape)
+
+    def check(self) -> None:
+        """Refuse what would fail later: a network that does not fit method or images, a client that never trains."""
+        shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
+        with torch.device("meta"):  # no memory, no time for weights
+            bench = self.bench("meta")
+            try:
+                self.maker()().eval()(torch.empty(1, *shape))
+            except RuntimeError:
+                size = " x ".join(str(side) for side in shape)
+                raise InputError(
+                    f"network {self.config.model.name!r} does not fit inputs of {size}; choose another model.name"
+                ) from None
+        for client in self.federation.clients:
+            bench.local.refuse_if_idle(client.name, len(client.train), bool(bench.norm))
+            if not len(client.test):
+                raise InputError(f"client {client.name}: it has no test samples; take fewer clients or raise alpha")
 
     def bench(self, device: torch.device | str | None = None) -> Bench:
         """Where this experiment's clients take turns."""
@@ -65,7 +83,9 @@ def plan(preset: str, given: Mapping[str, Any], root: Path | None = None) -> tup
 def experiment(config: Config, found: Found) -> Experiment:
     """With the clients that the configuration makes of the data."""
     check(config.data)
-    return Experiment(config, assemble(config.data, found))
+    made = Experiment(config, assemble(config.data, found))
+    made.check()
+    return made
 
 
 def maker(

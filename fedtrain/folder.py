@@ -7,7 +7,8 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -42,20 +43,32 @@ class Folder:
 
     def begin(self, config: Config, manifest: dict[str, Any]) -> None:
         """Make the folder; config.toml comes last, so its presence means that the run was begun."""
-        try:
+        with self._writable():
             self.path.mkdir(parents=True, exist_ok=True)
-            for name in (CONFIG, MANIFEST, METRICS, SUMMARY, "checkpoints", "figures"):
-                if (self.path / name).exists():
-                    raise InputError(
-                        f"{self.path} holds {name} already, which is not overwritten; choose another --out"
-                    )
+        for name in (CONFIG, MANIFEST, METRICS, SUMMARY, "checkpoints", "figures"):
+            if (self.path / name).exists():
+                raise InputError(f"{self.path} holds {name} already, which is not overwritten; choose another --out")
+        try:
+            with self._writable():
+                for name in ("checkpoints", "figures"):
+                    (self.path / name).mkdir()
+                (self.path / METRICS).touch()
+                self.write_json(MANIFEST, manifest)
+                self.write(CONFIG, dump(config))
+        except BaseException:  # a run that was not begun leaves nothing in the way of the next one
+            for name in (METRICS, MANIFEST):
+                (self.path / name).unlink(missing_ok=True)
             for name in ("checkpoints", "figures"):
-                (self.path / name).mkdir()
+                with suppress(OSError):
+                    (self.path / name).rmdir()
+            raise
+
+    @contextmanager
+    def _writable(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise InputError(f"cannot write to {self.path} ({error.strerror}); choose another --out") from None
-        (self.path / METRICS).touch()
-        self.write_json(MANIFEST, manifest)
-        self.write(CONFIG, dump(config))
 
     def config(self) -> Config:
         """What the run was begun with."""
@@ -66,15 +79,24 @@ class Folder:
     def append(self, rows: Iterable[Row]) -> int:
         """Add rows to the metrics, in one piece; the length of the file afterwards."""
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        with (self.path / METRICS).open("ab") as file:
-            file.write(text.encode())
-            file.flush()
-            return file.tell()
+        path = self.path / METRICS
+        before = path.stat().st_size
+        try:
+            with path.open("ab") as file:
+                file.write(text.encode())
+        except BaseException:  # a full disk: no half row stays
+            os.truncate(path, before)
+            raise
+        return before + len(text.encode())
 
     def rows(self) -> list[Row]:
         """All rows so far."""
-        with (self.path / METRICS).open(encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
+        path = self.path / METRICS
+        with path.open("rb") as file:
+            try:
+                return [json.loads(line) for line in file]
+            except ValueError as error:
+                raise InputError(f"{path}: damaged ({error}); start the run anew") from None
 
     def cut_rows(self, end: int) -> None:
         """Forget rows of a round that was not completed."""
@@ -112,11 +134,11 @@ class Folder:
         """The same for JSON."""
         self.write(name, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
-    def read_json(self, name: str) -> Any:
+    def read_json(self, name: str) -> dict[str, Any]:
         """A JSON file of the run."""
         try:
-            return json.loads((self.path / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            return dict(json.loads((self.path / name).read_text(encoding="utf-8")))
+        except (OSError, TypeError, ValueError) as error:
             raise InputError(f"{self.path / name}: cannot be read ({error}); is this the folder of a run?") from None
 
 

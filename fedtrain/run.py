@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
 from fedtrain.checkpoint import State
+from fedtrain.errors import TrainingError
 from fedtrain.experiment import Experiment
-from fedtrain.folder import SUMMARY, Folder
+from fedtrain.fleets.local import LocalFleet
+from fedtrain.folder import CHECKPOINT, SUMMARY, Folder
 from fedtrain.ledger import Ledger, exchange
 from fedtrain.protocol import Scores, Split, federate
 from fedtrain.selection import Row, summarise
+from theory.errors import InputError
 
 CHECKPOINT_SHARE = 0.05
 """Of the time of a run, at most so much goes into checkpoints."""
@@ -40,8 +44,10 @@ def run(experiment: Experiment, folder: Folder, watch: Callable[[Progress], None
     A round that is interrupted or fails is given up; what was complete before it is saved.
     """
     config, fleet = experiment.config, experiment.fleet()
-    state = folder.restore() or State(fleet.opening(), dict(fleet.personal))
-    state = state.to(fleet.bench.device)
+    restored = folder.restore()
+    if restored is not None and not belongs(restored, fleet):
+        raise InputError(f"{folder.path / CHECKPOINT}: of another network or other clients; start the run anew")
+    state = (restored or State(fleet.opening(), dict(fleet.personal))).to(fleet.bench.device)
     fleet.personal = dict(state.personal)
     folder.cut_rows(state.rows_end)
     splits: list[Split] = ["train", "val", "test"] if config.evaluation.train else ["val", "test"]
@@ -55,6 +61,7 @@ def run(experiment: Experiment, folder: Folder, watch: Callable[[Progress], None
             number = round.message.round
             due = config.evaluation.due(number, server.rounds)
             scores = fleet.evaluate(round.message, splits) if due else {}
+            refuse_if_lost(number, scores, config.local.lr)
             end = folder.append(rows_of(number, scores)) if due else state.rows_end
             exchanged = [exchange(state.message, update, fleet.bench.norm) for update in round.updates]
             traffic = sum(exchanged, Ledger())
@@ -94,6 +101,28 @@ class Saving:
         self.cost = self.last - start
 
 
+def belongs(state: State, fleet: LocalFleet) -> bool:
+    """Whether clients, names and shapes are those of the fleet."""
+    bench, shared = fleet.bench, state.message.shared
+    if state.personal.keys() != set(fleet.names) or shared.keys() != bench.shared:
+        return False
+    known = {name: (value.dtype, value.shape) for name, value in bench.module.state_dict().items()}
+    wholes = ({**kept, **shared} for kept in state.personal.values())
+    return all({name: (value.dtype, value.shape) for name, value in whole.items()} == known for whole in wholes)
+
+
+def refuse_if_lost(round: int, scores: Mapping[str, Scores], lr: float) -> None:
+    """The last step of a round can ruin a network whose losses were all finite; JSON has no word for NaN either."""
+    for client, splits in scores.items():
+        for split, branches in splits.items():
+            for branch, score in branches.items():
+                if not isfinite(score.loss):
+                    raise TrainingError(
+                        f"client {client}, round {round}: the {split} loss of {branch} is {score.loss}; "
+                        f"lower local.lr ({lr})"
+                    )
+
+
 def rows_of(round: int, scores: Mapping[str, Scores]) -> list[Row]:
     """One row for each client, split and branch."""
     return [
@@ -117,7 +146,7 @@ def conclusion(experiment: Experiment, folder: Folder, state: State) -> dict[str
         "standin": data.standin,
         "notes": list(data.notes),
         "rounds": state.message.round,
-        "report": config.evaluation.report,
+        "report": config.evaluation.report if config.evaluation.report in rules else "last",
         "rules": rules,
         "bytes": {way: asdict(traffic) | {"total": traffic.total} for way, traffic in ways(state.ledger).items()},
         "seconds": state.seconds,

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -14,7 +15,7 @@ from theory.errors import InputError
 T = TypeVar("T")
 Table = dict[str, Any]
 NONE = "none"
-KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+KINDS = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
 
 
 def read(kind: type[T], table: Mapping[str, Any], section: str, owner: str = "") -> T:
@@ -35,8 +36,10 @@ def write(instance: Any) -> Table:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The way out when a name is not known."""
-    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
+    choice = list(known)
+    longer = [one for one in choice if name and one.startswith(name)]  # best: best-by-validation, not last
+    near = longer or get_close_matches(name, choice, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(choice) or 'none'}"
 
 
 def typed(value: Any, hint: Any, name: str) -> Any:
@@ -52,7 +55,8 @@ def typed(value: Any, hint: Any, name: str) -> Any:
         return typed(value, hint, name)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+    lost = isinstance(value, float) and not isfinite(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool) or lost:
         raise InputError(f"{name} is {value!r}; it must be {KINDS.get(hint, hint)}")
     return value
 

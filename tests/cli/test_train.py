@@ -1,0 +1,502 @@
+"""``fedco2 train`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from cli.train import PLACES, train
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = ["--set", "model.name=two-layer", "--set", "model.width=8", "--set", "data.percent=0.02"]
+QUICK = ["train", "--dataset", "digits", "--data", "standin", *TINY, "--rounds", "2", "--threads", "1"]
+FILES = ["checkpoints", "config.toml", "figures", "manifest.json", "metrics.jsonl", "summary.json"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """One run to look at; its folder has a name that needs quotes."""
+    folder = tmp_path_factory.mktemp("train") / "mein Lauf é"
+    assert main([*QUICK, "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def no_figures(monkeypatch):
+    """They take longer than all the rest of a tiny run."""
+    monkeypatch.setattr("cli.train_run.draw_figures", lambda folder: [])
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def refused(capsys, arguments, *words, code=2):
+    """The exit code, one line, and the words in it."""
+    assert main(arguments) == code
+    shown = capsys.readouterr()
+    said = shown.err.strip().splitlines()[-1]
+    assert "Traceback" not in shown.err
+    for word in words:
+        assert word in said, said
+    return said
+
+
+def test_the_folder_has_everything_and_nothing_half_written(finished):
+    assert sorted(path.name for path in finished.iterdir()) == FILES
+    assert sorted(path.name for path in (finished / "figures").iterdir()) == ["accuracy.png", "labels.png"]
+    assert [path.name for path in (finished / "checkpoints").iterdir()] == ["last.safetensors"]
+    rows = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    assert {row["branch"] for row in rows} == {"fused", "online", "offline"}
+    assert {row["client"] for row in rows} == {"mnist", "svhn", "usps", "synthdigits", "mnist_m"}
+    assert {row["round"] for row in rows} == {1, 2}
+
+
+def test_every_file_says_that_these_are_stand_in_data(finished):
+    summary = json.loads((finished / "summary.json").read_text())
+    data = json.loads((finished / "manifest.json").read_text())["data"]
+    for told in (summary, data):
+        assert told["standin"] is True
+        assert told["title"] == "Digits (stand-in)"
+        assert "stand-in" in " ".join(told["notes"])
+
+
+def test_it_prints_a_header_a_line_a_round_a_table_and_the_stand_in_loudly(tmp_path, capsys):
+    assert main([*QUICK, "--method", "fedbn", "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    for text in (
+        "FedBN on Digits (stand-in)",
+        "STAND-IN DATA: not digits",
+        "clients   5, skew domain, 148 training images each",
+        "batch norm)",
+        "round 1/2  loss",
+        "round 2/2  loss",
+        "test",
+        "(worst",
+        "synthdigits",
+        "Test accuracy in %, Digits (stand-in), after the last round",
+        "std over clients (ddof 0)",
+        "These are results on stand-in data.",
+        str(tmp_path / "out"),
+    ):
+        assert text in shown, text
+    assert "\x1b" not in shown
+
+
+def test_json_is_all_that_stdout_gets(tmp_path, capsys, no_figures):
+    assert main([*QUICK, "--method", "fedavg", "--json", "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr()
+    result = json.loads(shown.out)
+    assert (result["method"], result["standin"], result["rounds"]) == ("fedavg", True, 2)
+    assert result["out"] == str(tmp_path / "out")
+    assert {key: value for key, value in result.items() if key != "out"} == json.loads(
+        (tmp_path / "out" / "summary.json").read_text()
+    )
+    assert shown.err == ""
+
+
+def test_a_dry_run_tells_all_and_writes_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*QUICK, "--dry-run", "--out", "out"]) == 0
+    shown = capsys.readouterr().out
+    for text in ("STAND-IN DATA", "published", "kB up", "[local] lr = 0.01", "roughly", "nothing was written"):
+        assert text in shown, text
+    assert main([*QUICK, "--dry-run", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["config"]["server"]["rounds"] == 2
+    assert (plan["standin"], plan["title"]) == (True, "Digits (stand-in)")
+    assert plan["numbers"]["published"] == 8 * 10
+    assert plan["bytes"]["up"] == 4 * (plan["numbers"]["shared"] + plan["numbers"]["published"])
+    assert plan["seconds"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_real_data_the_default_is_the_stand_in_and_says_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FEDCO2_DATA", str(tmp_path))
+    assert main(["train", *TINY, "--dry-run"]) == 0
+    assert "STAND-IN DATA" in capsys.readouterr().out
+
+
+def test_every_option_goes_to_its_place(capsys):
+    given = {"--alpha": 0.7, "--data-seed": 3, "--rounds": 7, "--sample": 0.5, "--local-epochs": 2, "--batch-size": 5}
+    given |= {"--lr": 0.2, "--momentum": 0.1, "--weight-decay": 0.3, "--eval-every": 4, "--seed": 9, "--threads": 1}
+    given |= {"--skew": "domain", "--clients": 5, "--device": "cpu", "--method": "fedprox", "--data": "standin"}
+    options = [text for option, value in given.items() for text in (option, str(value))]
+    assert main(["train", *TINY, *options, "--dry-run", "--json"]) == 0
+    config = json.loads(capsys.readouterr().out)["config"]
+    names = {"--data": "source"}
+    for option, value in given.items():
+        section, _, key = PLACES[names.get(option) or option[2:].replace("-", "_")].partition(".")
+        assert (config[section][key] if key else config[section]) == value, option
+
+
+def test_the_default_folder_is_a_new_one_under_runs(tmp_path, monkeypatch, capsys, no_figures):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert main([*QUICK, "--method", "fedavg", "--rounds", "1", "--json"]) == 0
+    found = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert len(found) == 2
+    assert all(re.fullmatch(r"digits-fedavg-\d{8}-\d{6}(-\d+)?", name) for name in found)
+
+
+def test_a_finished_run_is_refused_and_left_as_it_is(finished, capsys):
+    before = contents(finished)
+    refused(capsys, [*QUICK, "--out", str(finished)], "finished after 2 rounds", "--rounds", "--out")
+    refused(capsys, ["train", "--resume", str(finished)], "finished after 2 rounds")
+    assert contents(finished) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (["--lr", "0.5"], ("local.lr 0.01 -> 0.5",)),
+        (["--seed", "7"], ("seed 1 -> 7",)),
+        (["--method", "fedbn"], ("fedco2", "fedbn")),
+        (["--set", "method.intra=none"], ("method.intra 'both' -> 'none'",)),
+        (["--set", "data.percent=0.04"], ("data.percent 0.02 -> 0.04",)),
+    ],
+)
+def test_another_run_in_the_same_folder_is_refused(change, words, finished, capsys):
+    before = contents(finished)
+    refused(capsys, [*QUICK, "--rounds", "3", *change, "--out", str(finished)], "holds another run", *words)
+    refused(capsys, ["train", "--resume", str(finished), "--rounds", "3", *change], *words)
+    assert contents(finished) == before
+
+
+def test_a_longer_run_goes_on_where_the_shorter_one_ended(tmp_path, capsys, no_figures):
+    base = [*QUICK, "--method", "fedbn", "--json"]
+    for name, rounds in (("whole", "3"), ("parts", "1")):
+        assert main([*base, "--rounds", rounds, "--out", str(tmp_path / name)]) == 0
+    assert main(["train", "--resume", str(tmp_path / "parts"), "--rounds", "2", "--json"]) == 0
+    assert main([*base, "--rounds", "3", "--out", str(tmp_path / "parts")]) == 0  # the same command resumes too
+    whole, parts = ((tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "parts"))
+    assert whole == parts
+    summaries = [json.loads((tmp_path / name / "summary.json").read_text()) for name in ("whole", "parts")]
+    assert summaries[0]["rules"] == summaries[1]["rules"]
+    assert tomllib.loads((tmp_path / "parts" / "config.toml").read_text())["server"]["rounds"] == 3
+    refused(capsys, ["train", "--resume", str(tmp_path / "parts"), "--rounds", "2"], "finished after 3 rounds")
+
+
+def test_other_data_under_the_same_settings_are_noticed(finished, tmp_path, capsys):
+    before = (finished / "manifest.json").read_bytes()
+    told = json.loads(before)
+    told["data"]["sha256"] = "0" * 64
+    try:
+        (finished / "manifest.json").write_text(json.dumps(told))
+        refused(capsys, ["train", "--resume", str(finished), "--rounds", "9"], "begun with other data")
+    finally:
+        (finished / "manifest.json").write_bytes(before)
+
+
+def test_real_data_that_are_missing_name_the_command(tmp_path, capsys):
+    arguments = ["train", "--dataset", "office", "--data", "real", "--data-dir", str(tmp_path), "--out", "x"]
+    refused(capsys, arguments, "Office-Caltech10", "fedco2 data get office", code=3)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--method", "fedbm"], ("unknown method 'fedbm'", "'fedbn'")),
+        (["--dataset", "digit"], ("unknown data set 'digit'", "'digits'")),
+        (["--dataset", "cifar10-noise"], ("unknown data set",)),
+        (["--preset", "offise"], ("unknown preset 'offise'", "'office'")),
+        (["--preset", "feature-skew"], ("unknown preset",)),
+        (["--preset", "office", "--dataset", "digits"], ("preset 'office' is for office, not for digits",)),
+        (["--set", "local.lrr=1"], ("unknown key 'lrr' in [local]", "'lr'")),
+        (["--set", "locl.lr=1"], ("unknown section 'locl'", "'local'")),
+        (["--set", "lr=1"], ("section.key=value",)),
+        (["--set", "local.lr=fast"], ("local.lr is 'fast'", "a finite number")),
+        (["--set", "method.intra=onlin"], ("method.intra is 'onlin'", "'online'")),
+        (["--set", "method.name=[1]"], ("unknown method [1]",)),
+        (["--set", "data.dataset=[1]"], ("unknown data set '[1]'",)),
+        (["--skew", "diriclet"], ("data.skew is 'diriclet'", "'dirichlet'")),
+        (["--skew", "dirichlet"], ("skew 'dirichlet' does not fit Digits",)),
+        (["--data", "reel"], ("data.source is 'reel'", "'real'")),
+        (["--clients", "7"], ("clients is 7", "5 domains")),
+        (["--device", "gpu"], ("'gpu'", "cpu")),
+        (["--threads", "0"], ("threads is 0",)),
+        (["--rounds", "0"], ("rounds is 0",)),
+        (["--sample", "0"], ("sample is 0",)),
+        (["--lr", "-1"], ("lr is -1",)),
+        (["--seed", "-1"], ("seed is -1",)),
+        (["--config", "nowhere.toml"], ("No such file", "nowhere.toml")),
+        (["--resume", "nowhere"], ("nowhere", "no run is here")),
+        (["--resume", "x", "--preset", "digits"], ("--preset contradicts --resume",)),
+        (["--data", "standin", "--set", "model.name=alexnet"], ("network 'alexnet' does not fit", "3 x 28 x 28")),
+        (["--data", "standin", "--set", "data.percent=0.0002"], ("client mnist: 1 training samples", "batch norm")),
+        (["--data", "standin", "--set", "local.last_batch=drop", "--batch-size", "800"], ("leave no batch of 800",)),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["", "dry"])
+def test_bad_input_is_one_line_and_leaves_nothing(arguments, words, dry, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDCO2_DATA", str(tmp_path / "data"))
+    refused(capsys, ["train", *arguments, *dry], *words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_batch_norm_is_needed_and_refused_before_anything_is_written(tmp_path, capsys):
+    arguments = ["--dataset", "cifar10", "--data", "standin", "--clients", "2", "--set", "model.norm=false"]
+    out = ["--out", str(tmp_path / "out")]
+    refused(capsys, ["train", *arguments, "--method", "fedbn", *out], "FedBN keeps batch norm personal", "model.norm")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", ["data = 3", "method = 'fedbn'", "[data]\ndataset = [1]", "seed = ["])
+def test_a_file_of_settings_that_is_wrong(content, tmp_path, capsys):
+    (tmp_path / "my.toml").write_text(content)
+    refused(capsys, ["train", "--config", str(tmp_path / "my.toml"), "--dry-run"])
+
+
+def test_set_beats_options_beat_the_file_beats_the_preset(tmp_path, capsys):
+    path = tmp_path / "my.toml"
+    path.write_text("seed = 5\n[local]\nlr = 0.3\nmomentum = 0.3\nweight_decay = 0.3\n[data]\ndataset = 'office'\n")
+    options = ["--momentum", "0.4", "--weight-decay", "0.4", "--set", "local.weight_decay=0.5"]
+    small = ["--set", "model.name=two-layer", "--set", "model.width=4", "--set", "data.train_size=4"]
+    command = ["train", "--config", str(path), "--data", "standin", *options, *small, "--dry-run", "--json"]
+    assert main(command) == 0
+    config = json.loads(capsys.readouterr().out)["config"]
+    assert (config["seed"], config["data"]["dataset"], config["local"]["batch_size"]) == (5, "office", 32)
+    assert config["data"]["val_size"] == 50
+    local = config["local"]
+    assert (local["lr"], local["momentum"], local["weight_decay"]) == (0.3, 0.4, 0.5)
+
+
+def test_the_written_configuration_is_the_same_run_again(finished, tmp_path, capsys, no_figures):
+    out = tmp_path / "again"
+    assert main(["train", "--config", str(finished / "config.toml"), "--json", "--out", str(out)]) == 0
+    for name in ("config.toml", "metrics.jsonl"):
+        assert (out / name).read_bytes() == (finished / name).read_bytes()
+
+
+@pytest.mark.parametrize("place", ["a file", "/proc/fedco2"])
+def test_a_folder_that_cannot_be_written(place, tmp_path, capsys):
+    (tmp_path / "a file").write_text("mine")
+    refused(capsys, [*QUICK, "--out", str(tmp_path / place)], "cannot write to", "choose another --out")
+    assert (tmp_path / "a file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("mine", ["metrics.jsonl", "figures", "summary.json"])
+def test_a_file_of_the_users_own_is_not_overwritten(mine, tmp_path, capsys):
+    (tmp_path / mine).write_text("mine")
+    refused(capsys, [*QUICK, "--out", str(tmp_path)], f"holds {mine} already", "--out")
+    assert contents(tmp_path) == {tmp_path / mine: b"mine"}
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path, capsys, no_figures):
+    out = tmp_path / "out"
+    assert main([*QUICK, "--method", "fedavg", "--rounds", "1", "--json", "--out", str(out)]) == 0
+    (out / "checkpoints" / "last.safetensors").write_bytes(b"x")
+    capsys.readouterr()
+    refused(capsys, ["train", "--resume", str(out), "--rounds", "2"], "last.safetensors", "not a checkpoint")
+
+
+def test_a_loss_that_is_no_number_has_exit_code_1(tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = [*QUICK, "--method", "fedavg", "--lr", "1e38", "--out", str(out)]
+    refused(capsys, arguments, "client mnist, round 1: the loss is", "lower local.lr", code=1)
+    assert not (out / "summary.json").exists()
+
+
+def test_help_lists_every_option(capsys):
+    assert main(["train", "--help"]) == 0
+    shown = capsys.readouterr().out
+    for option in (
+        *("--method", "--dataset", "--data", "--skew", "--alpha", "--clients", "--sample", "--rounds"),
+        *("--local-epochs", "--batch-size", "--lr", "--momentum", "--weight-decay", "--seed", "--data-seed"),
+        *("--device", "--threads", "--eval-every", "--preset", "--config", "--set", "--out", "--resume"),
+        *("--dry-run", "--json", "--data-dir"),
+    ):
+        assert f"{option} " in shown, option
+    assert set(PLACES) < {parameter.name for parameter in train.params}
+
+
+def test_a_misspelt_option_is_guessed(capsys):
+    assert main(["train", "--metod", "fedbn"]) == 2
+    assert "--method" in capsys.readouterr().err
+
+
+METHODS = ["singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa", "fedbn", "fedco2"]
+LAYERS = ["--set", "model.name=two-layer", "--set", "model.width=8"]
+FEW = ["--set", "data.train_size=6", "--set", "data.val_size=2", "--batch-size", "3"]
+CIFAR = ["--clients", "20", "--sample", "0.1", "--local-epochs", "1", "--set", "local.batch_size=512"]
+MATRIX = {
+    "digits": [*LAYERS, "--set", "data.percent=0.002"],
+    "office": [*LAYERS, *FEW],
+    "domainnet": [*LAYERS, *FEW],
+    "cifar10": [*LAYERS, *CIFAR],
+    "cifar100": [*LAYERS, *CIFAR],
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dataset", MATRIX)
+def test_every_method_runs_on_every_data_set(dataset, method, tmp_path, capsys, no_figures):
+    arguments = ["train", "--dataset", dataset, "--data", "standin", "--method", method, *MATRIX[dataset]]
+    assert main([*arguments, "--rounds", "1", "--json", "--out", str(tmp_path / "out")]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["dataset"], summary["method"], summary["rounds"], summary["standin"]) == (dataset, method, 1, True)
+    assert 0 <= summary["rules"]["last"]["mean"]["fused"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("dataset", "method", "settings"),
+    [
+        ("digits", "fedavg", ["--set", "data.percent=0.002"]),
+        ("office", "fedbn", ["--set", "data.train_size=4", "--set", "data.val_size=1"]),
+        ("cifar10", "fedco2", CIFAR),
+        ("cifar100", "fedavg", CIFAR),
+    ],
+)
+def test_the_networks_of_the_paper(dataset, method, settings, tmp_path, capsys, no_figures):
+    arguments = ["train", "--dataset", dataset, "--data", "standin", "--method", method, *settings, "--rounds", "1"]
+    assert main([*arguments, "--json", "--out", str(tmp_path / "out")]) == 0
+    assert json.loads(capsys.readouterr().out)["rounds"] == 1
+
+
+def start(arguments, *python, **options):
+    """The real command in a process of its own."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, *(python or ("-m", "cli")), *arguments]
+    return subprocess.Popen(command, env=environment, text=True, stderr=subprocess.PIPE, **options)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_ends_a_run_that_can_go_on(number, tmp_path, capsys, no_figures):
+    out = tmp_path / "mein Lauf"
+    arguments = [*QUICK, "--method", "fedbn", "--rounds", "100000", "--out", str(out)]
+    process = start(arguments, stdout=subprocess.PIPE)
+    shown = []
+    for line in process.stdout:
+        shown.append(line)
+        if line.startswith("round      1/"):
+            process.send_signal(number)
+            break
+    rest, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    reached = int(re.search(r"interrupted after (\d+) rounds, which are saved", said)[1])
+    assert reached >= 1
+    assert f"fedco2 train --resume '{out}'" in said
+    assert "\x1b" not in "".join(shown) + rest + said
+    assert [path.name for path in (out / "checkpoints").iterdir()] == ["last.safetensors"]
+    assert sorted(path.name for path in out.iterdir()) == [name for name in FILES if name != "summary.json"]
+    more = ["--rounds", str(reached + 1), "--json"]
+    assert main(["train", "--resume", str(out), *more]) == 0
+    assert json.loads(capsys.readouterr().out)["rounds"] == reached + 1
+    rounds = [json.loads(line)["round"] for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert sorted(set(rounds)) == list(range(1, reached + 2))
+
+
+@pytest.fixture
+def stop(monkeypatch):
+    """Let Ctrl-C be pressed when the line of a round would be shown, or (0) while the first client trains."""
+
+    def at(round):
+        def press(*arguments, **options):
+            if not round or arguments[1].round == round:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr("cli.train_run.View.__call__" if round else "fedtrain.bench.Bench.adapt", press)
+
+    return at
+
+
+def test_before_the_first_round_there_is_nothing_to_save_and_a_way_to_go_on(tmp_path, capsys, stop, monkeypatch):
+    out, data = str(tmp_path / "out"), str(tmp_path / "my data")
+    stop(0)
+    assert main([*QUICK, "--method", "fedavg", "--out", out, "--data-dir", data]) == 130
+    said = capsys.readouterr().err
+    assert "interrupted before the first round was over" in said
+    assert f"--resume {out} --data-dir '{data}'" in said
+    monkeypatch.undo()
+    monkeypatch.setattr("cli.train_run.draw_figures", lambda folder: [])
+    assert main(["train", "--resume", out, "--data-dir", data, "--json"]) == 0
+
+
+def test_a_run_cannot_end_where_it_has_been_already(tmp_path, capsys, stop, monkeypatch):
+    """It was not evaluated there."""
+    out = str(tmp_path / "out")
+    stop(2)
+    assert main([*QUICK, "--method", "fedavg", "--rounds", "5", "--eval-every", "5", "--out", out]) == 130
+    monkeypatch.undo()
+    monkeypatch.setattr("cli.train_run.draw_figures", lambda folder: [])
+    capsys.readouterr()
+    for rounds in ("1", "2"):
+        refused(capsys, ["train", "--resume", out, "--rounds", rounds], "has made 2 of its 5 rounds", "more than 2")
+    assert main(["train", "--resume", out, "--rounds", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rules"]["last"]["round"] == 3
+
+
+FULL = """
+import resource, sys
+from cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+sys.exit(main(sys.argv[1:]))
+"""
+"""A disk that is full after so many bytes: more than the settings, less than a checkpoint."""
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_half_file(tmp_path, capsys, no_figures):
+    out = tmp_path / "out"
+    process = start([*QUICK, "--out", str(out)], "-c", FULL, stdout=subprocess.PIPE)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 2, said
+    assert "Traceback" not in said
+    assert len(said.strip().splitlines()) == 1
+    assert "File too large" in said
+    assert list((out / "checkpoints").iterdir()) == []
+    assert sorted(path.name for path in out.iterdir()) == [name for name in FILES if name != "summary.json"]
+    assert main(["train", "--resume", str(out), "--json"]) == 0  # with room on the disk it goes on
+
+
+def test_a_run_whose_reader_goes_away_can_go_on(tmp_path):
+    out = tmp_path / "out"
+    process = start([*QUICK, "--method", "fedbn", "--rounds", "100000", "--out", str(out)], stdout=subprocess.PIPE)
+    with process.stdout as shown:
+        next(line for line in shown if line.startswith("round      1/"))
+    with process.stderr as said:
+        assert said.read() == ""
+    assert process.wait(timeout=60) == 141
+    assert [path.name for path in (out / "checkpoints").iterdir()] == ["last.safetensors"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_a_terminal_shows_a_bar(tmp_path):
+    import pty
+
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "120"}
+    environment.pop("NO_COLOR", None)
+    command = [sys.executable, "-m", "cli", *QUICK, "--method", "fedavg", "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(command, env=environment, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL)
+    os.close(theirs)
+    shown = b""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # Linux says so when the other side is closed
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    assert process.wait(timeout=30) == 0
+    text = shown.decode()
+    assert "\x1b[" in text
+    assert "━" in text
+    assert re.search(r"training.*0/2", text)
+    assert "round 2/2" in text

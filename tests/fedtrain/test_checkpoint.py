@@ -1,0 +1,173 @@
+"""Checkpoints: the same bits back, complete or absent, and nothing else taken for one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from fedtrain import checkpoint
+from fedtrain.checkpoint import FORMAT, State, restore, round_of, save
+from fedtrain.ledger import Ledger, Traffic
+from fedtrain.methods.fedco2 import FedCO2
+from fedtrain.protocol import Broadcast
+from theory.errors import InputError
+
+LEDGER = Ledger(Traffic(1, 2, 3), Traffic(4, 5, 6))
+
+
+def tiny(round=3):
+    weight = torch.tensor([[1.5, -0.0], [float("nan"), 1e-45]])
+    return State(Broadcast(round, {"w": weight}, {}), {"ä b": {"n": torch.tensor(7)}}, LEDGER, 2.5, 99)
+
+
+def bits(states):
+    """Every tensor by its place, as bytes with shape and type."""
+    found = {}
+    for kind, entries in states.items():
+        for name, value in entries.items():
+            found[kind, name] = (value.dtype, value.shape, value.contiguous().reshape(-1).view(torch.uint8).tolist())
+    return found
+
+
+def all_of(state):
+    groups = {"shared": state.message.shared}
+    groups |= {f"personal {name}": entries for name, entries in state.personal.items()}
+    return groups | {f"peers {name}": entries for name, entries in state.message.peers.items()}
+
+
+def test_every_method_comes_back_bit_by_bit_after_a_round(method, toy, tmp_path):
+    run = toy.run(method, 1, sample=0.7)
+    state = State(run.message, run.fleet.personal, LEDGER, 1.25, 17)
+    save(state, tmp_path / "c.safetensors")
+    back = restore(tmp_path / "c.safetensors")
+    assert bits(all_of(back)) == bits(all_of(state))
+    assert list(back.message.peers) == list(state.message.peers)  # peers judge in this order
+    assert list(back.personal) == list(state.personal)
+    assert (back.message.round, back.ledger, back.seconds, back.rows_end) == (1, LEDGER, 1.25, 17)
+    assert [path.name for path in tmp_path.iterdir()] == ["c.safetensors"]
+
+
+def test_the_start_where_all_clients_hold_the_same_tensors(method, toy, tmp_path):
+    fleet = toy.run(method, 0).fleet
+    one = next(iter(fleet.personal.values()))
+    state = State(fleet.opening(), dict.fromkeys(fleet.personal, one))
+    save(state, tmp_path / "c.safetensors")
+    assert bits(all_of(restore(tmp_path / "c.safetensors"))) == bits(all_of(state))
+
+
+def test_odd_numbers_types_shapes_and_memory_formats(tmp_path):
+    images = torch.arange(48.0).reshape(2, 2, 3, 4).to(memory_format=torch.channels_last)
+    shared = {"images": images, "turned": torch.arange(6).reshape(2, 3).T, "flag": torch.tensor(True)}
+    shared |= {"double": torch.tensor([torch.pi], dtype=torch.float64), "none": torch.empty(0, 3)}
+    state = State(Broadcast(3, shared, {}), tiny().personal)
+    save(state, tmp_path / "c")
+    assert bits(all_of(restore(tmp_path / "c"))) == bits(all_of(state))
+    save(tiny(), tmp_path / "c")
+    assert bits(all_of(restore(tmp_path / "c"))) == bits(all_of(tiny()))  # minus zero, NaN, denormals; a counter
+
+
+def test_the_round_is_known_without_the_tensors(tmp_path):
+    save(tiny(41), tmp_path / "c")
+    assert round_of(tmp_path / "c") == 41
+
+
+def test_who_may_read_the_folder_may_read_it(tmp_path):
+    tmp_path.chmod(0o755)
+    save(tiny(), tmp_path / "c")
+    assert (tmp_path / "c").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("where", ["save_file", "fsync", "replace"])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "stop"])
+def test_a_crash_leaves_the_old_one_and_no_stray_file(where, error, tmp_path, monkeypatch):
+    path = tmp_path / "c"
+    save(tiny(1), path)
+
+    def crash(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(checkpoint if where == "save_file" else os, where, crash)
+    with pytest.raises(type(error)):
+        save(tiny(2), path)
+    monkeypatch.undo()
+    assert round_of(path) == 1
+    assert bits(all_of(restore(path))) == bits(all_of(tiny(1)))
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_disk_that_takes_nothing_is_a_clear_error(tmp_path):
+    shutil.rmtree(tmp_path)
+    with pytest.raises(InputError, match=r"c: cannot be written \(.*No such file"):
+        save(tiny(), tmp_path / "c")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.9, 0.999])
+def test_a_cut_off_file_is_refused(share, tmp_path):
+    save(tiny(), tmp_path / "c")
+    whole = (tmp_path / "c").read_bytes()
+    (tmp_path / "c").write_bytes(whole[: int(share * len(whole))])
+    for reader in (restore, round_of):
+        with pytest.raises(InputError, match=r"c: not a checkpoint of fedco2, or damaged"):
+            reader(tmp_path / "c")
+
+
+@pytest.mark.parametrize("content", [b"hello, I am a text file", b"\x80\x04K\x01.", b"\xff" * 64, bytes(64)])
+def test_a_foreign_file_is_refused(content, tmp_path):
+    (tmp_path / "c").write_bytes(content)
+    for reader in (restore, round_of):
+        with pytest.raises(InputError, match="not a checkpoint"):
+            reader(tmp_path / "c")
+
+
+GOOD = {
+    "format": FORMAT,
+    "round": 3,
+    "clients": ["a"],
+    "publishing": [],
+    "ledger": {"up": {}, "down": {}},
+    "seconds": 0.0,
+    "rows_end": 0,
+}
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        None,
+        "not JSON",
+        "[]",
+        "null",
+        *[json.dumps({key: value for key, value in GOOD.items() if key != gone}) for gone in GOOD],
+        json.dumps({**GOOD, "publishing": ["b"]}),
+        json.dumps({**GOOD, "ledger": []}),
+        json.dumps({**GOOD, "ledger": {"up": {"sideways": 1}, "down": {}}}),
+        json.dumps({**GOOD, "clients": 3}),
+    ],
+)
+def test_safetensors_of_somebody_else_are_refused(about, tmp_path):
+    save_file({"x": torch.zeros(2)}, tmp_path / "c", None if about is None else {"about": about})
+    with pytest.raises(InputError, match="not a checkpoint"):
+        restore(tmp_path / "c")
+
+
+def test_another_version_is_named(tmp_path):
+    about = json.dumps({**GOOD, "format": "fedco2 checkpoint 99"})
+    save_file({"x": torch.zeros(2)}, tmp_path / "c", {"about": about})
+    with pytest.raises(InputError, match=r"made by another version \(fedco2 checkpoint 99\)"):
+        restore(tmp_path / "c")
+
+
+def test_to_a_device_and_nothing_else_changes(toy):
+    run = toy.run(FedCO2(), 1)
+    state = State(run.message, run.fleet.personal, LEDGER, 1.25, 17)
+    moved = state.to(torch.device("cpu"))
+    assert bits(all_of(moved)) == bits(all_of(state))
+    assert (moved.ledger, moved.seconds, moved.rows_end) == (LEDGER, 1.25, 17)
+    assert {t.device.type for group in all_of(state.to(torch.device("meta"))).values() for t in group.values()} == {
+        "meta"
+    }

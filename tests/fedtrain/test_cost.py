@@ -1,0 +1,78 @@
+"""What a run will cost, foretold without running it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedtrain import cost
+from fedtrain.config import Config, Machine, ModelSettings, Server
+from fedtrain.cost import flops, matrix_rate, seconds_a_round
+from fedtrain.data.clients import Federation, Preparation
+from fedtrain.experiment import Experiment
+from fedtrain.local import Local
+from fedtrain.methods import METHODS
+
+
+def work(toy, method, **changes):
+    config = Config(method=METHODS[method](), model=ModelSettings("two-layer", width=16), **changes)
+    return Experiment(config, Federation(tuple(toy.clients()), ("x", "y", "z"), "Toy", True, Preparation()))
+
+
+def on_paper(toy, method, **local):
+    with torch.device("meta"):
+        return flops(toy.bench(METHODS[method](), device="meta", **local), toy.clients()[0], toy.names)
+
+
+def test_flops_of_a_linear_network_counted_by_hand(toy):
+    forward = 2 * (6 * 12 + 12 * 8 + 8 * 3)
+    backward = 2 * forward - 2 * 6 * 12  # the first layer passes nothing on to its input
+    assert on_paper(toy, "fedavg") == (forward + backward, forward)
+    assert on_paper(toy, "fedavg", epochs=3) == (3 * (forward + backward), forward)
+
+
+def test_fed_co2_costs_more_than_fedbn_and_predicts_with_two(toy):
+    (train, forward), (train2, forward2) = on_paper(toy, "fedbn"), on_paper(toy, "fedco2")
+    assert forward2 == 2 * forward
+    assert train2 > 4 * train  # two networks, two passes, and the peers' heads
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_seconds_are_foretold_for_every_method_and_nothing_is_touched(method, toy, monkeypatch):
+    monkeypatch.setattr(cost, "matrix_rate", lambda device: 1e9)
+    before = torch.get_rng_state()
+    experiment = work(toy, method)
+    training, evaluation = seconds_a_round(experiment)
+    with torch.device("meta"):
+        train, forward = flops(experiment.bench("meta"), toy.clients()[0], toy.names)
+    assert training == pytest.approx(train * sum(toy.sizes) / (cost.EFFICIENCY * 1e9))
+    assert evaluation == pytest.approx(forward * 3 * 30 / (cost.EFFICIENCY * 1e9))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_few_clients_in_a_round_cost_less_and_are_evaluated_like_all(toy, monkeypatch):
+    monkeypatch.setattr(cost, "matrix_rate", lambda device: 1e9)
+    full, few = (seconds_a_round(work(toy, "fedavg", server=Server(sample=share))) for share in (1.0, 0.34))
+    assert few[0] == pytest.approx(full[0] / 3)
+    assert few[1] == full[1]
+
+
+def test_a_faster_machine_takes_less_time(toy, monkeypatch):
+    found = []
+    for rate in (1e9, 2e9):
+        monkeypatch.setattr(cost, "matrix_rate", lambda device, rate=rate: rate)
+        found.append(seconds_a_round(work(toy, "fedco2", machine=Machine(device="cpu"))))
+    assert found[1] == pytest.approx((found[0][0] / 2, found[0][1] / 2))
+
+
+def test_this_machine_multiplies():
+    assert 1e7 < matrix_rate(torch.device("cpu")) < 1e15
+
+
+def test_a_large_batch_is_no_obstacle(toy, monkeypatch):
+    monkeypatch.setattr(cost, "matrix_rate", lambda device: 1e9)
+    experiment = work(toy, "fedbn", local=Local(batch_size=10_000))
+    assert seconds_a_round(experiment)[0] > 0
+    assert seconds_a_round(replace(experiment, config=replace(experiment.config, local=Local(epochs=2))))[0] > 0

@@ -1,0 +1,208 @@
+"""The folder of a run: whole files, whole lines, and nothing of anybody's overwritten."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedtrain import folder as module
+from fedtrain.config import Config
+from fedtrain.data.clients import Federation, Preparation
+from fedtrain.folder import CHECKPOINT, CONFIG, MANIFEST, METRICS, SUMMARY, Folder, class_counts, git_commit, manifest
+from theory.errors import InputError
+
+ROWS = [{"round": 1, "client": "ä b", "accuracy": 0.5}, {"round": 1, "client": "c", "accuracy": 0.25}]
+BEGUN = sorted(["checkpoints", "figures", CONFIG, MANIFEST, METRICS])
+
+
+@pytest.fixture
+def begun(tmp_path):
+    folder = Folder(tmp_path / "my rün")
+    folder.begin(Config(), {"a": 1})
+    return folder
+
+
+def names(folder):
+    return sorted(path.name for path in folder.path.iterdir())
+
+
+def test_a_run_begins(begun):
+    assert names(begun) == BEGUN
+    assert begun.config() == Config()
+    assert begun.read_json(MANIFEST) == {"a": 1}
+    assert (begun.rows(), begun.holds_a_run, begun.finished, begun.round_reached()) == ([], True, False, 0)
+    assert begun.restore() is None
+
+
+@pytest.mark.parametrize("name", [CONFIG, MANIFEST, METRICS, SUMMARY, "checkpoints", "figures"])
+def test_what_is_there_is_not_overwritten(name, tmp_path):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(InputError, match=f"holds {name} already.*choose another --out"):
+        Folder(tmp_path).begin(Config(), {})
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine"}
+
+
+def test_other_files_are_let_be(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    Folder(tmp_path).begin(Config(), {})
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("place", ["a file", "a file/below", "/proc/fedco2"])
+def test_where_nothing_can_be_written_there_is_one_line(place, tmp_path):
+    (tmp_path / "a file").write_text("mine")
+    with pytest.raises(InputError, match=r"cannot write to .*choose another --out"):
+        Folder(tmp_path / place).begin(Config(), {})
+    assert (tmp_path / "a file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("kind", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "stop"])
+@pytest.mark.parametrize("fails_at", [1, 2])
+def test_a_run_that_could_not_begin_leaves_nothing(kind, fails_at, tmp_path, monkeypatch):
+    calls = iter(range(1, 9))
+    fsync = os.fsync
+
+    def full(number):
+        if next(calls) == fails_at:
+            raise kind
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", full)
+    folder = Folder(tmp_path / "out")
+    with pytest.raises((InputError, KeyboardInterrupt)) as error:
+        folder.begin(Config(), {})
+    if isinstance(error.value, InputError):
+        assert "No space left on device" in str(error.value)
+    assert names(folder) == []
+    folder.begin(Config(), {})
+    assert names(folder) == BEGUN
+
+
+def test_rows_are_appended_in_whole_lines(begun):
+    end = begun.append(ROWS)
+    assert end == (begun.path / METRICS).stat().st_size
+    assert begun.append([]) == end
+    begun.append(ROWS[:1])
+    assert begun.rows() == [*ROWS, ROWS[0]]
+    text = (begun.path / METRICS).read_bytes()
+    assert text.endswith(b"}\n")
+    assert "ä b" in text.decode()  # readable, not escaped
+
+
+def test_a_full_disk_leaves_no_half_row(begun, monkeypatch):
+    end = begun.append(ROWS)
+    real = Path.open
+
+    def half(path, *args, **kwargs):
+        file = real(path, *args, **kwargs)
+        write = file.write
+
+        class Half:
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *error):
+                file.close()
+
+            def write(self, content):
+                write(content[: len(content) // 2])
+                raise OSError(28, "No space left on device")
+
+        return Half()
+
+    monkeypatch.setattr(Path, "open", half)
+    with pytest.raises(OSError, match="No space left"):
+        begun.append(ROWS)
+    monkeypatch.undo()
+    assert (begun.path / METRICS).stat().st_size == end
+    assert begun.rows() == ROWS
+
+
+def test_rows_of_an_unfinished_round_are_cut_off(begun):
+    end = begun.append(ROWS)
+    begun.append(ROWS)
+    begun.cut_rows(end)
+    assert begun.rows() == ROWS
+    begun.cut_rows(end)
+    assert begun.rows() == ROWS
+    with pytest.raises(InputError, match=r"metrics\.jsonl: shorter than"):
+        begun.cut_rows(end + 1)
+
+
+@pytest.mark.parametrize("line", [b'{"round": 1, "cli', b"\xff\xfe\n"])
+def test_rows_that_are_no_json_are_damaged(line, begun):
+    begun.append(ROWS)
+    with (begun.path / METRICS).open("ab") as file:
+        file.write(line)
+    with pytest.raises(InputError, match=r"metrics\.jsonl: damaged"):
+        begun.rows()
+
+
+@pytest.mark.parametrize("where", ["fsync", "replace"])
+def test_a_file_is_complete_or_absent(where, begun, monkeypatch):
+    begun.write(SUMMARY, "old\n")
+
+    def crash(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, where, crash)
+    for name in (SUMMARY, "new.json"):
+        with pytest.raises(KeyboardInterrupt):
+            begun.write(name, "new\n")
+    assert (begun.path / SUMMARY).read_text() == "old\n"
+    assert names(begun) == sorted([*BEGUN, SUMMARY])
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "3", "\x00"])
+def test_a_summary_that_is_no_summary(text, begun):
+    (begun.path / SUMMARY).write_text(text)
+    with pytest.raises(InputError, match=r"summary\.json: cannot be read"):
+        _ = begun.finished
+
+
+def test_finished_is_what_the_summary_says(begun):
+    for value in (False, True):
+        begun.write_json(SUMMARY, {"finished": value})
+        assert begun.finished is value
+
+
+def test_no_run_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"no run is here \(no config\.toml\)"):
+        Folder(tmp_path).config()
+    assert not Folder(tmp_path / "nowhere").holds_a_run
+
+
+def test_a_damaged_checkpoint_is_named(begun):
+    (begun.path / CHECKPOINT).write_bytes(b"x")
+    for reader in (begun.restore, begun.round_reached):
+        with pytest.raises(InputError, match=r"last\.safetensors: not a checkpoint"):
+            reader()
+
+
+def test_the_manifest_says_what_was_used(toy):
+    data = Federation(tuple(toy.clients()), ("x", "y", "z"), "Toy (stand-in)", True, Preparation(), ("drawn",))
+    about = json.loads(json.dumps(manifest(Config(), data, "fedco2 train")))
+    assert set(about) == {"command", "started", "versions", "git", "machine", "data"}
+    assert set(about["versions"]) == {"fedco2", "python", "torch"}
+    assert about["machine"]["threads"] == torch.get_num_threads()
+    assert (about["data"]["title"], about["data"]["standin"]) == ("Toy (stand-in)", True)
+    assert (about["data"]["sha256"], about["data"]["notes"]) == (data.fingerprint, ["drawn"])
+    client = about["data"]["clients"][1]
+    assert (client["name"], sum(client["train"]), client["val"], sum(client["test"])) == ("a", 11, [0, 0, 0], 30)
+    assert class_counts(None, 2) == [0, 0]
+
+
+def test_the_commit_is_none_outside_a_source_tree(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "folder.py"))
+    assert git_commit() is None
+
+    def absent(*args, **kwargs):
+        raise FileNotFoundError("git")
+
+    monkeypatch.setattr(subprocess, "run", absent)
+    assert git_commit() is None

@@ -1,0 +1,114 @@
+"""The rules that turn rows into reported numbers, on rows made by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedtrain.selection import best_round, summarise
+
+SIZES = {"a": 10, "b": 30}
+
+
+def row(round, client, accuracy, split="test", branch="fused"):
+    n = SIZES.get(client, 20)
+    return {
+        "round": round,
+        "client": client,
+        "split": split,
+        "branch": branch,
+        "accuracy": accuracy,
+        "loss": 1.0,
+        "n": n,
+    }
+
+
+def rows(table, split="test", branch="fused"):
+    """``{round: (accuracy of a, accuracy of b)}``."""
+    return [row(r, c, x, split, branch) for r, pair in table.items() for c, x in zip("ab", pair, strict=True)]
+
+
+def never(round):
+    return False
+
+
+def test_the_last_round_by_client_and_over_clients():
+    found = summarise(rows({1: (0.9, 0.9), 3: (0.2, 0.6)}), never)
+    assert set(found) == {"last"}
+    last = found["last"]
+    assert (last["round"], last["clients"]) == (3, {"a": {"fused": 0.2}, "b": {"fused": 0.6}})
+    assert last["mean"]["fused"] == pytest.approx(0.4)
+    assert last["micro"]["fused"] == pytest.approx((2 + 18) / 40)  # correct answers over all test samples
+    assert last["worst"]["fused"] == 0.2
+    assert last["std"]["fused"] == pytest.approx(0.2)  # ddof 0; with ddof 1 it were 0.283
+
+
+def test_validation_picks_the_first_of_the_best_rounds_and_test_has_no_say():
+    val = rows({1: (0.1, 0.5), 2: (0.5, 0.3), 3: (0.2, 0.6), 4: (0.0, 0.1)}, "val")
+    test = rows({1: (0.99, 0.99), 2: (0.3, 0.4), 3: (0.8, 0.8), 4: (0.9, 1.0)})
+    assert best_round([*val, *test]) == 2  # rounds 2 and 3 tie at 0.4
+    assert best_round([*test, *reversed(val)]) == 2
+    found = summarise([*val, *test], never)
+    assert (found["best-by-validation"]["round"], found["last"]["round"]) == (2, 4)
+    assert found["best-by-validation"]["mean"]["fused"] == pytest.approx(0.35)
+
+
+def test_validation_counts_clients_alike_and_the_prediction_alone():
+    val = rows({1: (0.9, 0.1), 2: (0.1, 0.8)}, "val")  # by samples round 2 were better, by clients round 1 is
+    branch = rows({1: (0.0, 0.0), 2: (1.0, 1.0)}, "val", "online")
+    train = rows({1: (0.0, 0.0), 2: (1.0, 1.0)}, "train")
+    assert best_round([*val, *branch, *train]) == 1
+    assert best_round(rows({1: (1.0, 1.0)})) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=8), st.randoms())
+def test_test_accuracy_never_picks_a_round(vals, random):
+    val = rows({r: (a / 5, b / 5) for r, (a, b) in enumerate(vals, 1)}, "val")
+    test = rows({r: (random.random(), random.random()) for r in range(1, len(vals) + 1)})
+    sums = [a + b for a, b in vals]
+    picked = summarise([*val, *test], never)["best-by-validation"]["round"]
+    assert picked == 1 + sums.index(max(sums))
+
+
+def test_the_window_is_a_mean_over_rounds_with_population_stds():
+    fused = {10: (0.5, 0.1), 15: (0.7, 0.3), 20: (0.3, 0.8)}
+    other = {10: (0.0, 0.2), 15: (0.0, 0.2), 20: (0.0, 0.2)}
+    early = rows({5: (1.0, 1.0)}) + rows({5: (1.0, 1.0)}, branch="online")
+    found = summarise([*early, *rows(fused), *rows(other, branch="online")], lambda round: round >= 10)["window"]
+    table = np.array(list(fused.values()))
+    mean, micro = table.mean(1), table @ np.array([10, 30]) / 40
+    assert found["rounds"] == [10, 15, 20]
+    assert [found["clients"][c]["fused"] for c in "ab"] == pytest.approx(table.mean(0))
+    assert found["mean"]["fused"] == pytest.approx(mean.mean())
+    assert found["micro"]["fused"] == pytest.approx(micro.mean())
+    assert found["mean_std_over_rounds"]["fused"] == pytest.approx(mean.std(ddof=0))
+    assert found["micro_std_over_rounds"]["fused"] == pytest.approx(micro.std(ddof=0))
+    assert found["std"]["fused"] == pytest.approx(table.mean(0).std(ddof=0))
+    assert found["worst"]["fused"] == pytest.approx(table.mean(0).min())
+    assert found["mean_std_over_rounds"]["online"] == pytest.approx(0.0)
+
+
+def test_every_branch_has_its_own_numbers():
+    both = rows({1: (0.2, 0.4)}) + rows({1: (0.6, 1.0)}, branch="online")
+    last = summarise(both, never)["last"]
+    assert last["clients"]["b"] == {"fused": 0.4, "online": 1.0}
+    assert last["mean"] == {"fused": pytest.approx(0.3), "online": pytest.approx(0.8)}
+    assert last["worst"] == {"fused": 0.2, "online": 0.6}
+
+
+def test_train_rows_are_not_test_rows():
+    found = summarise(rows({1: (0.2, 0.4), 2: (0.3, 0.5)}) + rows({3: (1.0, 1.0)}, "train"), never)
+    assert found["last"]["round"] == 2
+    assert summarise(rows({3: (1.0, 1.0)}, "train"), never) == {}
+    assert summarise([], never) == {}
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 1), min_size=1))
+def test_worst_mean_and_micro_are_in_order(accuracies):
+    last = summarise([row(1, name, value) for name, value in accuracies.items()], never)["last"]
+    top = max(accuracies.values())
+    for kind in ("mean", "micro"):
+        assert last["worst"]["fused"] - 1e-12 <= last[kind]["fused"] <= top + 1e-12
+    assert 0 <= last["std"]["fused"] <= 0.5 + 1e-12
