@@ -14,10 +14,10 @@ from rich.table import Table
 
 from cli.console import console
 from cli.train_view import percent
-from fedtrain.personal import TrainedRun, open_run
 from fedtrain.protocol import Split
-from fedtrain.scoring import data_of, score
 from fedtrain.selection import Row, over_clients
+from fedtrain.use.personal import TrainedRun, open_run
+from fedtrain.use.scoring import data_of, score
 
 
 def evaluate_run(

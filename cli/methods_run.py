@@ -11,10 +11,10 @@ import click
 
 from cli.console import console
 from cli.methods_view import show_all, show_one
-from fedtrain.compare import PRESETS, MethodOn, method_on
+from fedtrain.about.compare import PRESETS, MethodOn, method_on
+from fedtrain.about.options import about, options
 from fedtrain.ledger import Traffic
 from fedtrain.methods import METHODS
-from fedtrain.options import about, options
 
 
 def run(method: str | None, model: str, clients: int | None, as_json: bool) -> None:

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from cli.console import console
 from cli.evaluate_run import heading_of, show_heading
-from fedtrain.newcomer import NEWCOMER, POLICY, ROUGH, new_client, way_of
-from fedtrain.personal import TrainedRun, open_run
 from fedtrain.tables import nearest
+from fedtrain.use.newcomer import NEWCOMER, POLICY, ROUGH, new_client, way_of
+from fedtrain.use.personal import TrainedRun, open_run
 from theory.errors import InputError
 
 

@@ -15,12 +15,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from cli.theory_view import duration
-from fedtrain.anatomy import Anatomy, Part, anatomy
+from fedtrain.about.anatomy import Anatomy, Part, anatomy
+from fedtrain.about.cost import seconds_a_round
 from fedtrain.config import to_tables
-from fedtrain.cost import seconds_a_round
 from fedtrain.experiment import DTYPES, Experiment
-from fedtrain.folder import Folder, our_version
+from fedtrain.folder import Folder
 from fedtrain.ledger import Ledger
+from fedtrain.manifest import our_version
 from fedtrain.protocol import Scores
 from fedtrain.run import Progress as RoundProgress
 
@@ -192,7 +193,7 @@ def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:
     screen.print("dry run: nothing was trained, nothing was written")
 
 
-def show_summary(screen: Console, summary: dict[str, Any], folder: Path, figures: list[Path]) -> None:
+def show_summary(screen: Console, summary: dict[str, Any], folder: Path) -> None:
     """The table of results under the rule that is reported, and the other rules in a line each."""
     rule = summary["report"]
     best = summary["rules"][rule]
@@ -215,9 +216,7 @@ def show_summary(screen: Console, summary: dict[str, Any], folder: Path, figures
     screen.print(f"{summary['rounds']} rounds in {duration(summary['seconds'])}; {amount(up)} up, {amount(down)} down")
     if summary["standin"]:
         screen.print("These are results on stand-in data.", style="bold yellow")
-    screen.print(
-        f"Written to {folder}: summary.json, metrics.jsonl, {', '.join(f.name for f in figures)}", soft_wrap=True
-    )
+    screen.print(f"Written to {folder}: summary.json, metrics.jsonl, figures/accuracy.png, ...", soft_wrap=True)
 
 
 LABELS = {

@@ -15,6 +15,7 @@ from fedtrain.fleets.local import LocalFleet
 from fedtrain.folder import CHECKPOINT, SUMMARY, Folder
 from fedtrain.ledger import Ledger, exchange
 from fedtrain.protocol import Scores, Split, federate
+from fedtrain.report.figures import draw_figures
 from fedtrain.selection import Row, summarise
 from theory.errors import InputError
 
@@ -76,7 +77,8 @@ def run(experiment: Experiment, folder: Folder, watch: Callable[[Progress], None
         if state.message.round:
             saved.now(state)
     summary = conclusion(experiment, folder, state)
-    folder.write_json(SUMMARY, summary)
+    draw_figures(folder, summary)
+    folder.write_json(SUMMARY, summary)  # the last: it says that the run is finished
     return summary
 
 

@@ -126,3 +126,9 @@ class Method(ABC, Generic[M]):
 
 
 AnyMethod = Method[Any]
+
+
+def at_least_zero(name: str, value: float) -> None:
+    """Refuse a weight that would reward what it is to punish."""
+    if not value >= 0:
+        raise InputError(f"method.{name} is {value}; it must be 0 or more")

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedtrain.methods.base import Batch, Loss, Method, Nets, View
+from fedtrain.methods.base import Batch, Loss, Method, Nets, View, at_least_zero
 from fedtrain.methods.fedbn import Statistics
 from fedtrain.models import Net
 from fedtrain.partition import Names, batch_norm, under
@@ -54,6 +54,9 @@ class FedCO2(Method[Pair]):
     """Whether offline models start as the online one, or each from its own weights (label-skew convention)."""
     title: ClassVar[str] = "Fed-CO2"
     needs_norm: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        at_least_zero("mu", self.mu)
 
     @property
     def published(self) -> str:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedtrain.methods.base import Batch, View
+from fedtrain.methods.base import Batch, View, at_least_zero
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.models import Net
 
@@ -22,6 +22,9 @@ class FedProx(FedAvg):
     squared: bool = True
     """False: μ/2 ‖w - w_global‖ without the square and not in the first round, as in the published code."""
     title: ClassVar[str] = "FedProx"
+
+    def __post_init__(self) -> None:
+        at_least_zero("mu", self.mu)
 
     def anchored(self, round: int) -> bool:
         """Wherever it pulls."""

@@ -11,9 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedtrain.methods.base import Batch, Method, Nets, View
+from fedtrain.methods.base import Batch, Method, Nets, View, at_least_zero
 from fedtrain.models import Cut, Net
 from fedtrain.partition import Names, under
+from theory.errors import InputError
 
 
 class Remembering(nn.Module):
@@ -36,6 +37,11 @@ class Moon(Method[Remembering]):
     """initial: the previous model is for ever a random one, as in the published code for label skew."""
     title: ClassVar[str] = "MOON"
     cut: ClassVar[Cut] = "last"
+
+    def __post_init__(self) -> None:
+        at_least_zero("mu", self.mu)
+        if not self.tau > 0:
+            raise InputError(f"method.tau is {self.tau}; it must be above 0")
 
     def build(self, nets: Nets) -> Remembering:
         """Before it trained anything, a client remembers the common start."""

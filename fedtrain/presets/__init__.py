@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from fedtrain.config import Config, from_tables
-from fedtrain.tables import Table, merge, nearest
+from fedtrain.tables import NONE, Table, merge, nearest
 from theory.errors import InputError
 
 FOLDER = files("fedtrain.presets")
@@ -46,7 +46,7 @@ def title(name: str) -> str:
 
 def resolve(preset: str, given: Mapping[str, Any], *, standin: bool = False) -> Config:
     """The configuration that a preset and the user's own tables make."""
-    tables = chain(preset)
+    tables, given = chain(preset), instead(given)
     plain = merge(*({k: v for k, v in table.items() if k not in ("when", "title")} for table in tables))
     first = from_tables(merge(plain, given))
     conditions = [
@@ -56,3 +56,12 @@ def resolve(preset: str, given: Mapping[str, Any], *, standin: bool = False) -> 
     ]
     special = [table.get("when", {}).get(kind, {}).get(value, {}) for kind, value in conditions for table in tables]
     return from_tables(merge(plain, *special, given))
+
+
+def instead(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Who says how many samples to train on does not mean the preset's share of them, and the other way round."""
+    data = given.get("data")
+    for asked, other in (("train_size", "percent"), ("percent", "train_size")):
+        if isinstance(data, Mapping) and asked in data and other not in data and data[asked] != NONE:
+            return merge(given, {"data": {other: NONE}})
+    return given

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedtrain.folder import MANIFEST, SUMMARY, Folder
+from fedtrain.folder import MANIFEST, Folder
 from fedtrain.report.label_figure import label_figure
-from theory.report.style import BRANCHES, FAINT, INK, WIDE, canvas, drawing, save
+from fedtrain.report.png import put_png
+from theory.report.style import BRANCHES, FAINT, INK, WIDE, canvas, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,9 +22,9 @@ FEW = 9
 OTHERS = {"generic": "#0072B2", "personal": "#009E73", "own": "#0072B2", "peers": "#009E73"}
 
 
-def draw_figures(folder: Folder) -> list[Path]:
-    """accuracy.png and labels.png in the folder's figures."""
-    summary, data = folder.read_json(SUMMARY), folder.read_json(MANIFEST)["data"]
+def draw_figures(folder: Folder, summary: dict[str, Any]) -> list[Path]:
+    """accuracy.png and labels.png in the folder's figures; a run that went on draws them anew."""
+    data = folder.read_json(MANIFEST)["data"]
     test = [row for row in folder.rows() if row["split"] == "test"]
     title = f"{folder.config().method.title} on {data['title']}"
     names = [client["name"] for client in data["clients"]]
@@ -32,7 +33,7 @@ def draw_figures(folder: Folder) -> list[Path]:
     counts = np.array([client["train"] for client in data["clients"]])
     figure = label_figure(counts, names, data["classes"], f"Training images of each class, {data['title']}")
     path = folder.path / "figures" / "labels.png"
-    figure.savefig(path, format="png", facecolor="white", metadata={"Software": None})
+    put_png(figure, path)
     return [*paths, path]
 
 
@@ -70,7 +71,8 @@ def _accuracy(test: list[Row], names: list[str], title: str, path: Path) -> Path
     handles, labels = grid[0].get_legend_handles_labels()
     if len(labels) > 1:
         body.legend(handles, labels, loc="outside upper right", ncols=len(labels))
-    return save(body, path)
+    put_png(body.figure, path)
+    return path
 
 
 def _branches(test: list[Row]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A figure as a file: whole or not at all, and never over another."""
+"""A figure as a file: whole or not at all, and never over a file that is not ours."""
 
 from __future__ import annotations
 
@@ -25,8 +25,13 @@ def check_new_png(path: Path) -> None:
 
 
 def write_png(figure: Figure, path: Path) -> None:
-    """Draw into a file beside it, then give that its name; without date or program, so that equal figures are equal."""
+    """A new file."""
     check_new_png(path)
+    put_png(figure, path)
+
+
+def put_png(figure: Figure, path: Path) -> None:
+    """Draw into a file beside it, then give that its name; without date or program, so that equal figures are equal."""
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.stem}-", suffix=".part", delete=False) as file:
         try:
             with drawing():

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from cli.main import main
-from fedtrain import scoring
 from fedtrain.data.source import find
+from fedtrain.use import scoring
 
 TRAIN = ["train", "--dataset", "digits", "--rounds", "2", "--eval-every", "2", "--lr", "0.0001", "--threads", "1"]
 SMALL = ["--set", "model.name=two-layer", "--set", "model.width=32", "--set", "data.percent=0.01", "--json"]

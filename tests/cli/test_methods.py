@@ -11,15 +11,15 @@ import torch
 
 from cli.main import main
 from cli.methods import MODELS, NAMES
+from fedtrain.about.compare import PRESETS, method_on
+from fedtrain.about.options import options
 from fedtrain.bench import Bench
-from fedtrain.compare import PRESETS, method_on
 from fedtrain.config import ModelSettings
 from fedtrain.data.clients import ClientData, Samples
 from fedtrain.experiment import maker
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.ledger import exchange
 from fedtrain.methods import METHODS
-from fedtrain.options import options
 from fedtrain.protocol import federate
 
 

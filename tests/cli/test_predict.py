@@ -12,8 +12,8 @@ from PIL import Image
 from cli.main import main
 from fedtrain.data.clients import Samples
 from fedtrain.data.standin import standin_pools
-from fedtrain.personal import open_run
-from fedtrain.scoring import data_of, score
+from fedtrain.use.personal import open_run
+from fedtrain.use.scoring import data_of, score
 
 TRAIN = ["train", "--dataset", "digits", "--data", "standin", "--rounds", "1", "--lr", "0.0001", "--threads", "1"]
 SMALL = ["--set", "model.name=two-layer", "--set", "model.width=32", "--set", "data.percent=0.01", "--json"]

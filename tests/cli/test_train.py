@@ -34,7 +34,7 @@ def finished(tmp_path_factory):
 @pytest.fixture
 def no_figures(monkeypatch):
     """They take longer than all the rest of a tiny run."""
-    monkeypatch.setattr("cli.train_run.draw_figures", lambda folder: [])
+    monkeypatch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
 
 
 def contents(folder):
@@ -422,7 +422,7 @@ def test_before_the_first_round_there_is_nothing_to_save_and_a_way_to_go_on(tmp_
     assert "interrupted before the first round was over" in said
     assert f"--resume {out} --data-dir '{data}'" in said
     monkeypatch.undo()
-    monkeypatch.setattr("cli.train_run.draw_figures", lambda folder: [])
+    monkeypatch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
     assert main(["train", "--resume", out, "--data-dir", data, "--json"]) == 0
 
 
@@ -432,7 +432,7 @@ def test_a_run_cannot_end_where_it_has_been_already(tmp_path, capsys, stop, monk
     stop(2)
     assert main([*QUICK, "--method", "fedavg", "--rounds", "5", "--eval-every", "5", "--out", out]) == 130
     monkeypatch.undo()
-    monkeypatch.setattr("cli.train_run.draw_figures", lambda folder: [])
+    monkeypatch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
     capsys.readouterr()
     for rounds in ("1", "2"):
         refused(capsys, ["train", "--resume", out, "--rounds", rounds], "has made 2 of its 5 rounds", "more than 2")

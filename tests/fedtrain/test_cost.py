@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedtrain import cost
+from fedtrain.about import cost
+from fedtrain.about.cost import flops, matrix_rate, seconds_a_round
 from fedtrain.config import Config, Machine, ModelSettings, Server
-from fedtrain.cost import flops, matrix_rate, seconds_a_round
 from fedtrain.data.clients import Federation, Preparation
 from fedtrain.experiment import Experiment
 from fedtrain.local import Local

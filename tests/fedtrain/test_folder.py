@@ -13,7 +13,8 @@ import torch
 from fedtrain import folder as module
 from fedtrain.config import Config
 from fedtrain.data.clients import Federation, Preparation
-from fedtrain.folder import CHECKPOINT, CONFIG, MANIFEST, METRICS, SUMMARY, Folder, class_counts, git_commit, manifest
+from fedtrain.folder import CHECKPOINT, CONFIG, MANIFEST, METRICS, SUMMARY, Folder
+from fedtrain.manifest import class_counts, git_commit, manifest
 from theory.errors import InputError
 
 ROWS = [{"round": 1, "client": "ä b", "accuracy": 0.5}, {"round": 1, "client": "c", "accuracy": 0.25}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedtrain.anatomy import anatomy
+from fedtrain.about.anatomy import anatomy
 from fedtrain.ledger import Ledger, Traffic, exchange, size
 from fedtrain.methods import METHODS
 from fedtrain.methods.fedco2 import FedCO2

@@ -13,13 +13,23 @@ from fedtrain.config import from_tables
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
-from fedtrain.folder import MANIFEST, Folder, manifest
+from fedtrain.folder import MANIFEST, Folder
+from fedtrain.manifest import manifest
 from fedtrain.methods import METHODS
-from fedtrain.newcomer import MOST, new_client
-from fedtrain.personal import open_run
 from fedtrain.run import run as run_rounds
-from fedtrain.scoring import score
+from fedtrain.use.newcomer import MOST, new_client
+from fedtrain.use.personal import open_run
+from fedtrain.use.scoring import score
 from theory.errors import InputError
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_figures():
+    """They take longer than all the rest of a tiny run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
+        yield
+
 
 CIFAR = dataset("cifar10")
 NAMES = ("b", "a", "c")

@@ -23,6 +23,15 @@ from fedtrain.methods.fedrod import FedRoD
 from fedtrain.run import run
 from theory.errors import InputError
 
+
+@pytest.fixture(autouse=True, scope="module")
+def no_figures():
+    """They take longer than all the rest of a tiny run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
+        yield
+
+
 FEATURE = Config(local=Local(lr=0.05, batch_size=8), server=Server(rounds=4), evaluation=Evaluation(every=2))
 LABEL = Config(
     local=Local(lr=0.05, momentum=0.9, weight_decay=1e-5, epochs=2, batch_size=8),

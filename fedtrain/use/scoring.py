@@ -10,10 +10,10 @@ from fedtrain.data.errors import DataError
 from fedtrain.data.federation import assemble
 from fedtrain.data.source import find
 from fedtrain.data.store import data_dir
-from fedtrain.personal import TrainedRun
 from fedtrain.protocol import Split
 from fedtrain.run import rows_of
 from fedtrain.selection import Row
+from fedtrain.use.personal import TrainedRun
 from theory.errors import InputError
 
 

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fedtrain.about.parts import in_words
 from fedtrain.data.clients import ClientData
 from fedtrain.partition import Names, StateDict, batch_norm, pick, under
-from fedtrain.parts import in_words
-from fedtrain.personal import TrainedRun
 from fedtrain.protocol import mean
+from fedtrain.use.personal import TrainedRun
 from theory.errors import InputError
 
 POLICY = "online-average"

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from fedtrain.anatomy import Anatomy, anatomy, branch
+from fedtrain.about.anatomy import Anatomy, anatomy, branch
+from fedtrain.about.parts import in_words
 from fedtrain.config import Config
 from fedtrain.data.catalogue import dataset
 from fedtrain.experiment import maker
 from fedtrain.methods.base import Nets
 from fedtrain.partition import everything, under
-from fedtrain.parts import in_words
 from fedtrain.presets import resolve
 from theory.errors import InputError
 

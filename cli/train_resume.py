@@ -1,0 +1,94 @@
+"""A run that goes on: which one it is, what may have changed, and how it is stopped in the first place."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from fedtrain.config import Config, dump, from_tables, to_tables
+from fedtrain.experiment import Experiment
+from fedtrain.folder import CONFIG, MANIFEST, Folder
+from fedtrain.tables import Table, merge
+from theory.errors import InputError
+
+MAY_VARY = {"server.rounds", "evaluation.every", "machine.device", "machine.threads"}
+"""What may change when a run goes on."""
+
+
+class Interrupted(Exception):  # noqa: N818 - it is no error
+    """The user stopped the run; the message says how to go on."""
+
+
+def continued(folder: Folder, tables: Table) -> Config:
+    """The configuration of a run that goes on, with the changes that are allowed."""
+    begun = folder.config()
+    name = merge({"name": begun.method_name}, tables.get("method", {}))["name"]
+    if name != begun.method_name:  # before the parameters of one are read as those of the other
+        raise InputError(f"{folder.path} holds a run of {begun.method_name}, not of {name}; leave --resume out")
+    new = from_tables(merge(to_tables(begun), tables))
+    refuse_if_other(folder, new)
+    return new
+
+
+def refuse_if_other(folder: Folder, new: Config) -> None:
+    """Two configurations in one folder would be neither."""
+    changed = differences(to_tables(folder.config()), to_tables(new))
+    if other := {key: pair for key, pair in changed.items() if key not in MAY_VARY}:
+        shown = ", ".join(f"{key} {old!r} -> {now!r}" for key, (old, now) in other.items())
+        raise InputError(f"{folder.path} holds another run ({shown}); choose another --out")
+
+
+def differences(old: Table, new: Table) -> dict[str, tuple[Any, Any]]:
+    """Keys whose values differ, by their path."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for section in old.keys() | new.keys():
+        a, b = old.get(section), new.get(section)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found |= {f"{section}.{key}": pair for key, pair in differences(a, b).items()}
+        elif a != b:
+            found[section] = a, b
+    return dict(sorted(found.items()))
+
+
+def go_on(folder: Folder, work: Experiment) -> None:
+    """Make sure that the run in the folder is this one and has rounds to make."""
+    refuse_if_other(folder, work.config)
+    if folder.read_json(MANIFEST).get("data", {}).get("sha256") != work.federation.fingerprint:
+        raise InputError(
+            f"{folder.path} was begun with other data (their checksum differs); say where those are with --data-dir, "
+            "or choose another --out"
+        )
+    done, rounds, before = folder.round_reached(), work.config.server.rounds, folder.config().server.rounds
+    if folder.finished and done >= rounds:
+        raise InputError(
+            f"{folder.path} holds this run, finished after {done} rounds; raise --rounds to go on, "
+            "or choose another --out"
+        )
+    if rounds != before and done >= rounds:
+        raise InputError(f"{folder.path} has made {done} of its {before} rounds; to go on, ask for more than {done}")
+    folder.write(CONFIG, dump(work.config))
+
+
+@contextmanager
+def stopping(folder: Folder, data_dir: Path | None) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the run with a checkpoint, and with the command that goes on."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        rounds = folder.round_reached()
+        when = f"after {rounds} rounds, which are saved" if rounds else "before the first round was over"
+        data = ["--data-dir", str(data_dir)] if data_dir else []
+        way = shlex.join(["fedco2", "train", "--resume", str(folder.path), *data])
+        raise Interrupted(f"interrupted {when}; go on with: {way}") from None
+    finally:
+        signal.signal(signal.SIGTERM, before)

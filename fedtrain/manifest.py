@@ -1,0 +1,76 @@
+"""What a reader needs to trust or to repeat the numbers of a run."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedtrain.config import Config
+from fedtrain.data.clients import Federation, Samples
+
+
+def manifest(config: Config, data: Federation, command: str) -> dict[str, Any]:
+    """What a reader needs to trust or to repeat the numbers."""
+    return {
+        "command": command,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "versions": {"fedco2": our_version(), "python": platform.python_version(), "torch": torch.__version__},
+        "git": git_commit(),
+        "machine": {
+            "system": platform.platform(),
+            "device": str(config.machine.resolved()),
+            "threads": torch.get_num_threads(),
+        },
+        "data": {
+            "title": data.title,
+            "standin": data.standin,
+            "sha256": data.fingerprint,
+            "classes": list(data.classes),
+            "notes": list(data.notes),
+            "clients": [
+                {
+                    "name": client.name,
+                    "train": class_counts(client.train, len(data.classes)),
+                    "val": class_counts(client.val, len(data.classes)),
+                    "test": class_counts(client.test, len(data.classes)),
+                    "noise": client.noise,
+                }
+                for client in data.clients
+            ],
+        },
+    }
+
+
+def class_counts(samples: Samples | None, classes: int) -> list[int]:
+    """How many of each class."""
+    return [0] * classes if samples is None else torch.bincount(samples.labels.cpu(), minlength=classes).tolist()
+
+
+def our_version() -> str:
+    """Of the installed distribution."""
+    try:
+        return version("fedco2")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def git_commit() -> str | None:
+    """The commit of the source tree that runs, with a plus if it was changed; None outside one."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        if git("ls-files", "--error-unmatch", __file__) and (commit := git("rev-parse", "HEAD")):
+            return commit + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        pass
+    return None
