@@ -199,3 +199,22 @@ def test_a_base_is_no_protocol(name):
 def test_what_a_user_writes_is_checked_before_it_is_used(given, words):
     with pytest.raises(InputError, match=words):
         resolve("digits", given)
+
+
+def test_a_number_of_samples_takes_the_place_of_the_presets_share():
+    """And the other way round; who gives both is asked to choose."""
+    assert resolve("digits", {"data": {"train_size": 50}}).data.percent is None
+    assert resolve("office", {"data": {"percent": 0.2}}).data.train_size is None
+    assert resolve("digits", {}).data.percent == 0.1
+    assert resolve("digits", {"data": {"train_size": "none"}}).data.percent == 0.1
+    both = resolve("digits", {"data": {"train_size": 50, "percent": 0.2}}).data
+    assert (both.train_size, both.percent) == (50, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("method", "option", "value"),
+    [("fedprox", "mu", -1.0), ("moon", "mu", -0.5), ("moon", "tau", 0.0), ("fedco2", "mu", -1.0)],
+)
+def test_a_parameter_out_of_range_is_refused(method, option, value):
+    with pytest.raises(InputError, match=rf"^method\.{option} is {value}; it must be"):
+        resolve("digits", {"method": {"name": method, option: value}})
