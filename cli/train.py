@@ -25,6 +25,8 @@ PLACES = {
     "momentum": "local.momentum",
     "weight_decay": "local.weight_decay",
     "eval_every": "evaluation.every",
+    "checkpoint_every": "checkpoints.every",
+    "on_client_failure": "server.on_client_failure",
     "device": "machine.device",
     "threads": "machine.threads",
     "seed": "seed",
@@ -57,6 +59,8 @@ PLACES = {
 @click.option("--seed", type=int, default=None, help="Of networks, batches and cohorts.")
 @click.option("--data-seed", type=int, default=None, help="Of the partition and the noise.")
 @click.option("--eval-every", type=int, default=None, help="Evaluate every so many rounds (and after the last).")
+@click.option("--checkpoint-every", type=int, default=None, help="Keep the checkpoint of every so many rounds.")
+@click.option("--on-client-failure", default=None, help="stop, or skip: go on without that client in that round.")
 @click.option("--device", default=None, help="auto, cpu or cuda.")
 @click.option("--threads", type=int, default=None, help="Threads of torch.")
 @click.option("--preset", default=None, help="A protocol by name.  [default: the data set's]")

@@ -16,7 +16,15 @@ from fedtrain.folder import CONFIG, MANIFEST, Folder
 from fedtrain.tables import Table, merge
 from theory.errors import InputError
 
-MAY_VARY = {"server.rounds", "evaluation.every", "machine.device", "machine.threads"}
+MAY_VARY = {
+    "server.rounds",
+    "server.on_client_failure",
+    "evaluation.every",
+    "checkpoints.every",
+    "checkpoints.keep",
+    "machine.device",
+    "machine.threads",
+}
 """What may change when a run goes on."""
 
 
@@ -55,10 +63,14 @@ def differences(old: Table, new: Table) -> dict[str, tuple[Any, Any]]:
     return dict(sorted(found.items()))
 
 
-def go_on(folder: Folder, work: Experiment) -> None:
-    """Make sure that the run in the folder is this one and has rounds to make."""
+def go_on(folder: Folder, work: Experiment, now: dict[str, Any]) -> list[str]:
+    """Make sure that the run in the folder is this one and has rounds to make; what to say of the change of scene.
+
+    ``now`` is the manifest that a run begun now would have; what differs is added to the old one.
+    """
     refuse_if_other(folder, work.config)
-    if folder.read_json(MANIFEST).get("data", {}).get("sha256") != work.federation.fingerprint:
+    manifest = folder.read_json(MANIFEST)
+    if manifest.get("data", {}).get("sha256") != work.federation.fingerprint:
         raise InputError(
             f"{folder.path} was begun with other data (their checksum differs); say where those are with --data-dir, "
             "or choose another --out"
@@ -72,6 +84,14 @@ def go_on(folder: Folder, work: Experiment) -> None:
     if rounds != before and done >= rounds:
         raise InputError(f"{folder.path} has made {done} of its {before} rounds; to go on, ask for more than {done}")
     folder.write(CONFIG, dump(work.config))
+    scene = {key: now[key] for key in ("command", "started", "versions", "git", "machine")}
+    earlier = [manifest, *manifest.get("resumed", [])]
+    was, is_now = ({key: one.get(key) for key in ("versions", "machine")} for one in (earlier[-1], scene))
+    folder.write_json(MANIFEST, manifest | {"resumed": [*earlier[1:], {"round": done, **scene}]})
+    return [
+        f"{key} was {old!r} and is {new!r} now: the last digits may differ from a run that was not interrupted"
+        for key, (old, new) in differences(was, is_now).items()
+    ]
 
 
 @contextmanager

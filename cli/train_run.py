@@ -44,14 +44,17 @@ def run(given: Mapping[str, Any], options: dict[str, Any]) -> None:
     if options["dry_run"]:
         show_plan(console(), work, as_json=options["as_json"])
         return
-    if folder.holds_a_run:
-        go_on(folder, work)
-    else:
-        folder.begin(work.config, manifest(work.config, work.federation, shlex.join(["fedco2", *sys.argv[1:]])))
-    with stopping(folder, options["data_dir"]):
-        view = View(console(stderr=options["as_json"]), work, folder, quiet=options["as_json"])
-        with view:
-            summary = run_rounds(work, folder, view)
+    with folder.alone():
+        told = manifest(work.config, work.federation, shlex.join(["fedco2", *sys.argv[1:]]))
+        if folder.holds_a_run:
+            for note in go_on(folder, work, told):
+                console(stderr=True).print(f"note: {note}", soft_wrap=True)
+        else:
+            folder.begin(work.config, told)
+        with stopping(folder, options["data_dir"]):
+            view = View(console(stderr=options["as_json"]), work, folder, quiet=options["as_json"])
+            with view:
+                summary = run_rounds(work, folder, view)
     if options["as_json"]:
         click.echo(json.dumps({**summary, "out": str(folder.path)}, ensure_ascii=False))
     else:

@@ -148,6 +148,8 @@ class View:
         line += f"  {amount(progress.traffic.up.total)} up  {progress.seconds:.1f} s"
         line += "" if self.live or progress.round == rounds else f"  left {duration(left)}"
         self.screen.print(line, soft_wrap=True)
+        for failure in progress.failures:
+            self.screen.print(f"  left out: {failure.reason}", style="bold yellow", soft_wrap=True)
         self.bar.update(self.task, completed=progress.round)
 
 
@@ -214,6 +216,10 @@ def show_summary(screen: Console, summary: dict[str, Any], folder: Path) -> None
             screen.print(f"{RULES[other]}: mean {percent(results['mean']['fused'])}")
     up, down = summary["bytes"]["up"]["total"], summary["bytes"]["down"]["total"]
     screen.print(f"{summary['rounds']} rounds in {duration(summary['seconds'])}; {amount(up)} up, {amount(down)} down")
+    if summary["skipped"]:
+        clients = ", ".join(sorted({one["client"] for one in summary["skipped"]}))
+        count = len(summary["skipped"])
+        screen.print(f"left out of a round {count} times: {clients} (why: summary.json)", style="bold yellow")
     if summary["standin"]:
         screen.print("These are results on stand-in data.", style="bold yellow")
     screen.print(f"Written to {folder}: summary.json, metrics.jsonl, figures/accuracy.png, ...", soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast
 from theory.errors import InputError
 
-FORMAT = "fedco2 checkpoint 1"
+FORMAT = "fedco2 checkpoint 2"
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class State:
     seconds: float = 0.0
     rows_end: int = 0
     """The length of metrics.jsonl in bytes when this was true."""
+    skipped: tuple[Mapping[str, Any], ...] = ()
+    """Clients that were left out of a round: ``{"round", "client", "reason"}``."""
 
     def to(self, device: torch.device) -> State:
         """The same on a device."""
@@ -59,14 +62,17 @@ def save(state: State, path: Path) -> None:
         "ledger": asdict(state.ledger),
         "seconds": state.seconds,
         "rows_end": state.rows_end,
+        "skipped": [dict(one) for one in state.skipped],
     }
     part = path.with_name(f".{path.name}.part")
+    tensors, text = _apart(tensors), json.dumps(about)
     try:
-        save_file(_apart(tensors), part, {"about": json.dumps(about)})
+        save_file(tensors, part, {"about": text, "sha256": _digest(tensors, text)})
         part.chmod(path.parent.stat().st_mode & 0o666)  # safetensors lets nobody else read; the folder knows better
         with part.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(part, path)
+        sync_folder(path.parent)
     except SafetensorError as error:  # its words for a full disk and the like
         raise InputError(f"{path}: cannot be written ({error}); make room on the disk and resume") from None
     finally:
@@ -91,21 +97,42 @@ def restore(path: Path) -> State:
     """Read a checkpoint."""
     try:
         with safe_open(path, "pt") as file:
-            about: dict[str, Any] = json.loads((file.metadata() or {})["about"])
+            metadata = file.metadata() or {}
+            about: dict[str, Any] = json.loads(metadata["about"])
             if about["format"] != FORMAT:
                 raise InputError(f"{path}: made by another version ({about['format']}); use that version")
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+        if _digest(tensors, metadata["about"]) != metadata["sha256"]:
+            raise ValueError("its checksum is wrong")
         names: list[str] = about["clients"]
         shared = _below(tensors, "shared/")
         personal = {name: _below(tensors, f"personal/{i}/") for i, name in enumerate(names)}
         peers = {name: _below(tensors, f"peers/{names.index(name)}/") for name in about["publishing"]}
         ledger = Ledger(Traffic(**about["ledger"]["up"]), Traffic(**about["ledger"]["down"]))
         message = Broadcast(about["round"], shared, peers)
-        return State(message, personal, ledger, about["seconds"], about["rows_end"])
+        return State(message, personal, ledger, about["seconds"], about["rows_end"], tuple(about["skipped"]))
     except InputError:
         raise
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged(path, error) from None
+
+
+def sync_folder(folder: Path) -> None:
+    """Let a new name survive a power cut too."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _digest(tensors: Mapping[str, Tensor], about: str) -> str:
+    """SHA-256 over everything that is saved."""
+    digest = hashlib.sha256(about.encode())
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> StateDict:
@@ -117,7 +144,7 @@ def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     seen: set[int] = set()
     result = {}
     for key, value in tensors.items():
-        value = value.contiguous()
+        value = value.cpu().contiguous()
         result[key] = value.clone() if value.data_ptr() in seen else value
         seen.add(value.data_ptr())
     return result

@@ -48,6 +48,8 @@ class Server:
     """The share of the clients that trains in a round."""
     weights: Weights = "uniform"
     """Whether clients count alike in the mean, or by their number of samples."""
+    on_client_failure: Literal["stop", "skip"] = "stop"
+    """When a client cannot train: stop the run, or leave that client out of that round's mean."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -85,6 +87,21 @@ class Evaluation:
         """Whether this round is one of those whose mean is the window's; others may be evaluated between them."""
         counted = round == rounds or round % self.window_every == 0
         return self.window > 0 and round >= rounds - self.window and counted
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Which checkpoints stay; the last one always does, and is written as often as costs little."""
+
+    every: int = 0
+    """Keep one of every so many rounds; 0 for none."""
+    keep: int = 3
+    """How many of those stay, the latest."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("every", 0), ("keep", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"checkpoints.{name} is {getattr(self, name)}; it must be at least {least}")
 
 
 @dataclass(frozen=True)
@@ -131,6 +148,7 @@ class Config:
     local: Local = field(default_factory=Local)
     server: Server = field(default_factory=Server)
     evaluation: Evaluation = field(default_factory=Evaluation)
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
     machine: Machine = field(default_factory=Machine)
 
     @property
@@ -145,6 +163,7 @@ SECTIONS: dict[str, type[Any]] = {
     "local": Local,
     "server": Server,
     "evaluation": Evaluation,
+    "checkpoints": Checkpoints,
     "machine": Machine,
 }
 

@@ -50,7 +50,8 @@ class Experiment:
                     f"network {self.config.model.name!r} does not fit inputs of {size}; choose another model.name"
                 ) from None
         for client in self.federation.clients:
-            bench.local.refuse_if_idle(client.name, len(client.train), bool(bench.norm))
+            if self.config.server.on_client_failure == "stop":
+                bench.local.refuse_if_idle(client.name, len(client.train), bool(bench.norm))
             if not len(client.test):
                 raise InputError(f"client {client.name}: it has no test samples; take fewer clients or raise alpha")
 
@@ -70,7 +71,8 @@ class Experiment:
 
     def fleet(self) -> LocalFleet:
         """All clients in this process."""
-        return LocalFleet(self.bench(), self.federation.clients)
+        skip = self.config.server.on_client_failure == "skip"
+        return LocalFleet(self.bench(), self.federation.clients, skip_failures=skip)
 
 
 def plan(preset: str, given: Mapping[str, Any], root: Path | None = None) -> tuple[Config, Found]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,7 @@ from fedtrain.selection import Row
 from theory.errors import InputError
 
 CONFIG, MANIFEST, METRICS, SUMMARY = "config.toml", "manifest.json", "metrics.jsonl", "summary.json"
+LOCK, BEGINNING = ".lock", ".beginning"
 CHECKPOINT = Path("checkpoints") / "last.safetensors"
 
 
@@ -38,23 +40,54 @@ class Folder:
         """Make the folder; config.toml comes last, so its presence means that the run was begun."""
         with self._writable():
             self.path.mkdir(parents=True, exist_ok=True)
+            if (self.path / BEGINNING).exists():  # a process was killed here
+                self._clear()
         for name in (CONFIG, MANIFEST, METRICS, SUMMARY, "checkpoints", "figures"):
             if (self.path / name).exists():
                 raise InputError(f"{self.path} holds {name} already, which is not overwritten; choose another --out")
         try:
             with self._writable():
+                (self.path / BEGINNING).touch()
                 for name in ("checkpoints", "figures"):
                     (self.path / name).mkdir()
                 (self.path / METRICS).touch()
                 self.write_json(MANIFEST, manifest)
                 self.write(CONFIG, dump(config))
-        except BaseException:  # a run that was not begun leaves nothing in the way of the next one
-            for name in (METRICS, MANIFEST):
-                (self.path / name).unlink(missing_ok=True)
-            for name in ("checkpoints", "figures"):
-                with suppress(OSError):
-                    (self.path / name).rmdir()
+                (self.path / BEGINNING).unlink()
+        except BaseException:
+            self._clear()
             raise
+
+    def _clear(self) -> None:
+        """A run that was not begun leaves nothing in the way of the next one."""
+        for name in (CONFIG, METRICS, MANIFEST, BEGINNING):
+            (self.path / name).unlink(missing_ok=True)
+        for name in ("checkpoints", "figures"):
+            with suppress(OSError):
+                (self.path / name).rmdir()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes out, and clear away what one that was killed left half-written."""
+        with self._writable():
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = (self.path / LOCK).open("w")
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(f"{self.path}: another process is at work here; wait for it or stop it") from None
+            try:
+                for where in (".", "checkpoints", "figures"):
+                    for part in self.path.glob(f"{where}/.*.part"):
+                        part.unlink()
+                if self.holds_a_run:
+                    (self.path / BEGINNING).unlink(missing_ok=True)
+                yield
+            finally:
+                (self.path / LOCK).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.path.rmdir()  # if nothing came of it
 
     @contextmanager
     def _writable(self) -> Iterator[None]:
@@ -97,9 +130,18 @@ class Folder:
             raise InputError(f"{self.path / METRICS}: shorter than when the checkpoint was written; start the run anew")
         os.truncate(self.path / METRICS, end)
 
-    def save(self, state: checkpoint.State) -> None:
-        """Write the checkpoint."""
-        checkpoint.save(state, self.path / CHECKPOINT)
+    def save(self, state: checkpoint.State, keep: int = 0) -> None:
+        """Write the checkpoint; it stays beside the next one, as one of the ``keep`` latest, if that is not 0."""
+        with (self.path / METRICS).open("rb") as file:
+            os.fsync(file.fileno())  # the rows that the checkpoint counts on
+        last = self.path / CHECKPOINT
+        checkpoint.save(state, last)
+        if keep:
+            named = last.with_name(f"round-{state.message.round:06}.safetensors")
+            named.unlink(missing_ok=True)
+            os.link(last, named)  # no second copy on the disk until the next one is written
+            for old in sorted(last.parent.glob("round-*.safetensors"))[:-keep]:
+                old.unlink()
 
     def restore(self) -> checkpoint.State | None:
         """The last checkpoint, if one was written."""

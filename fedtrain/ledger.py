@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fedtrain.partition import Names, StateDict
-from fedtrain.protocol import Broadcast, Update
+from fedtrain.protocol import Broadcast, Failure, Update
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ def size(state: StateDict) -> int:
     return sum(value.numel() * value.element_size() for value in state.values())
 
 
-def exchange(message: Broadcast, update: Update, norm: Names) -> Ledger:
+def exchange(message: Broadcast, answer: Update | Failure, norm: Names) -> Ledger:
     """What one client received (the heads of all others with it) and answered."""
-    down = weighed(message.shared, norm, (head for name, head in message.peers.items() if name != update.client))
-    return Ledger(weighed(update.shared, norm, [update.published]), down)
+    down = weighed(message.shared, norm, (head for name, head in message.peers.items() if name != answer.client))
+    return Ledger(weighed(answer.shared, norm, [answer.published]) if isinstance(answer, Update) else Traffic(), down)
 
 
 def weighed(shared: StateDict, norm: Names, heads: Iterable[StateDict]) -> Traffic:

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 import torch
 
 from fedtrain.chance import generator
+from fedtrain.errors import TrainingError
 from fedtrain.methods.base import AnyMethod
 from fedtrain.partition import StateDict, everything, pick
 
@@ -39,6 +40,14 @@ class Update:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """One client to the server, when it could not train."""
+
+    client: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Score:
     """How one branch of a client's model does on one of its splits."""
 
@@ -59,8 +68,8 @@ class Fleet(Protocol):
         """The clients, in the order of the data set."""
         ...
 
-    def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update]:
-        """One round on the clients named."""
+    def train(self, message: Broadcast, cohort: Collection[str]) -> Sequence[Update | Failure]:
+        """One round on the clients named; a fleet that does not put up with failures raises them."""
         ...
 
     def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
@@ -74,6 +83,8 @@ class Round:
 
     updates: tuple[Update, ...]
     message: Broadcast
+    failures: tuple[Failure, ...] = ()
+    """Clients of the cohort that are not in the mean."""
 
 
 def published(method: AnyMethod, module: torch.nn.Module) -> StateDict:
@@ -126,6 +137,10 @@ def federate(
     """Make rounds until there were ``rounds``, and yield each as it ends."""
     while message.round < rounds:
         chosen = cohort(fleet.names, sample, seed, message.round)
-        updates = fleet.train(message, chosen)
+        answers = fleet.train(message, chosen)
+        updates = tuple(answer for answer in answers if isinstance(answer, Update))
+        failures = tuple(answer for answer in answers if isinstance(answer, Failure))
+        if not updates:
+            raise TrainingError(f"round {message.round + 1}: no client could train; {failures[0].reason}")
         message = aggregate(message, updates, weights)
-        yield Round(tuple(updates), message)
+        yield Round(updates, message, failures)

@@ -9,12 +9,13 @@ from math import isfinite
 from typing import Any
 
 from fedtrain.checkpoint import State
+from fedtrain.config import Checkpoints
 from fedtrain.errors import TrainingError
 from fedtrain.experiment import Experiment
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.folder import CHECKPOINT, SUMMARY, Folder
 from fedtrain.ledger import Ledger, exchange
-from fedtrain.protocol import Scores, Split, federate
+from fedtrain.protocol import Failure, Scores, Split, Update, federate
 from fedtrain.report.figures import draw_figures
 from fedtrain.selection import Row, summarise
 from theory.errors import InputError
@@ -37,6 +38,8 @@ class Progress:
     traffic: Ledger
     """Of this round alone."""
     seconds: float
+    failures: tuple[Failure, ...] = ()
+    """Clients that were left out."""
 
 
 def run(experiment: Experiment, folder: Folder, watch: Callable[[Progress], None]) -> dict[str, Any]:
@@ -52,7 +55,7 @@ def run(experiment: Experiment, folder: Folder, watch: Callable[[Progress], None
     fleet.personal = dict(state.personal)
     folder.cut_rows(state.rows_end)
     splits: list[Split] = ["train", "val", "test"] if config.evaluation.train else ["val", "test"]
-    server, saved = config.server, Saving(folder)
+    server, saved = config.server, Saving(folder, config.checkpoints)
     rounds = federate(
         fleet, state.message, server.rounds, sample=server.sample, weights=server.weights, seed=config.seed
     )
@@ -64,13 +67,19 @@ def run(experiment: Experiment, folder: Folder, watch: Callable[[Progress], None
             scores = fleet.evaluate(round.message, splits) if due else {}
             refuse_if_lost(number, scores, config.local.lr)
             end = folder.append(rows_of(number, scores)) if due else state.rows_end
-            exchanged = [exchange(state.message, update, fleet.bench.norm) for update in round.updates]
-            traffic = sum(exchanged, Ledger())
+            answers: list[Update | Failure] = [*round.updates, *round.failures]
+            traffic = sum((exchange(state.message, answer, fleet.bench.norm) for answer in answers), Ledger())
             seconds = time.perf_counter() - clock
             state = State(
-                round.message, dict(fleet.personal), state.ledger + traffic, state.seconds + seconds, rows_end=end
+                round.message,
+                dict(fleet.personal),
+                state.ledger + traffic,
+                state.seconds + seconds,
+                end,
+                (*state.skipped, *({"round": number, **asdict(failure)} for failure in round.failures)),
             )
-            watch(Progress(number, {u.client: u.loss for u in round.updates}, scores, traffic, seconds))
+            losses = {update.client: update.loss for update in round.updates}
+            watch(Progress(number, losses, scores, traffic, seconds, round.failures))
             saved.perhaps(state)
             clock = time.perf_counter()
     finally:
@@ -85,12 +94,18 @@ def run(experiment: Experiment, folder: Folder, watch: Callable[[Progress], None
 class Saving:
     """Checkpoints now and then, so seldom that they cost little."""
 
-    def __init__(self, folder: Folder) -> None:
-        self.folder, self.cost, self.last, self.saved = folder, 0.0, time.perf_counter(), -1
+    def __init__(self, folder: Folder, wanted: Checkpoints) -> None:
+        self.folder, self.wanted = folder, wanted
+        self.cost, self.last, self.saved = 0.0, time.perf_counter(), -1
+
+    def stays(self, state: State) -> bool:
+        """Whether this round's checkpoint is one of those to keep."""
+        return self.wanted.every > 0 and state.message.round % self.wanted.every == 0
 
     def perhaps(self, state: State) -> None:
         """Save if it is time."""
-        if time.perf_counter() - self.last > max(SHORTEST_REST, self.cost / CHECKPOINT_SHARE):
+        rested = time.perf_counter() - self.last > max(SHORTEST_REST, self.cost / CHECKPOINT_SHARE)
+        if rested or self.stays(state):
             self.now(state)
 
     def now(self, state: State) -> None:
@@ -98,7 +113,7 @@ class Saving:
         if self.saved == state.message.round:
             return
         start = time.perf_counter()
-        self.folder.save(state)
+        self.folder.save(state, keep=self.wanted.keep if self.stays(state) else 0)
         self.last, self.saved = time.perf_counter(), state.message.round
         self.cost = self.last - start
 
@@ -147,6 +162,7 @@ def conclusion(experiment: Experiment, folder: Folder, state: State) -> dict[str
         "title": data.title,
         "standin": data.standin,
         "notes": list(data.notes),
+        "skipped": [dict(one) for one in state.skipped],
         "rounds": state.message.round,
         "report": config.evaluation.report if config.evaluation.report in rules else "last",
         "rules": rules,

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedtrain import folder as module
 from fedtrain.config import Config
 from fedtrain.data.clients import Federation, Preparation
 from fedtrain.folder import CHECKPOINT, CONFIG, MANIFEST, METRICS, SUMMARY, Folder
@@ -199,7 +198,7 @@ def test_the_manifest_says_what_was_used(toy):
 
 
 def test_the_commit_is_none_outside_a_source_tree(monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "__file__", str(tmp_path / "folder.py"))
+    monkeypatch.setattr("fedtrain.manifest.__file__", str(tmp_path / "manifest.py"))
     assert git_commit() is None
 
     def absent(*args, **kwargs):

@@ -160,10 +160,10 @@ def test_a_process_that_is_killed_goes_on_from_its_last_checkpoint(begin, monkey
         """Not even the last checkpoint can be written."""
 
     class Mortal(Folder):
-        def save(self, state):
+        def save(self, state, keep=0):
             if state.message.round == 3:
                 raise Killed
-            super().save(state)
+            super().save(state, keep)
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "SHORTEST_REST", 0.0)
@@ -223,7 +223,7 @@ def test_the_summary(begin):
     summary = run(work, folder, quiet)
     assert json.loads((folder.path / SUMMARY).read_text()) == json.loads(json.dumps(summary))
     assert set(summary) == {
-        *("finished", "method", "dataset", "title", "standin", "notes"),
+        *("finished", "method", "dataset", "title", "standin", "notes", "skipped"),
         *("rounds", "report", "rules", "bytes", "seconds"),
     }
     assert (summary["finished"], summary["method"], summary["rounds"], summary["report"]) == (
