@@ -220,8 +220,8 @@ def show_summary(screen: Console, summary: dict[str, Any], folder: Path) -> None
         clients = ", ".join(sorted({one["client"] for one in summary["skipped"]}))
         count = len(summary["skipped"])
         screen.print(f"left out of a round {count} times: {clients} (why: summary.json)", style="bold yellow")
-    if summary["standin"]:
-        screen.print("These are results on stand-in data.", style="bold yellow")
+    for note in summary["notes"]:
+        screen.print(f"note: {note}", style="bold yellow" if summary["standin"] else "yellow", soft_wrap=True)
     screen.print(f"Written to {folder}: summary.json, metrics.jsonl, figures/accuracy.png, ...", soft_wrap=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from theory.report.style import BRANCHES, FAINT, INK, WIDE, canvas, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import SubFigure
 
     from fedtrain.selection import Row
 
@@ -29,12 +31,16 @@ def draw_figures(folder: Folder, summary: dict[str, Any]) -> list[Path]:
     title = f"{folder.config().method.title} on {data['title']}"
     names = [client["name"] for client in data["clients"]]
     with drawing():
-        paths = [_accuracy(test, names, f"{title}: {_message(summary)}", folder.path / "figures" / "accuracy.png")]
+        body = _accuracy(test, names, f"{title}: {_message(summary)}")
+        if notes := "; ".join(data["notes"]):
+            body.supxlabel(fill(notes, 150), x=0.01, ha="left", fontsize=8, color=FAINT)
+        curves = folder.path / "figures" / "accuracy.png"
+        put_png(body.figure, curves)
     counts = np.array([client["train"] for client in data["clients"]])
     figure = label_figure(counts, names, data["classes"], f"Training images of each class, {data['title']}")
     path = folder.path / "figures" / "labels.png"
     put_png(figure, path)
-    return [*paths, path]
+    return [curves, path]
 
 
 def _message(summary: dict[str, Any]) -> str:
@@ -42,7 +48,8 @@ def _message(summary: dict[str, Any]) -> str:
     return f"mean test accuracy {100 * last['mean']['fused']:.1f} % after {last['round']} rounds"
 
 
-def _accuracy(test: list[Row], names: list[str], title: str, path: Path) -> Path:
+def _accuracy(test: list[Row], names: list[str], title: str) -> SubFigure:
+    """A panel a client and one of their mean, or one panel of the mean if they are many."""
     from matplotlib.ticker import MaxNLocator
 
     mean = f"mean of {len(names)} clients"
@@ -71,8 +78,7 @@ def _accuracy(test: list[Row], names: list[str], title: str, path: Path) -> Path
     handles, labels = grid[0].get_legend_handles_labels()
     if len(labels) > 1:
         body.legend(handles, labels, loc="outside upper right", ncols=len(labels))
-    put_png(body.figure, path)
-    return path
+    return body
 
 
 def _branches(test: list[Row]) -> list[str]:

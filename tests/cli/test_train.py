@@ -86,7 +86,7 @@ def test_it_prints_a_header_a_line_a_round_a_table_and_the_stand_in_loudly(tmp_p
         "synthdigits",
         "Test accuracy in %, Digits (stand-in), after the last round",
         "std over clients (ddof 0)",
-        "These are results on stand-in data.",
+        "note: stand-in images, drawn by fedco2: results say nothing about the real Digits",
         str(tmp_path / "out"),
     ):
         assert text in shown, text
