@@ -16,7 +16,7 @@ from cli.data_clients_view import show
 from fedtrain.data import store
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.client_share import ClientShare, Labelled
-from fedtrain.data.settings import DataSettings
+from fedtrain.data.settings import USED, DataSettings
 from fedtrain.data.shares import check, shares
 from fedtrain.data.skews import class_counts, known_labels
 from fedtrain.data.skews.share import Indices
@@ -26,15 +26,6 @@ from fedtrain.presets import resolve
 from fedtrain.report.png import check_new_png, write_png
 from theory.errors import InputError
 
-USED = {
-    "domain": {"percent", "train_size"},
-    "label+feature": {"alpha", "divide"},
-    "iid": set(),
-    "pathological": {"classes_per_client"},
-    "dirichlet": {"alpha", "least"},
-    "pachinko": {"alpha", "beta"},
-}
-"""The options that mean something to a skew."""
 ORDER_MATTERS = ("iid", "pachinko")
 """Skews whose class counts depend on the order of the samples, not only on class sizes."""
 

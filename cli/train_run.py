@@ -19,6 +19,7 @@ from cli.train_resume import continued, go_on, stopping
 from cli.train_view import View, show_plan, show_summary
 from fedtrain.config import Config, load
 from fedtrain.data.catalogue import dataset
+from fedtrain.data.settings import USED
 from fedtrain.data.source import find
 from fedtrain.experiment import Experiment, experiment, plan
 from fedtrain.folder import Folder
@@ -80,6 +81,8 @@ def planned(tables: Table, options: dict[str, Any]) -> tuple[Config, Experiment]
     if wanted not in (None, meant):
         raise InputError(f"preset {preset!r} is for {meant}, not for {wanted}; leave --preset or --dataset out")
     config, found = plan(preset, own, options["data_dir"])
+    if options["alpha"] is not None and "alpha" not in USED[config.data.skew]:
+        raise InputError(f"--alpha means nothing to skew {config.data.skew!r}; leave it out or choose another --skew")
     config = set_threads(config)
     return config, experiment(config, found)
 

@@ -16,8 +16,8 @@ from rich.table import Table
 
 from cli.theory_view import duration
 from fedtrain.about.anatomy import Anatomy, Part, anatomy
-from fedtrain.about.cost import seconds_a_round
-from fedtrain.config import to_tables
+from fedtrain.about.cost import seconds_a_round, seconds_left
+from fedtrain.config import dump, to_tables
 from fedtrain.experiment import DTYPES, Experiment
 from fedtrain.folder import Folder
 from fedtrain.ledger import Ledger
@@ -52,10 +52,9 @@ def header(screen: Console, work: Experiment, parts: Anatomy) -> None:
     """What is about to happen, and on what."""
     config, data = work.config, work.federation
     screen.print(f"{config.method.title} on {data.title}", style="bold")
-    if data.standin:
-        screen.print(f"STAND-IN DATA: not {config.data.dataset}, but images drawn by fedco2", style="bold yellow")
     for note in data.notes:
-        screen.print(f"note: {note}", style="yellow", soft_wrap=True)
+        loud = data.standin and "stand-in" in note
+        screen.print(f"{'STAND-IN DATA' if loud else 'note'}: {note}", style="bold yellow" * loud, soft_wrap=True)
     skew = config.data.skew + (f" (alpha {config.data.alpha:g})" if config.data.skew in ALPHAS else "")
     sizes = [len(client.train) for client in data.clients]
     screen.print(f"clients   {len(sizes)}, skew {skew}, {spread(sizes)} training images each")
@@ -66,20 +65,25 @@ def header(screen: Console, work: Experiment, parts: Anatomy) -> None:
     screen.print(f"network   {config.model.name}: {split_line(parts)}", soft_wrap=True)
     screen.print(f"a round   {traffic_line(parts.traffic)} for each client", soft_wrap=True)
     screen.print(
-        f"training  {config.server.rounds} rounds of {config.local.epochs} local epoch(s), batch "
+        f"training  {counted(config.server.rounds, 'round')} of {counted(config.local.epochs, 'local epoch')}, batch "
         f"{config.local.batch_size}, lr {config.local.lr:g}, momentum {config.local.momentum:g}, "
         f"{config.server.weights} weights, {100 * config.server.sample:g} % of the clients a round",
         soft_wrap=True,
     )
     screen.print(
         f"seeds     {config.seed}, data {config.data.seed}; device {config.machine.resolved()}, "
-        f"{config.machine.threads} thread(s); fedco2 {our_version()}",
+        f"{counted(config.machine.threads or 1, 'thread')}; fedco2 {our_version()}",
         soft_wrap=True,
     )
     screen.print()
 
 
 ALPHAS = ("dirichlet", "pachinko", "label+feature")
+
+
+def counted(number: int, what: str) -> str:
+    """1 round, 2 rounds."""
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def spread(sizes: list[int]) -> str:
@@ -120,13 +124,16 @@ class View:
             disable=not self.live,
         )
         rounds = work.config.server.rounds
-        state = folder.round_reached()
-        self.task = self.bar.add_task("training", total=rounds, completed=state)
+        self.done = folder.round_reached()
+        self.task = self.bar.add_task("training", total=rounds, completed=self.done)
+        self.first: float | None = None
         self.times: list[float] = []
 
     def __enter__(self) -> View:
         if not self.quiet:
             header(self.screen, self.work, anatomy_of(self.work))
+            self.screen.print(f"this will take roughly {duration(seconds_left(self.work, self.done))}; Ctrl-C is safe")
+            self.screen.print()
         self.bar.start()
         return self
 
@@ -142,7 +149,8 @@ class View:
         rounds = self.work.config.server.rounds
         self.times.append(progress.seconds)
         left = (rounds - progress.round) * fmean(self.times[-20:])
-        line = f"round {progress.round:>{len(str(rounds))}}/{rounds}  loss {fmean(progress.losses.values()):.3f}"
+        loss = fmean(progress.losses.values())
+        line = f"round {progress.round:>{len(str(rounds))}}/{rounds}  loss {loss:.3f}"
         if progress.scores:
             line += "  " + scores_line(progress.scores)
         line += f"  {amount(progress.traffic.up.total)} up  {progress.seconds:.1f} s"
@@ -150,6 +158,10 @@ class View:
         self.screen.print(line, soft_wrap=True)
         for failure in progress.failures:
             self.screen.print(f"  left out: {failure.reason}", style="bold yellow", soft_wrap=True)
+        self.first = loss if self.first is None else self.first
+        if progress.round == rounds and loss > self.first:
+            warning = f"the training loss rose from {self.first:.3g} to {loss:.3g}: local.lr may be too large"
+            self.screen.print(f"note: {warning}", style="bold yellow", soft_wrap=True)
         self.bar.update(self.task, completed=progress.round)
 
 
@@ -174,9 +186,7 @@ def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:
     """All that is decided, the split, the bytes and the time, without training."""
     parts = anatomy_of(work)
     training, evaluation = seconds_a_round(work)
-    config = work.config
-    due = sum(config.evaluation.due(round, config.server.rounds) for round in range(1, config.server.rounds + 1))
-    seconds = config.server.rounds * training + due * evaluation
+    config, seconds = work.config, seconds_left(work)
     if as_json:
         traffic = {"up": parts.traffic.up.total, "down": parts.traffic.down.total}
         numbers = {name: getattr(parts, name).numbers for name in ("shared", "personal", "published")}
@@ -184,11 +194,7 @@ def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:
         screen.file.write(json.dumps({**plan, "numbers": numbers, "bytes": traffic, "seconds": seconds}) + "\n")
         return
     header(screen, work, parts)
-    for section, table in to_tables(config).items():
-        pairs = table.items() if isinstance(table, dict) else [(section, table)]
-        screen.print(f"[{section}]" if isinstance(table, dict) else "", style="bold", end="")
-        screen.print(" " + ", ".join(f"{key} = {value}" for key, value in pairs), soft_wrap=True)
-    screen.print()
+    screen.print(dump(config), soft_wrap=True)
     screen.print(
         f"roughly {duration(training)} a round and {duration(evaluation)} an evaluation, {duration(seconds)} in all"
     )
@@ -215,7 +221,9 @@ def show_summary(screen: Console, summary: dict[str, Any], folder: Path) -> None
         if other != rule:
             screen.print(f"{RULES[other]}: mean {percent(results['mean']['fused'])}")
     up, down = summary["bytes"]["up"]["total"], summary["bytes"]["down"]["total"]
-    screen.print(f"{summary['rounds']} rounds in {duration(summary['seconds'])}; {amount(up)} up, {amount(down)} down")
+    screen.print(
+        f"{counted(summary['rounds'], 'round')} in {duration(summary['seconds'])}; {amount(up)} up, {amount(down)} down"
+    )
     if summary["skipped"]:
         clients = ", ".join(sorted({one["client"] for one in summary["skipped"]}))
         count = len(summary["skipped"])

@@ -38,7 +38,12 @@ class Experiment:
         return maker(self.config.model, self.config.method, len(self.federation.classes), shape)
 
     def check(self) -> None:
-        """Refuse what would fail later: a network that does not fit method or images, a client that never trains."""
+        """Refuse what would fail later: a network that does not fit, a rule without data, an idle client."""
+        if self.config.evaluation.report == "best-by-validation" and not any(c.val for c in self.federation.clients):
+            raise InputError(
+                "evaluation.report is best-by-validation, and no client has validation data; set data.val_size, "
+                "or evaluation.report = last"
+            )
         shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
         with torch.device("meta"):  # no memory, no time for weights
             bench = self.bench("meta")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -33,6 +34,14 @@ def seconds_a_round(experiment: Experiment) -> tuple[float, float]:
     return train * trained / rate, forward * tested / rate
 
 
+def seconds_left(experiment: Experiment, done: int = 0) -> float:
+    """Roughly: from after ``done`` rounds to the end."""
+    rounds, due = experiment.config.server.rounds, experiment.config.evaluation.due
+    training, evaluation = seconds_a_round(experiment)
+    evaluations = sum(due(round, rounds) for round in range(done + 1, rounds + 1))
+    return (rounds - done) * training + evaluations * evaluation
+
+
 def flops(bench: Bench, client: ClientData, names: Sequence[str]) -> tuple[float, float]:
     """Flops for each training sample of a round, and for each evaluated sample."""
     size = min(len(client.train), bench.local.batch_size)
@@ -47,11 +56,12 @@ def flops(bench: Bench, client: ClientData, names: Sequence[str]) -> tuple[float
     return training.get_total_flops() / size, forward.get_total_flops() / size
 
 
+@cache
 def matrix_rate(device: torch.device) -> float:
-    """Flops a second of a matrix product here and now, the best of a few trials."""
+    """Flops a second of a matrix product here and now, the best of some trials: a busy machine slows most."""
     a = torch.ones(1024, 1024, device=device)
     best = float("inf")
-    for _ in range(4):
+    for _ in range(12):
         start = time.perf_counter()
         (a @ a).sum().item()
         best = min(best, time.perf_counter() - start)

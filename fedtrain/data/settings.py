@@ -8,6 +8,16 @@ from typing import Literal
 Source = Literal["auto", "real", "standin"]
 Skew = Literal["domain", "label+feature", "iid", "pathological", "dirichlet", "pachinko"]
 
+USED: dict[str, set[str]] = {
+    "domain": {"percent", "train_size"},
+    "label+feature": {"alpha", "divide"},
+    "iid": set(),
+    "pathological": {"classes_per_client"},
+    "dirichlet": {"alpha", "least"},
+    "pachinko": {"alpha", "beta"},
+}
+"""The settings that mean something to a skew."""
+
 
 @dataclass(frozen=True)
 class DataSettings:
