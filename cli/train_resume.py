@@ -12,7 +12,7 @@ from typing import Any
 
 from fedtrain.config import Config, dump, from_tables, to_tables
 from fedtrain.experiment import Experiment
-from fedtrain.folder import CONFIG, MANIFEST, Folder
+from fedtrain.folder import CONFIG, MANIFEST, SUMMARY, Folder
 from fedtrain.tables import Table, merge
 from theory.errors import InputError
 
@@ -76,9 +76,10 @@ def go_on(folder: Folder, work: Experiment, now: dict[str, Any]) -> list[str]:
             "or choose another --out"
         )
     done, rounds, before = folder.round_reached(), work.config.server.rounds, folder.config().server.rounds
-    if folder.finished and done >= rounds:
+    concluded = folder.read_json(SUMMARY).get("rounds", 0) if folder.finished else 0  # of a shorter run, maybe
+    if min(concluded, done) >= rounds:
         raise InputError(
-            f"{folder.path} holds this run, finished after {done} rounds; raise --rounds to go on, "
+            f"{folder.path} holds this run, finished after {concluded} rounds; raise --rounds to go on, "
             "or choose another --out"
         )
     if rounds != before and done >= rounds:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,10 @@ def save(state: State, path: Path) -> None:
         os.replace(part, path)
         sync_folder(path.parent)
     except SafetensorError as error:  # its words for a full disk and the like
-        raise InputError(f"{path}: cannot be written ({error}); make room on the disk and resume") from None
+        raise InputError(f"{path}: cannot be written ({error}); make room or get leave, and resume") from None
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # not the last word on a disk that takes none
+            part.unlink(missing_ok=True)
 
 
 def round_of(path: Path) -> int:
@@ -89,8 +91,10 @@ def round_of(path: Path) -> int:
 
 
 def damaged(path: Path, error: Exception) -> InputError:
-    """What to say of a file that is no checkpoint."""
-    return InputError(f"{path}: not a checkpoint of fedco2, or damaged ({error}); start the run anew")
+    """What to say of a file that is no checkpoint; a kept one may help, unless it is another name of the same file."""
+    kept = [one for one in sorted(path.parent.glob("round-*.safetensors")) if not one.samefile(path)]
+    way = f"rename {kept[-1].name} to {path.name} to go on from there" if kept else "start the run anew"
+    return InputError(f"{path}: not a checkpoint of fedco2, or damaged ({error}); {way}")
 
 
 def restore(path: Path) -> State:

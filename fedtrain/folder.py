@@ -75,19 +75,27 @@ class Folder:
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not os.path.samestat(os.fstat(file.fileno()), os.stat(self.path / LOCK)):
+                    raise OSError  # the process before took its lock away, and a third one has a new one
             except OSError:
                 raise InputError(f"{self.path}: another process is at work here; wait for it or stop it") from None
             try:
-                for where in (".", "checkpoints", "figures"):
-                    for part in self.path.glob(f"{where}/.*.part"):
-                        part.unlink()
-                if self.holds_a_run:
-                    (self.path / BEGINNING).unlink(missing_ok=True)
+                self._tidy()
                 yield
             finally:
-                (self.path / LOCK).unlink(missing_ok=True)
-        with suppress(OSError):
-            self.path.rmdir()  # if nothing came of it
+                with suppress(OSError):
+                    (self.path / LOCK).unlink(missing_ok=True)
+                    self.path.rmdir()  # if nothing came of it
+
+    def _tidy(self) -> None:
+        """Take away what a process that was killed left half-written, and nothing that is not ours."""
+        if not self.holds_a_run and not (self.path / BEGINNING).exists():
+            return
+        for pattern in (".*.part", "figures/.*.part", "checkpoints/.*"):  # safetensors has temporary files of its own
+            for part in self.path.glob(pattern):
+                part.unlink()
+        if self.holds_a_run:
+            (self.path / BEGINNING).unlink(missing_ok=True)
 
     @contextmanager
     def _writable(self) -> Iterator[None]:
@@ -134,14 +142,19 @@ class Folder:
         """Write the checkpoint; it stays beside the next one, as one of the ``keep`` latest, if that is not 0."""
         with (self.path / METRICS).open("rb") as file:
             os.fsync(file.fileno())  # the rows that the checkpoint counts on
+        checkpoint.save(state, self.path / CHECKPOINT)
+        self.keep(state.message.round, keep)
+
+    def keep(self, round: int, limit: int) -> None:
+        """Let the last checkpoint, of this round, stay as one of the ``limit`` latest; done twice it is done once."""
+        if not limit:
+            return
         last = self.path / CHECKPOINT
-        checkpoint.save(state, last)
-        if keep:
-            named = last.with_name(f"round-{state.message.round:06}.safetensors")
-            named.unlink(missing_ok=True)
-            os.link(last, named)  # no second copy on the disk until the next one is written
-            for old in sorted(last.parent.glob("round-*.safetensors"))[:-keep]:
-                old.unlink()
+        named = last.with_name(f"round-{round:06}.safetensors")
+        named.unlink(missing_ok=True)
+        os.link(last, named)  # no second copy on the disk until the next one is written
+        for old in sorted(last.parent.glob("round-*.safetensors"))[:-limit]:
+            old.unlink()
 
     def restore(self) -> checkpoint.State | None:
         """The last checkpoint, if one was written."""
@@ -163,7 +176,8 @@ class Folder:
                 os.fsync(file.fileno())
             os.replace(part, self.path / name)
         finally:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):  # not the last word on a disk that takes none
+                part.unlink(missing_ok=True)
 
     def write_json(self, name: str, value: Any) -> None:
         """The same for JSON."""

@@ -59,6 +59,8 @@ def run(experiment: Experiment, folder: Folder, watch: Callable[[Progress], None
     rounds = federate(
         fleet, state.message, server.rounds, sample=server.sample, weights=server.weights, seed=config.seed
     )
+    if restored is not None:
+        folder.keep(restored.message.round, saved.limit(restored))  # the process may have been killed before it was
     try:
         clock = time.perf_counter()
         for round in rounds:
@@ -98,14 +100,15 @@ class Saving:
         self.folder, self.wanted = folder, wanted
         self.cost, self.last, self.saved = 0.0, time.perf_counter(), -1
 
-    def stays(self, state: State) -> bool:
-        """Whether this round's checkpoint is one of those to keep."""
-        return self.wanted.every > 0 and state.message.round % self.wanted.every == 0
+    def limit(self, state: State) -> int:
+        """How many are kept when this round's checkpoint is one of them; else 0."""
+        stays = self.wanted.every > 0 and state.message.round % self.wanted.every == 0
+        return self.wanted.keep if stays else 0
 
     def perhaps(self, state: State) -> None:
         """Save if it is time."""
         rested = time.perf_counter() - self.last > max(SHORTEST_REST, self.cost / CHECKPOINT_SHARE)
-        if rested or self.stays(state):
+        if rested or self.limit(state):
             self.now(state)
 
     def now(self, state: State) -> None:
@@ -113,7 +116,7 @@ class Saving:
         if self.saved == state.message.round:
             return
         start = time.perf_counter()
-        self.folder.save(state, keep=self.wanted.keep if self.stays(state) else 0)
+        self.folder.save(state, keep=self.limit(state))
         self.last, self.saved = time.perf_counter(), state.message.round
         self.cost = self.last - start
 

@@ -6,7 +6,8 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
-from math import isfinite
+from math import inf, isfinite
+from sys import float_info
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -15,6 +16,7 @@ from theory.errors import InputError
 T = TypeVar("T")
 Table = dict[str, Any]
 NONE = "none"
+LONGEST = 80
 KINDS = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
 
 
@@ -24,7 +26,9 @@ def read(kind: type[T], table: Mapping[str, Any], section: str, owner: str = "")
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     for key in table:
         if key not in known:
-            raise InputError(f"unknown key {key!r} in [{section}]{owner and ' of ' + owner}; {nearest(key, known)}")
+            raise InputError(
+                f"unknown key {shown(key)} in [{section}]{owner and ' of ' + owner}; {nearest(key, known)}"
+            )
     return kind(**{key: typed(value, hints[key], f"{section}.{key}") for key, value in table.items()})
 
 
@@ -42,11 +46,21 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(choice) or 'none'}"
 
 
+def shown(value: object) -> str:
+    """A value in an error, in so many characters as a line can bear."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # Python does not spell out whole numbers of thousands of digits
+        return "too long a value to be shown"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
 def typed(value: Any, hint: Any, name: str) -> Any:
     """The value as the hint wants it: a whole number may stand for a float, ``none`` for None."""
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
-            raise InputError(f"{name} is {value!r}; {nearest(str(value), get_args(hint))}")
+            way = nearest(value if isinstance(value, str) else shown(value), get_args(hint))
+            raise InputError(f"{name} is {shown(value)}; {way}")
         return value
     if get_origin(hint) in (Union, UnionType):
         if value is None or value == NONE:
@@ -54,10 +68,10 @@ def typed(value: Any, hint: Any, name: str) -> Any:
         (hint,) = (one for one in get_args(hint) if one is not NoneType)
         return typed(value, hint, name)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    lost = isinstance(value, float) and not isfinite(value)
+        value = float(value) if abs(value) <= float_info.max else inf if value > 0 else -inf
+    lost = not isfinite(value) if isinstance(value, float) else isinstance(value, int) and abs(value) >= 2**63
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool) or lost:
-        raise InputError(f"{name} is {value!r}; it must be {KINDS.get(hint, hint)}")
+        raise InputError(f"{name} is {shown(value)}; it must be {KINDS.get(hint, hint)}")
     return value
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import math
+import sys
+import warnings
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,12 @@ from theory.problem import Problem, check_data
 
 LARGEST_FILE = 2**31
 """Bytes that the arrays may take once unpacked."""
+RATIO, FLOOR = 200, 2**24
+"""They may unpack to so many times the size of the file, or to so many bytes: a bomb must be large itself."""
 LARGEST_NUMBER = 1e100
+LARGEST_COVARIANCES = 2**30
+"""Bytes of all clients' covariances: a file of 12 rows may have a million columns."""
+LONGEST_NAME = 40
 
 
 @dataclass(frozen=True)
@@ -40,14 +47,20 @@ def read(path: Path, ridge: float) -> UserData:
     x, y = (_numbers(arrays[name], path) for name in ("X", "y"))
     if arrays["owner"].ndim != 1:
         raise InputError(f"{path}: owner has shape {arrays['owner'].shape}; expected one client for each row of X")
-    names, number = np.unique(arrays["owner"], return_inverse=True)
+    names, number = _clients(arrays["owner"], path)
     owner = torch.from_numpy(number.astype(np.int64))
     check_data(x, y, owner)
+    size = len(names) * x.shape[1] ** 2 * 8
+    if size > LARGEST_COVARIANCES:
+        raise InputError(
+            f"{path}: the covariances of {len(names)} clients in {x.shape[1]} dimensions take {size / 2**30:.1f} GiB; "
+            f"at most {LARGEST_COVARIANCES / 2**30:.0f} GiB: project X to fewer dimensions, or give fewer clients"
+        )
     order = torch.argsort(owner, stable=True)
     x, y, owner = x[order], y[order], owner[order]
     means = torch.stack([x[owner == i].mean(0) for i in range(len(names))])
     centred = x - means[owner]
-    S = torch.stack([_covariance(centred[owner == i], ridge, str(names[i])) for i in range(len(names))])
+    S = torch.stack([_covariance(centred[owner == i], ridge, names[i]) for i in range(len(names))])
     return UserData(Problem(centred, y, owner, S), _broken(x, means, S, owner, names), ridge)
 
 
@@ -61,8 +74,13 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
             size = sum(member.file_size for member in archive.infolist())
             if size > LARGEST_FILE:
                 raise InputError(f"{path} unpacks to {size / 2**30:.1f} GiB; at most {LARGEST_FILE / 2**30:.0f} GiB")
+            if size > max(FLOOR, RATIO * path.stat().st_size):
+                raise InputError(f"{path} unpacks to over {RATIO} times its size; save it with np.savez, uncompressed")
             present = set(archive.namelist())
-            return {name: _array(archive, f"{name}.npy") for name in ("X", "y", "owner") if f"{name}.npy" in present}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a header as Python 2 wrote it, or one that cannot be read anyway
+                wanted = [name for name in ("X", "y", "owner") if f"{name}.npy" in present]
+                return {name: _array(archive, f"{name}.npy") for name in wanted}
     except InputError:
         raise
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
@@ -102,6 +120,23 @@ def _numbers(array: np.ndarray, path: Path) -> Tensor:
     return values
 
 
+def _clients(owner: np.ndarray, path: Path) -> tuple[list[str], np.ndarray]:
+    """Names, sorted, and whose each row is. Python takes it that text is Unicode, and fails badly if it is not."""
+    text = owner.dtype.kind == "U"
+    if owner.dtype.kind not in "biufSU" or (
+        text and (np.frombuffer(owner.tobytes(), f"{owner.dtype.byteorder}u4") > sys.maxunicode).any()
+    ):
+        raise InputError(f"{path}: owner must be numbers or text, not {owner.dtype if not text else 'broken text'}")
+    found, number = np.unique(owner, return_inverse=True)
+    return [_shown(str(name)) for name in found], number
+
+
+def _shown(name: str) -> str:
+    """A client's name as it may be printed: the file could steer a terminal with it, or fill it."""
+    plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name[: LONGEST_NAME + 1])
+    return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 3]}..."
+
+
 def _covariance(x: Tensor, ridge: float, name: str) -> Tensor:
     S = x.T @ x / len(x)
     level = S.diagonal().mean().item()
@@ -117,7 +152,7 @@ def _covariance(x: Tensor, ridge: float, name: str) -> Tensor:
     return S
 
 
-def _broken(x: Tensor, means: Tensor, S: Tensor, owner: Tensor, names: np.ndarray) -> list[str]:
+def _broken(x: Tensor, means: Tensor, S: Tensor, owner: Tensor, names: list[str]) -> list[str]:
     """Assumption 4.1 in words, where it does not hold."""
     found = []
     off = (means.square().sum(1) / S.diagonal(dim1=1, dim2=2).sum(1)).sqrt()
@@ -135,7 +170,7 @@ def _broken(x: Tensor, means: Tensor, S: Tensor, owner: Tensor, names: np.ndarra
     ]
     if alike:
         found.append("covariances do not differ: " + ", ".join(alike[:5]) + (", ..." if len(alike) > 5 else ""))
-    short = [str(names[i]) for i, size in enumerate(owner.bincount().tolist()) if size <= x.shape[1]]
+    short = [names[i] for i, size in enumerate(owner.bincount().tolist()) if size <= x.shape[1]]
     if short:
         found.append(
             f"not more samples than dimensions on {', '.join(short[:5])}{', ...' if len(short) > 5 else ''}: "

@@ -72,7 +72,7 @@ def about(path: Path) -> About:
     with _blame(path):
         if (said["dataset"], said["domain"]) != (path.parent.name, path.stem):
             raise ValueError(f"it holds {said['domain']} of {said['dataset']}")
-    return About(**{field.name: said[field.name] for field in fields(About)})
+        return About(**{field.name: said[field.name] for field in fields(About)})
 
 
 def labels(path: Path, part: Part, data: Dataset) -> Indices:

@@ -43,7 +43,9 @@ class LocalFleet:
                 reason = told(error, name, message.round + 1)
                 if not self.skip_failures:
                     raise reason from error
-                answers.append(Failure(name, str(reason)))
+                said = str(reason)  # a MemoryError says nothing at all
+                known = said.startswith(f"client {name}")
+                answers.append(Failure(name, said if known else f"client {name}: {said or 'out of memory'}"))
         self.personal |= kept
         return answers
 

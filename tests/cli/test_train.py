@@ -12,10 +12,15 @@ import time
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from safetensors import safe_open
 
 from cli.main import main
 from cli.train import PLACES, train
+from fedtrain.bench import Bench
+from fedtrain.folder import Folder
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["--set", "model.name=two-layer", "--set", "model.width=8", "--set", "data.percent=0.02"]
@@ -76,7 +81,7 @@ def test_it_prints_a_header_a_line_a_round_a_table_and_the_stand_in_loudly(tmp_p
     shown = capsys.readouterr().out
     for text in (
         "FedBN on Digits (stand-in)",
-        "STAND-IN DATA: not digits",
+        "STAND-IN DATA: stand-in images",
         "clients   5, skew domain, 148 training images each",
         "batch norm)",
         "round 1/2  loss",
@@ -109,7 +114,7 @@ def test_a_dry_run_tells_all_and_writes_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main([*QUICK, "--dry-run", "--out", "out"]) == 0
     shown = capsys.readouterr().out
-    for text in ("STAND-IN DATA", "published", "kB up", "[local] lr = 0.01", "roughly", "nothing was written"):
+    for text in ("STAND-IN DATA", "published", "kB up", "[local]\nlr = 0.01", "roughly", "nothing was written"):
         assert text in shown, text
     assert main([*QUICK, "--dry-run", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
@@ -128,9 +133,10 @@ def test_without_real_data_the_default_is_the_stand_in_and_says_so(tmp_path, cap
 
 
 def test_every_option_goes_to_its_place(capsys):
-    given = {"--alpha": 0.7, "--data-seed": 3, "--rounds": 7, "--sample": 0.5, "--local-epochs": 2, "--batch-size": 5}
+    given = {"--data-seed": 3, "--rounds": 7, "--sample": 0.5, "--local-epochs": 2, "--batch-size": 5}
     given |= {"--lr": 0.2, "--momentum": 0.1, "--weight-decay": 0.3, "--eval-every": 4, "--seed": 9, "--threads": 1}
     given |= {"--skew": "domain", "--clients": 5, "--device": "cpu", "--method": "fedprox", "--data": "standin"}
+    given |= {"--checkpoint-every": 6, "--on-client-failure": "skip"}
     options = [text for option, value in given.items() for text in (option, str(value))]
     assert main(["train", *TINY, *options, "--dry-run", "--json"]) == 0
     config = json.loads(capsys.readouterr().out)["config"]
@@ -138,6 +144,23 @@ def test_every_option_goes_to_its_place(capsys):
     for option, value in given.items():
         section, _, key = PLACES[names.get(option) or option[2:].replace("-", "_")].partition(".")
         assert (config[section][key] if key else config[section]) == value, option
+
+
+def test_alpha_is_for_skews_that_read_it(capsys):
+    refused(capsys, ["train", *TINY, "--alpha", "0.7", "--dry-run"], "--alpha means nothing to skew 'domain'", "--skew")
+    skewed = ["--dataset", "digits", "--data", "standin", "--skew", "label+feature", "--alpha", "2"]
+    assert main(["train", *skewed, "--set", "model.name=two-layer", "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["config"]["data"]["alpha"] == 2.0
+
+
+def test_a_rule_without_data_for_it_is_refused(capsys):
+    wanted = ["train", *TINY, "--set", "evaluation.report=best-by-validation", "--dry-run"]
+    refused(capsys, wanted, "no client has validation data", "data.val_size")
+
+
+def test_a_loss_that_rose_is_pointed_out(tmp_path, capsys, no_figures):
+    assert main([*QUICK, "--method", "fedavg", "--lr", "1e4", "--out", str(tmp_path / "out")]) == 0
+    assert "the training loss rose from" in capsys.readouterr().out
 
 
 def test_the_default_folder_is_a_new_one_under_runs(tmp_path, monkeypatch, capsys, no_figures):
@@ -310,6 +333,131 @@ def test_a_loss_that_is_no_number_has_exit_code_1(tmp_path, capsys):
     assert not (out / "summary.json").exists()
 
 
+@pytest.fixture
+def real(tmp_path):
+    """A data folder with a CIFAR-10 of 60 images, and the command that trains on it."""
+    images = np.random.default_rng(0).integers(0, 256, (60, 32, 32, 3), dtype=np.uint8)
+    labels = np.arange(60, dtype=np.uint8) % 10
+    np.savez(tmp_path / "cifar10.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    folder = ["--data-dir", str(tmp_path / "data")]
+    assert main(["data", "add", "cifar10", str(tmp_path / "cifar10.npz"), *folder]) == 0
+    few = ["--skew", "iid", "--clients", "3", "--sample", "1", "--local-epochs", "1", "--set", "evaluation.window=1"]
+    command = ["train", "--dataset", "cifar10", *LAYERS, *few, "--threads", "1", "--method", "fedavg", *folder]
+    return command, tmp_path / "data" / "cifar10" / "cifar10.safetensors"
+
+
+@pytest.mark.parametrize("damage", ["cut off", "an image", "a label"])
+def test_data_that_change_between_start_and_resume(damage, real, tmp_path, capsys, no_figures):
+    command, path = real
+    out = ["--out", str(tmp_path / "out")]
+    assert main([*command, "--rounds", "1", *out, "--json"]) == 0
+    whole, before = path.read_bytes(), contents(tmp_path / "out")
+    spoilt = bytearray(whole)
+    with safe_open(path, "np") as file:
+        few = file.get_tensor("train_labels").tobytes()
+    spoilt[whole.index(few) if damage == "a label" else len(whole) - 9] ^= 1
+    path.write_bytes(whole[:-9] if damage == "cut off" else spoilt)
+    resume = ["train", "--resume", str(tmp_path / "out"), "--rounds", "2", *command[-2:]]
+    for again in ([*command, "--rounds", "2", *out], resume):
+        refused(capsys, again, str(path), "fedco2 data", code=3)
+    assert contents(tmp_path / "out") == before
+    path.write_bytes(whole)
+    assert main(resume) == 0
+
+
+def fails(client, round):
+    """A client whose loss is lost in one round."""
+    adapt = Bench.adapt
+
+    def spoilt(bench, data, personal, message):
+        loss = adapt(bench, data, personal, message)
+        return loss * float("nan") if (data.name, message.round + 1) == (client, round) else loss
+
+    return spoilt
+
+
+def test_a_client_that_fails_stops_the_run_or_is_left_out(tmp_path, capsys, no_figures, monkeypatch):
+    out = ["--out", str(tmp_path / "out")]
+    command = [*QUICK, "--method", "fedavg", "--rounds", "3"]
+    monkeypatch.setattr(Bench, "adapt", fails("svhn", 2))
+    refused(capsys, [*command, *out], "client svhn, round 2: the loss is nan", "lower local.lr", code=1)
+    assert Folder(tmp_path / "out").round_reached() == 1
+    assert main([*command, "--on-client-failure", "skip", *out]) == 0  # that may change
+    shown = capsys.readouterr().out
+    assert "left out: client svhn, round 2: the loss is nan" in shown
+    assert "left out of a round 1 times: svhn (why: summary.json)" in shown
+    (told,) = json.loads((tmp_path / "out" / "summary.json").read_text())["skipped"]
+    assert (told["client"], told["round"]) == ("svhn", 2)
+    assert main(["train", "--resume", out[1], "--rounds", "4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["skipped"] == [told]
+
+
+def test_a_second_process_is_refused(tmp_path, capsys, no_figures):
+    out = ["--out", str(tmp_path / "out")]
+    with Folder(tmp_path / "out").alone():
+        refused(capsys, [*QUICK, *out], "another process is at work here")
+    assert main([*QUICK, "--method", "fedavg", "--rounds", "1", *out]) == 0
+    before = contents(tmp_path / "out")
+    with Folder(tmp_path / "out").alone():
+        refused(capsys, ["train", "--resume", out[1], "--rounds", "2"], "another process is at work here")
+    assert contents(tmp_path / "out") == before
+
+
+def test_other_threads_are_said_and_written_down(tmp_path, capsys, no_figures):
+    out = str(tmp_path / "out")
+    assert main([*QUICK, "--method", "fedavg", "--rounds", "1", "--out", out]) == 0
+    capsys.readouterr()
+    try:
+        assert main(["train", "--resume", out, "--rounds", "2", "--json"]) == 0  # as many as it was begun with
+        assert capsys.readouterr().err == ""
+        assert main(["train", "--resume", out, "--rounds", "3", "--threads", "2", "--json"]) == 0
+    finally:
+        torch.set_num_threads(1)
+    assert "note: machine.threads was 1 and is 2 now: the last digits may differ" in capsys.readouterr().err
+    told = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert told["machine"]["threads"] == 1
+    assert [(one["round"], one["machine"]["threads"]) for one in told["resumed"]] == [(1, 1), (2, 2)]
+
+
+def test_every_so_many_checkpoints_are_kept(tmp_path, capsys, no_figures):
+    out = tmp_path / "out"
+    keep = ["--checkpoint-every", "2", "--set", "checkpoints.keep=2"]
+    assert main([*QUICK, "--method", "fedavg", "--rounds", "7", *keep, "--out", str(out), "--json"]) == 0
+    names = ["last.safetensors", "round-000004.safetensors", "round-000006.safetensors"]
+    assert sorted(path.name for path in (out / "checkpoints").iterdir()) == names
+    with (out / "checkpoints" / "last.safetensors").open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\x99")
+    capsys.readouterr()
+    resume = ["train", "--resume", str(out)]
+    refused(
+        capsys,
+        [*resume, "--rounds", "8"],
+        "its checksum is wrong",
+        "rename round-000006.safetensors to last.safetensors",
+    )
+    os.replace(out / "checkpoints" / names[2], out / "checkpoints" / names[0])
+    assert main([*resume, "--rounds", "7", "--json"]) == 0  # back to round 6, although the run was finished
+    assert json.loads(capsys.readouterr().out)["rounds"] == 7
+
+
+def test_a_longer_run_that_died_before_its_summary_is_not_taken_for_finished(tmp_path, capsys, monkeypatch):
+    def dies(folder, summary):
+        raise KeyboardInterrupt
+
+    out = ["--out", str(tmp_path / "out")]
+    command = [*QUICK, "--method", "fedavg", "--json", *out]
+    monkeypatch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
+    assert main([*command, "--rounds", "1"]) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr("fedtrain.run.draw_figures", dies)
+        assert main([*command, "--rounds", "2"]) == 130
+    capsys.readouterr()
+    assert main([*command, "--rounds", "2"]) == 0
+    assert json.loads(capsys.readouterr().out)["rules"]["last"]["round"] == 2
+    refused(capsys, [*command, "--rounds", "2"], "finished after 2 rounds")
+
+
 def test_help_lists_every_option(capsys):
     assert main(["train", "--help"]) == 0
     shown = capsys.readouterr().out
@@ -317,7 +465,7 @@ def test_help_lists_every_option(capsys):
         *("--method", "--dataset", "--data", "--skew", "--alpha", "--clients", "--sample", "--rounds"),
         *("--local-epochs", "--batch-size", "--lr", "--momentum", "--weight-decay", "--seed", "--data-seed"),
         *("--device", "--threads", "--eval-every", "--preset", "--config", "--set", "--out", "--resume"),
-        *("--dry-run", "--json", "--data-dir"),
+        *("--dry-run", "--json", "--data-dir", "--checkpoint-every", "--on-client-failure"),
     ):
         assert f"{option} " in shown, option
     assert set(PLACES) < {parameter.name for parameter in train.params}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -106,6 +107,55 @@ def test_a_disk_that_takes_nothing_is_a_clear_error(tmp_path):
         save(tiny(), tmp_path / "c")
 
 
+@pytest.mark.parametrize("place", ["about", "sha256", "w", "last byte"])
+def test_one_wrong_bit_is_noticed(place, tmp_path):
+    path = tmp_path / "c"
+    save(tiny(), path)
+    whole = bytearray(path.read_bytes())
+    start = 8 + int.from_bytes(whole[:8], "little")  # of the tensors
+    places = {"about": whole.index(b"rows_end") + 13, "sha256": whole.index(b"sha256") + 20, "w": start + 5}
+    whole[places.get(place, len(whole) - 1)] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(InputError, match=r"c: not a checkpoint of fedco2, or damaged .*; start the run anew"):
+        restore(path)
+
+
+def test_any_bit_of_the_tensors_and_of_what_is_said_of_them(tmp_path):
+    path = tmp_path / "c"
+    save(tiny(), path)
+    whole, said = path.read_bytes(), path.read_bytes().index(b"{")
+    for at in range(said, len(whole)):
+        spoilt = bytearray(whole)
+        spoilt[at] ^= 1
+        path.write_bytes(spoilt)
+        try:
+            back = restore(path)
+        except InputError:
+            continue
+        assert bits(all_of(back)) == bits(all_of(tiny())), at  # a blank more or less between the words
+        assert (back.message.round, back.ledger, back.rows_end) == (3, LEDGER, 99)
+
+
+def test_the_way_out_of_a_damaged_one_is_a_kept_one_but_not_itself(tmp_path):
+    last = tmp_path / "last.safetensors"
+    for round in (4, 6):
+        save(tiny(round), last)
+        os.link(last, tmp_path / f"round-00000{round}.safetensors")
+    with last.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\x55")
+    with pytest.raises(InputError, match=r"rename round-000004\.safetensors to last\.safetensors to go on from there"):
+        restore(last)
+    os.replace(tmp_path / "round-000004.safetensors", last)
+    assert restore(last).message.round == 4
+
+
+def test_who_was_left_out_comes_back(tmp_path):
+    skipped = ({"round": 2, "client": "ä b", "reason": "client ä b, round 2: the loss is nan"},)
+    save(replace(tiny(), skipped=skipped), tmp_path / "c")
+    assert restore(tmp_path / "c").skipped == skipped
+
+
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.9, 0.999])
 def test_a_cut_off_file_is_refused(share, tmp_path):
     save(tiny(), tmp_path / "c")
@@ -132,6 +182,7 @@ GOOD = {
     "ledger": {"up": {}, "down": {}},
     "seconds": 0.0,
     "rows_end": 0,
+    "skipped": [],
 }
 
 
@@ -150,9 +201,18 @@ GOOD = {
     ],
 )
 def test_safetensors_of_somebody_else_are_refused(about, tmp_path):
-    save_file({"x": torch.zeros(2)}, tmp_path / "c", None if about is None else {"about": about})
+    tensors = {"x": torch.zeros(2)}
+    told = None if about is None else {"about": about, "sha256": checkpoint._digest(tensors, about)}
+    save_file(tensors, tmp_path / "c", told)
     with pytest.raises(InputError, match="not a checkpoint"):
         restore(tmp_path / "c")
+
+
+def test_safetensors_with_all_that_is_said_of_a_checkpoint_are_one(tmp_path):
+    """So that those above are refused for what they lack, not for their checksum."""
+    tensors, about = {"x": torch.zeros(2)}, json.dumps(GOOD)
+    save_file(tensors, tmp_path / "c", {"about": about, "sha256": checkpoint._digest(tensors, about)})
+    assert restore(tmp_path / "c").message.round == 3
 
 
 def test_another_version_is_named(tmp_path):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import torch
 
 from fedtrain.config import Config
 from fedtrain.data.clients import Federation, Preparation
-from fedtrain.folder import CHECKPOINT, CONFIG, MANIFEST, METRICS, SUMMARY, Folder
+from fedtrain.folder import BEGINNING, CHECKPOINT, CONFIG, LOCK, MANIFEST, METRICS, SUMMARY, Folder
 from fedtrain.manifest import class_counts, git_commit, manifest
 from theory.errors import InputError
 
@@ -81,6 +83,123 @@ def test_a_run_that_could_not_begin_leaves_nothing(kind, fails_at, tmp_path, mon
     assert names(folder) == []
     folder.begin(Config(), {})
     assert names(folder) == BEGUN
+
+
+def test_one_process_at_a_time(begun):
+    """The other is a real process, which then dies without a word."""
+    code = "import sys, time; from pathlib import Path; from fedtrain.folder import Folder\n"
+    code += "with Folder(Path(sys.argv[1])).alone(): print('in', flush=True); time.sleep(99)"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(begun.path)], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    with other.stdout:
+        assert other.stdout.readline() == "in\n"
+        with pytest.raises(InputError, match="another process is at work here; wait for it or stop it"), begun.alone():
+            pytest.fail("two at a time")
+        assert (begun.path / LOCK).exists()  # it is the other's
+        other.send_signal(signal.SIGKILL)
+        other.wait()
+    with begun.alone():
+        assert (begun.path / LOCK).exists()
+    assert names(begun) == BEGUN
+
+
+def test_a_lock_that_was_taken_away_is_none(begun, monkeypatch):
+    """Opened before the process that held it removed it, locked afterwards, when a third one has made its own."""
+    import fcntl
+
+    flock = fcntl.flock
+
+    def late(file, how):
+        (begun.path / LOCK).unlink()
+        (begun.path / LOCK).touch()
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(InputError, match="another process is at work"), begun.alone():
+        pytest.fail("two at a time")
+
+
+def test_what_a_killed_process_left_half_written_is_cleared_away(begun):
+    halves = (".summary.json.part", "checkpoints/.last.safetensors.part", "checkpoints/.tmpAb3xYz", BEGINNING)
+    for name in (*halves, "figures/.accuracy-x1.part", "figures/mine.part", "notes.part"):
+        (begun.path / name).write_text("half")
+    with begun.alone():
+        assert names(begun) == sorted([*BEGUN, LOCK, "notes.part"])
+        assert list((begun.path / "checkpoints").iterdir()) == []
+        assert [path.name for path in (begun.path / "figures").iterdir()] == ["mine.part"]
+    assert begun.holds_a_run
+
+
+def test_in_a_folder_without_a_run_nothing_is_cleared_away(tmp_path):
+    (tmp_path / ".film.part").write_text("mine")
+    folder = Folder(tmp_path)
+    with folder.alone():
+        folder.begin(Config(), {})
+    assert (tmp_path / ".film.part").read_text() == "mine"
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt()], ids=["fine", "stop"])
+def test_a_folder_that_nothing_came_of_is_taken_away(error, tmp_path):
+    def work():
+        with Folder(tmp_path / "out").alone():
+            if error:
+                raise error
+
+    if error:
+        with pytest.raises(KeyboardInterrupt):
+            work()
+    else:
+        work()
+    assert list(tmp_path.iterdir()) == []
+
+
+BEGIN = """
+import os, signal, sys
+from pathlib import Path
+from fedtrain.config import Config
+from fedtrain.folder import Folder
+
+def begin(place, left):
+    def count(event, arguments):
+        nonlocal left
+        if event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir") and place in str(arguments[0]):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
+    folder = Folder(Path(place))
+    with folder.alone():
+        folder.begin(Config(), {"a": 1})
+
+for step in range(1, 40):
+    child = os.fork()
+    if not child:
+        begin(f"{sys.argv[1]}/run {step}", step)
+        os._exit(0)
+    print(os.waitpid(child, 0)[1])
+"""
+"""Begin a run and die at the n-th touch of the disk, for every n."""
+
+
+def test_killed_at_any_step_of_its_beginning_the_same_command_begins_it(tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    command = [sys.executable, "-c", BEGIN, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    ends = [int(line) for line in done.stdout.split()]
+    steps = ends.index(0)  # from there on it came to its end
+    assert ends == [signal.SIGKILL] * steps + [0] * (39 - steps)
+    assert steps > 10
+    for step in range(1, steps + 1):
+        folder = Folder(tmp_path / f"run {step}")
+        with folder.alone():
+            if not folder.holds_a_run:
+                folder.begin(Config(), {"a": 1})
+        assert names(folder) == BEGUN, step
+        assert folder.config() == Config()
+        assert folder.read_json(MANIFEST) == {"a": 1}
 
 
 def test_rows_are_appended_in_whole_lines(begun):

@@ -155,7 +155,9 @@ def test_quirks_of_the_published_code_are_in_the_published_presets_only():
 
 def test_a_stand_in_is_trained_for_fewer_rounds():
     assert {name: of(name, standin=True).server.rounds for name in (*DOMAINS, "cifar10")} == {
-        **dict.fromkeys(DOMAINS, 20),
+        "digits": 20,
+        "office": 30,
+        "domainnet": 30,
         "cifar10": 60,
     }
     assert of("office", standin=True, server={"rounds": 7}).server.rounds == 7

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from contextlib import closing
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers.guard import CHUNK, Readable, reading, regular
@@ -29,9 +29,14 @@ def extract(archive: Path, target: Path, limits: Limits = LIMITS) -> None:
         try:
             content = workshop / "content"  # mkdtemp's own folder would be closed to others
             content.mkdir()
+            folders: set[PurePosixPath] = set()
             with closing(members(archive, limits)) as each:
                 for name, stream in each:
-                    place = content / inside(name)
+                    path = inside(name)
+                    place = content / path
+                    folders.update(path.parents if stream is not None else (path, *path.parents))
+                    if len(folders) > limits.folders:
+                        raise ValueError(f"more than the {limits.folders} folders allowed")
                     (place if stream is None else place.parent).mkdir(parents=True, exist_ok=True)
                     if stream is not None:
                         allowed -= _copy(stream, place, allowed)

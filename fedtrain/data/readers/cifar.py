@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtrain.data.errors import DataError
-from fedtrain.data.readers.guard import MAX_BYTES, bounded, read_bytes, reading
+from fedtrain.data.readers.guard import MAX_BYTES, bounded, read_bytes, reading, regular, room
 from fedtrain.data.readers.images import Images, Part, checked, joined
 from fedtrain.data.readers.members import LIMITS, members
 from fedtrain.data.readers.names import inside
@@ -57,14 +57,14 @@ def _files(path: Path, wanted: set[str]) -> dict[str, bytes]:
             places = [place / name for place in (path, *(path / folder for folder in FOLDERS)) for name in wanted]
             return {place.name: read_bytes(place) for place in reversed(places) if place.is_file()}
         found: dict[str, bytes] = {}
-        room = MAX_BYTES
+        left = room(regular(path).stat().st_size)
         with closing(members(path, replace(LIMITS, total=MAX_BYTES))) as each:
             for name, stream in each:
                 if stream is not None and (base := inside(name).name) in wanted:
                     if base in found:
                         raise ValueError(f"it holds {base} twice")
-                    found[base] = bounded(stream, room)
-                    room -= len(found[base])
+                    found[base] = bounded(stream, left)
+                    left -= len(found[base])
         return found
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from fedtrain.data.errors import DataError
 
 MAX_BYTES = 2**31  # of one file, and of what it unpacks to; the largest real one, SVHN's extra set, needs 1.6 GB
+RATIO, FLOOR = 200, 2**24  # what is packed may unpack to so many times its size, or to so many bytes
 CHUNK = 2**20
 AGAIN = "fetch or make it again"
 
@@ -49,6 +50,11 @@ def regular(path: Path) -> Path:
     if not path.is_file():
         raise ValueError("a folder or device stands where a file should be")
     return path
+
+
+def room(size: int, limit: int = MAX_BYTES) -> int:
+    """Bytes that a packed file of this size may unpack to: a bomb must be large itself to take much memory."""
+    return min(limit, max(FLOOR, RATIO * size))
 
 
 def bounded(stream: Readable, limit: int) -> bytes:

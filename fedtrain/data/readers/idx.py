@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers.buffers import view
-from fedtrain.data.readers.guard import MAX_BYTES, bounded, read_bytes, reading
+from fedtrain.data.readers.guard import MAX_BYTES, bounded, read_bytes, reading, room
 from fedtrain.data.readers.images import Images, Part, checked
 
 STEM = {"train": "train", "test": "t10k"}
@@ -45,7 +45,8 @@ def _array(path: Path, axes: int) -> NDArray[np.uint8]:
         if data[:2] == b"\x1f\x8b":
             with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
                 head = _head(stream.read(4 + 4 * axes), axes)
-                data = bounded(stream, min(prod(head), MAX_BYTES))  # to the end, where gzip checks its sum
+                limit = min(prod(head), room(len(data), MAX_BYTES))
+                data = bounded(stream, limit)  # to the end, where gzip checks its sum
         else:
             head = _head(data[: 4 + 4 * axes], axes)
             data = data[4 + 4 * axes :]

@@ -12,10 +12,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtrain.data.readers.guard import bounded, read_bytes, reading
+from fedtrain.data.readers.guard import bounded, read_bytes, reading, room
 from fedtrain.data.readers.images import Images, checked
 
 MAX_TEXT = 2**28  # bytes; USPS has 19 million
+MAX_LINES = 2**18
+MAX_LINE = 2**14  # bytes; a row of 256 pixels takes some 3000
 SIDE = 16
 ORDER = [str(i + 1).encode() for i in range(SIDE * SIDE)]
 
@@ -26,9 +28,11 @@ def read_libsvm(path: Path, classes: int | None = 10) -> Images:
         data = read_bytes(path, MAX_TEXT)
         if data[:3] == b"BZh":
             with bz2.BZ2File(io.BytesIO(data)) as stream:
-                data = bounded(stream, MAX_TEXT)
+                data = bounded(stream, room(len(data), MAX_TEXT))
         labels, rows = [], []
         for number, line in enumerate(io.BytesIO(data), 1):
+            if number > MAX_LINES or len(line) > MAX_LINE:
+                raise ValueError(f"line {number}: more than {MAX_LINES} lines, or than {MAX_LINE} bytes in one")
             if line.strip():
                 label, row = _row(line, number)
                 labels.append(label)

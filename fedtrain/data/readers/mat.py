@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers.buffers import view
-from fedtrain.data.readers.guard import MAX_BYTES, read_bytes, reading
+from fedtrain.data.readers.guard import MAX_BYTES, read_bytes, reading, room
 from fedtrain.data.readers.images import Images, checked
 
 HEADER = 128
@@ -44,11 +44,11 @@ def _variables(data: bytes, path: Path) -> dict[str, NDArray[Any]]:
     if order is None or struct.unpack(f"{order}H", data[124:126]) != (0x0100,):
         raise ValueError("its header does not say version 5")
     found: dict[str, NDArray[Any]] = {}
-    room = MAX_BYTES
+    left = room(len(data), MAX_BYTES)
     for kind, body in _elements(memoryview(data)[HEADER:], order, pad=1):
         if kind == COMPRESSED:
-            whole = _inflated(body, room)
-            room -= len(whole)
+            whole = _inflated(body, left)
+            left -= len(whole)
             ((kind, body),) = _elements(memoryview(whole), order)
         if kind != MATRIX:
             raise ValueError(f"it holds an element of type {kind}, not a matrix")
@@ -81,7 +81,7 @@ def _inflated(data: memoryview, limit: int) -> bytes:
     engine = zlib.decompressobj()
     body = engine.decompress(data, limit + 1)
     if len(body) > limit:
-        raise ValueError(f"it unpacks to more than the {MAX_BYTES} bytes allowed")
+        raise ValueError(f"it unpacks to more than the {limit} bytes allowed")
     if not engine.eof:
         raise ValueError("it is cut short")
     return body

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from fedtrain.data.readers.guard import CHUNK, Readable, regular
+from fedtrain.data.readers.guard import CHUNK, FLOOR, RATIO, Readable, regular
 from fedtrain.data.readers.limited import Limited
 
 Member = tuple[str, Readable | None]  # a folder has no stream
@@ -19,12 +19,13 @@ Member = tuple[str, Readable | None]  # a folder has no stream
 
 @dataclass(frozen=True)
 class Limits:
-    """How much an archive may hold: bytes once unpacked, members, and bytes a byte of its own."""
+    """How much an archive may hold: bytes once unpacked, members, folders, and bytes a byte of its own."""
 
     total: int = 2**35
     members: int = 500_000
-    ratio: int = 200
-    floor: int = 2**24  # so many bytes are fine at any ratio
+    folders: int = 10_000  # a name of a few bytes can make many of them
+    ratio: int = RATIO
+    floor: int = FLOOR  # so many bytes are fine at any ratio
 
     def allowed(self, size: int) -> int:
         """Bytes that an archive of this size may unpack to."""

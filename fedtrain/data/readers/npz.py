@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 import zipfile
 from pathlib import Path
 from typing import IO, Any, cast
@@ -11,7 +12,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from fedtrain.data.readers.buffers import view
-from fedtrain.data.readers.guard import MAX_BYTES, bounded, reading, regular
+from fedtrain.data.readers.guard import MAX_BYTES, bounded, reading, regular, room
 from fedtrain.data.readers.images import Images, Part, checked
 from fedtrain.data.readers.limited import Limited
 
@@ -28,19 +29,23 @@ def read_npz(path: Path, part: Part, classes: int | None = None) -> Images:
     ):
         if len(archive.filelist) > MAX_MEMBERS:
             raise ValueError(f"{len(archive.filelist)} members, more than the {MAX_MEMBERS} allowed")
-        return checked(path, _member(archive, f"x_{part}"), _member(archive, f"y_{part}"), classes)
+        allowed = room(path.stat().st_size, MAX_BYTES)
+        x, y = (_member(archive, f"{letter}_{part}", allowed) for letter in "xy")
+        return checked(path, x, y, classes)
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+def _member(archive: zipfile.ZipFile, name: str, allowed: int) -> NDArray[Any]:
     """The array of that name; its size is known from its header before anything is made of it."""
     if f"{name}.npy" not in archive.namelist():
         raise ValueError(f"it holds no array {name}")
     with archive.open(f"{name}.npy") as stream:
-        data = io.BytesIO(bounded(stream, MAX_BYTES))
+        data = io.BytesIO(bounded(stream, allowed))
     version = npy.read_magic(data)
     if version not in HEADS:
         raise ValueError(f"{name} is in npy version {version}, not 1.0 or 2.0")
-    shape, fortran, dtype = HEADS[version](data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a header as Python 2 wrote it, or one that cannot be read anyway
+        shape, fortran, dtype = HEADS[version](data)
     if dtype.kind not in "biuf":
         raise ValueError(f"{name} holds {dtype}, not numbers")
     return view(data.read(), dtype, shape, fortran)

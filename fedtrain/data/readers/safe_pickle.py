@@ -9,6 +9,7 @@ Text of Python 2 comes out as bytes. Time and memory stay in proportion to the f
 from __future__ import annotations
 
 import pickletools
+import warnings
 from pathlib import Path
 
 from fedtrain.data.readers.guard import MAX_BYTES, read_bytes, reading
@@ -32,7 +33,8 @@ def load(path: Path) -> object:
 
 def loads(data: bytes, source: object) -> object:
     """The data in a pickle; ``source`` names it in errors."""
-    with reading(source, "pickle"):
+    with reading(source, "pickle"), warnings.catch_warnings():
+        warnings.simplefilter("error")  # of text with escapes that mean nothing
         return _Machine(MAX_AGAIN * len(data)).run(data)
 
 
