@@ -19,9 +19,12 @@ from torch import Tensor
 from fedtrain.ledger import Ledger, Traffic
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast
+from fedtrain.tables import brief, shown
 from theory.errors import InputError
 
 FORMAT = "fedco2 checkpoint 2"
+DAMAGE = (SafetensorError, KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
+"""What reading a damaged file may raise."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ def round_of(path: Path) -> int:
     try:
         with safe_open(path, "pt") as file:
             return int(json.loads((file.metadata() or {})["about"])["round"])
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+    except DAMAGE as error:
         raise damaged(path, error) from None
 
 
@@ -94,7 +97,7 @@ def damaged(path: Path, error: Exception) -> InputError:
     """What to say of a file that is no checkpoint; a kept one may help, unless it is another name of the same file."""
     kept = [one for one in sorted(path.parent.glob("round-*.safetensors")) if not one.samefile(path)]
     way = f"rename {kept[-1].name} to {path.name} to go on from there" if kept else "start the run anew"
-    return InputError(f"{path}: not a checkpoint of fedco2, or damaged ({error}); {way}")
+    return InputError(f"{path}: not a checkpoint of fedco2, or damaged ({brief(error)}); {way}")
 
 
 def restore(path: Path) -> State:
@@ -104,7 +107,7 @@ def restore(path: Path) -> State:
             metadata = file.metadata() or {}
             about: dict[str, Any] = json.loads(metadata["about"])
             if about["format"] != FORMAT:
-                raise InputError(f"{path}: made by another version ({about['format']}); use that version")
+                raise InputError(f"{path}: made by another version ({shown(about['format'])}); use that version")
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
         if _digest(tensors, metadata["about"]) != metadata["sha256"]:
             raise ValueError("its checksum is wrong")
@@ -113,11 +116,12 @@ def restore(path: Path) -> State:
         personal = {name: _below(tensors, f"personal/{i}/") for i, name in enumerate(names)}
         peers = {name: _below(tensors, f"peers/{names.index(name)}/") for name in about["publishing"]}
         ledger = Ledger(Traffic(**about["ledger"]["up"]), Traffic(**about["ledger"]["down"]))
-        message = Broadcast(about["round"], shared, peers)
-        return State(message, personal, ledger, about["seconds"], about["rows_end"], tuple(about["skipped"]))
+        message = Broadcast(int(about["round"]), shared, peers)
+        seconds, end, skipped = float(about["seconds"]), int(about["rows_end"]), about["skipped"]
+        return State(message, personal, ledger, seconds, end, tuple(dict(one) for one in skipped))
     except InputError:
         raise
-    except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except DAMAGE as error:
         raise damaged(path, error) from None
 
 

@@ -16,7 +16,7 @@ from fedtrain.local import Local
 from fedtrain.methods import METHODS, AnyMethod
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.protocol import Weights
-from fedtrain.tables import Table, nearest, read, write
+from fedtrain.tables import Table, brief, nearest, read, shown, write
 from theory.errors import InputError
 
 Rule = Literal["last", "best-by-validation", "window"]
@@ -171,7 +171,7 @@ SECTIONS: dict[str, type[Any]] = {
 def method_named(name: object) -> type[AnyMethod]:
     """The class of a method."""
     if not isinstance(name, str) or name not in METHODS:
-        raise InputError(f"unknown method {name!r}; {nearest(str(name), METHODS)}")
+        raise InputError(f"unknown method {shown(name)}; {nearest(name if isinstance(name, str) else '', METHODS)}")
     return METHODS[name]
 
 
@@ -179,15 +179,15 @@ def from_tables(tables: Mapping[str, Any]) -> Config:
     """Read a configuration, every key and type checked."""
     for key, value in tables.items():
         if key not in {*SECTIONS, "method", "seed"}:
-            raise InputError(f"unknown section {key!r}; {nearest(key, [*SECTIONS, 'method', 'seed'])}")
+            raise InputError(f"unknown section {shown(key)}; {nearest(key, [*SECTIONS, 'method', 'seed'])}")
         if key != "seed" and not isinstance(value, Mapping):
-            raise InputError(f"{key} is {value!r}; it must be a section: [{key}]")
+            raise InputError(f"{key} is {shown(value)}; it must be a section: [{key}]")
     sections = {name: read(kind, tables.get(name, {}), name) for name, kind in SECTIONS.items()}
     method = dict(tables.get("method", {}))
     kind = method_named(method.pop("name", "fedco2"))
     seed = tables.get("seed", 1)
-    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise InputError(f"seed is {seed!r}; it must be a whole number, 0 or more")
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+        raise InputError(f"seed is {shown(seed)}; it must be a whole number, 0 or more and below 2^63")
     return Config(seed=seed, method=read(kind, method, "method", kind.title), **sections)
 
 
@@ -203,8 +203,10 @@ def load(path: Path) -> Table:
     """The tables of a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a TOML file: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a TOML file: {brief(error)}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); name a TOML file") from None
 
 
 def dump(config: Config) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 
 from fedtrain import checkpoint
 from fedtrain.config import Config, dump, from_tables, load
-from fedtrain.selection import Row
+from fedtrain.selection import Row, checked
+from fedtrain.tables import brief
 from theory.errors import InputError
 
 CONFIG, MANIFEST, METRICS, SUMMARY = "config.toml", "manifest.json", "metrics.jsonl", "summary.json"
@@ -126,11 +127,11 @@ class Folder:
     def rows(self) -> list[Row]:
         """All rows so far."""
         path = self.path / METRICS
-        with path.open("rb") as file:
-            try:
-                return [json.loads(line) for line in file]
-            except ValueError as error:
-                raise InputError(f"{path}: damaged ({error}); start the run anew") from None
+        try:
+            with path.open("rb") as file:
+                return [checked(json.loads(line)) for line in file]
+        except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise InputError(f"{path}: damaged ({brief(error)}); start the run anew") from None
 
     def cut_rows(self, end: int) -> None:
         """Forget rows of a round that was not completed."""
@@ -187,5 +188,7 @@ class Folder:
         """A JSON file of the run."""
         try:
             return dict(json.loads((self.path / name).read_text(encoding="utf-8")))
-        except (OSError, TypeError, ValueError) as error:
-            raise InputError(f"{self.path / name}: cannot be read ({error}); is this the folder of a run?") from None
+        except (OSError, TypeError, ValueError, RecursionError) as error:
+            raise InputError(
+                f"{self.path / name}: cannot be read ({brief(error)}); is this the folder of a run?"
+            ) from None

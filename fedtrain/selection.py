@@ -14,6 +14,15 @@ Row = dict[str, Any]
 Summary = dict[str, Any]
 
 
+def checked(row: Any) -> Row:
+    """The row, if a row is what it is."""
+    words = {key: row[key] for key in ("client", "split", "branch")}
+    if len(row) != 7 or not all(isinstance(word, str) for word in words.values()):
+        raise ValueError("a row is not what fedco2 writes")
+    numbers = {"accuracy": float(row["accuracy"]), "loss": float(row["loss"]), "n": int(row["n"])}
+    return {"round": int(row["round"]), **words, **numbers}
+
+
 def summarise(rows: Sequence[Row], in_window: Callable[[int], bool]) -> dict[str, Summary]:
     """Every rule that applies: ``last``, ``best-by-validation`` with validation data, ``window`` if there is one."""
     test = [row for row in rows if row["split"] == "test"]

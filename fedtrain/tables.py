@@ -55,6 +55,12 @@ def shown(value: object) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
+def brief(error: Exception) -> str:
+    """An error about a file in so many characters as a line can bear; the file may have chosen its words."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 2 * LONGEST else f"{text[: 2 * LONGEST - 3]}..."
+
+
 def typed(value: Any, hint: Any, name: str) -> Any:
     """The value as the hint wants it: a whole number may stand for a float, ``none`` for None."""
     if get_origin(hint) is Literal:

@@ -20,8 +20,11 @@ from fedtrain.data.standin import standin_size
 from fedtrain.experiment import Experiment
 from fedtrain.folder import CHECKPOINT, CONFIG, MANIFEST, Folder
 from fedtrain.partition import StateDict
-from fedtrain.tables import merge, nearest
+from fedtrain.tables import brief, merge, nearest
 from theory.errors import InputError
+
+MOST_SAMPLES = 10**8
+"""More training samples than any manifest of ours speaks of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,16 +95,18 @@ def remembered(config: Config, manifest: dict[str, Any], path: Path) -> Federati
         side = standin_size(data.name) if told["standin"] else data.size
         none = Samples(torch.empty((0, 3, side, side), dtype=torch.uint8), torch.empty(0, dtype=torch.int64))
         labels = torch.arange(len(told["classes"]))
+        if not told["clients"] or sum(sum(one["train"]) for one in told["clients"]) > MOST_SAMPLES:
+            raise ValueError("no clients, or more samples than there can be")
         clients = tuple(
             ClientData(
-                one["name"],
+                str(one["name"]),
                 Samples(none.inputs, labels.repeat_interleave(torch.tensor(one["train"]))),
                 none,
-                noise=one["noise"],
+                noise=float(one["noise"]),
             )
             for one in told["clients"]
         )
         how = Preparation(data.mean, data.std, settings.augment, settings.augment_val, settings.noise_unit)
         return Federation(clients, tuple(told["classes"]), told["title"], told["standin"], how, tuple(told["notes"]))
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise InputError(f"{path}: not what fedco2 writes ({error!r}); train anew") from None
+    except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise InputError(f"{path}: not what fedco2 writes ({brief(error)}); train anew") from None

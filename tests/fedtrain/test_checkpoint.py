@@ -218,7 +218,7 @@ def test_safetensors_with_all_that_is_said_of_a_checkpoint_are_one(tmp_path):
 def test_another_version_is_named(tmp_path):
     about = json.dumps({**GOOD, "format": "fedco2 checkpoint 99"})
     save_file({"x": torch.zeros(2)}, tmp_path / "c", {"about": about})
-    with pytest.raises(InputError, match=r"made by another version \(fedco2 checkpoint 99\)"):
+    with pytest.raises(InputError, match=r"made by another version \('fedco2 checkpoint 99'\)"):
         restore(tmp_path / "c")
 
 

@@ -18,7 +18,10 @@ from fedtrain.folder import BEGINNING, CHECKPOINT, CONFIG, LOCK, MANIFEST, METRI
 from fedtrain.manifest import class_counts, git_commit, manifest
 from theory.errors import InputError
 
-ROWS = [{"round": 1, "client": "ä b", "accuracy": 0.5}, {"round": 1, "client": "c", "accuracy": 0.25}]
+ROWS = [
+    {"round": round, "client": "ä b", "split": "test", "branch": "fused", "accuracy": 0.5, "loss": 1.25, "n": 4}
+    for round in (1, 2)
+]
 BEGUN = sorted(["checkpoints", "figures", CONFIG, MANIFEST, METRICS])
 
 

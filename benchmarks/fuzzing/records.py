@@ -1,0 +1,152 @@
+"""Small valid files that fedco2 or its users write: settings, checkpoints, caches, results, arrays."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import safetensors.torch
+import tomli_w
+import torch
+
+from fedtrain import checkpoint, presets
+from fedtrain.config import Config, dump
+from fedtrain.data.domain_file import About, Block, write
+from fedtrain.ledger import Ledger, Traffic
+from fedtrain.protocol import Broadcast
+
+from .packing import npy, tensors, tensors_seed, zip_seed
+from .seed import Seed, plain
+
+TOML_WORDS = [
+    *(b"nan", b"inf", b"-inf", b"1e999", b"true", b'"none"', b"[]", b"{}", b"[[local]]\n", b"[method]\n", b"\n", b"="),
+    *(b"9" * 400, b"0x" + b"f" * 300, b"9" * 5000, b"1979-05-27T07:32:00Z", b'"\\u001b[31m"', b'"\\uD800"', b"'''"),
+    *(
+        b"[" * 600,
+        b"{a=" * 600,
+        b"a." * 600,
+        b"seed = -1\n",
+        b'name = "fedbn"\n',
+        b"[data]\nclients = 0\n",
+        b"[when]\n",
+    ),
+    b'"' + b"x" * 9000 + b'"',
+]
+JSON_WORDS = [
+    *(
+        b"NaN",
+        b"Infinity",
+        b"-1",
+        b"1e999",
+        b"null",
+        b"true",
+        b"[]",
+        b"{}",
+        b'""',
+        b'"\\ud800"',
+        b'"\\u001b[31m"',
+        b"\n",
+    ),
+    *(
+        b"[" * 3000,
+        b'{"a":' * 3000,
+        b"9" * 400,
+        b"9" * 5000,
+        b'"' + b"x" * 9000 + b'"',
+        b'"shape":[0]',
+        b"18446744073709551615",
+    ),
+    *(b'"U8"', b'"F64"', b'"I64"', b'"BOOL"', b'"BF16"', b'"F8_E4M3"', b"[0,0]", b"[9223372036854775807,2]"),
+]
+
+
+def made(make: Callable[[Path], None]) -> bytes:
+    """The bytes of a file that something writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        make(path)
+        return path.read_bytes()
+
+
+def config() -> list[Seed]:
+    """The defaults in full, and all presets, line by line."""
+    texts = [dump(Config()), *(_preset(name) for name in presets.names())]
+    return [Seed(tuple(line.encode() + b"\n" for line in text.splitlines())) for text in texts if text]
+
+
+def _preset(name: str) -> str:
+    """As a user may copy it: without what only presets have."""
+    return tomli_w.dumps({k: v for k, v in presets.chain(name)[-1].items() if k not in ("title", "when")})
+
+
+def checkpoints() -> list[Seed]:
+    """Two clients and published heads; also with its account of itself as a part of its own, and the sum made right."""
+    shared = {"w": torch.arange(6.0).reshape(2, 3), "n": torch.tensor(3), "half": torch.ones(2, dtype=torch.float16)}
+    message = Broadcast(3, shared, {"b": {"head": torch.ones(2)}})
+    ledger = Ledger(Traffic(1, 2, 3), Traffic(4, 5, 6))
+    state = checkpoint.State(message, {"a": {"p": torch.zeros(1)}, "b": {"p": torch.ones(1)}}, ledger)
+    whole = tensors_seed(made(lambda path: checkpoint.save(state, path)))
+    about = json.loads(whole.parts[0])["__metadata__"]["about"].encode()
+    return [whole, Seed((about, *whole.parts), _summed)]
+
+
+def _summed(parts: Sequence[bytes]) -> bytes:
+    """A checkpoint whose account of itself is the first part, and whose checksum is right."""
+    header, data, about = json.loads(parts[1]), parts[-1], parts[0].decode("latin-1")
+    header["__metadata__"] = {"about": about}
+    try:
+        held = safetensors.torch.load(tensors([json.dumps(header).encode(), data]))
+        header["__metadata__"]["sha256"] = checkpoint._digest(held, about)
+    except (safetensors.SafetensorError, KeyError, TypeError):
+        raise ValueError("nothing to sum up") from None
+    return tensors([json.dumps(header).encode(), data])
+
+
+def domain() -> list[Seed]:
+    """A cache of USPS; also with all checksums made right again after the damage."""
+    rng = np.random.default_rng(0)
+    blocks = [Block(rng.integers(0, 256, (n, 3, 28, 28), dtype=np.uint8), np.arange(n)) for n in (3, 2)]
+    about = About("digits", "usps", "USPS", "usps.bz2", "split of its source", "3 + 2")
+    seed = tensors_seed(made(lambda path: write(path, about, {"train": blocks[0], "test": blocks[1]})))
+    return [seed, Seed(seed.parts, _sealed)]
+
+
+DTYPES = {"U8": "|u1", "I64": "<i8", "F64": "<f8", "BOOL": "|b1", "F32": "<f4"}
+
+
+def _sealed(parts: Sequence[bytes]) -> bytes:
+    header = json.loads(parts[0])
+    said = header["__metadata__"]
+    if not isinstance(said, dict):
+        raise ValueError("nothing to seal")
+    for name, entry in header.items():
+        if f"sha256 {name}" in said and isinstance(entry, dict) and entry.get("dtype") in DTYPES:
+            start, end = entry["data_offsets"]
+            head = f"{DTYPES[entry['dtype']]}{tuple(entry['shape'])}".encode()
+            said[f"sha256 {name}"] = hashlib.sha256(head + parts[1][start:end]).hexdigest()
+    said.pop("seal", None)
+    said["seal"] = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    return tensors([json.dumps(header).encode(), *parts[1:]])
+
+
+def results() -> list[Seed]:
+    """Rows of metrics.jsonl, and a manifest or a summary."""
+    row = {"round": 1, "client": "a", "split": "test", "branch": "fused", "accuracy": 0.5, "loss": 1.25, "n": 8}
+    rows = [json.dumps({**row, "round": number, "client": name}) for number in (1, 2) for name in "ab"]
+    client = {"name": "a", "train": [4, 4], "val": [0, 0], "test": [2, 2], "noise": 0.0}
+    data = {"title": "Digits", "standin": True, "sha256": "ab", "classes": ["0", "1"], "notes": [], "clients": [client]}
+    manifest = {"command": "fedco2 train", "finished": True, "data": data}
+    return [Seed(tuple(line.encode() + b"\n" for line in rows)), plain(json.dumps(manifest).encode())]
+
+
+def arrays() -> list[Seed]:
+    """theory's X, y and owner: names, numbers; packed, stored."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((12, 2)), rng.standard_normal(12)
+    owners = [np.repeat(["ward", "lab"], 6), np.repeat([0, 1], 6), np.repeat([0.5, 2.0], 6), np.repeat([b"a", b"b"], 6)]
+    files = [{"X.npy": npy(x, fortran=bool(n % 2)), "y.npy": npy(y), "owner.npy": npy(o)} for n, o in enumerate(owners)]
+    return [zip_seed(one, method) for one in files for method in (0, 8)]

@@ -1,0 +1,29 @@
+"""A valid file that knows its parts, so that damage can be done beneath its checksums and compression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+def joined(parts: Sequence[bytes]) -> bytes:
+    """One part after another."""
+    return b"".join(parts)
+
+
+@dataclass(frozen=True)
+class Seed:
+    """``build`` makes the file of the parts: it packs them, and writes lengths and checksums that fit."""
+
+    parts: tuple[bytes, ...]
+    build: Callable[[Sequence[bytes]], bytes] = joined
+
+    @property
+    def whole(self) -> bytes:
+        """The file without damage."""
+        return self.build(self.parts)
+
+
+def plain(data: bytes) -> Seed:
+    """A file of one piece."""
+    return Seed((data,))

@@ -1,0 +1,346 @@
+"""Clients that cannot train, disks that are full: the run stops with a clear word or goes on, and nothing is lost."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+from fedtrain import protocol
+from fedtrain.bench import Bench
+from fedtrain.config import Checkpoints, Config, Evaluation, Server
+from fedtrain.data.clients import Federation, Preparation, Samples
+from fedtrain.errors import TrainingError
+from fedtrain.experiment import Experiment
+from fedtrain.fleets.local import LocalFleet
+from fedtrain.folder import CHECKPOINT, METRICS, SUMMARY, Folder
+from fedtrain.local import Local
+from fedtrain.methods import METHODS
+from fedtrain.run import run
+from theory.errors import InputError
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_figures():
+    """They take longer than all the rest of a tiny run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
+        yield
+
+
+STOP = Config(local=Local(lr=0.05, batch_size=8), server=Server(rounds=3), evaluation=Evaluation(every=1))
+SKIP = replace(STOP, server=Server(rounds=3, on_client_failure="skip"))
+
+
+@dataclass(frozen=True)
+class Small(Experiment):
+    """An experiment whose network is the toy's."""
+
+    make: object = None
+
+    def maker(self):
+        return self.make
+
+
+@pytest.fixture
+def begin(toy, tmp_path):
+    """A begun run: (experiment, folder)."""
+    count = iter(range(99))
+
+    def new(config, clients=None, place=None):
+        data = Federation(tuple(clients or toy.clients()), ("x", "y", "z"), "Toy", False, Preparation())
+        folder = Folder(place or tmp_path / f"run {next(count)}")
+        folder.begin(config, {})
+        return Small(config, data, toy.net), folder
+
+    return new
+
+
+def quiet(progress):
+    pass
+
+
+def broken(patch, fault, clients="a", rounds=(2,)):
+    """Let these clients fail in these rounds, counted from 1, after they have trained: the bench is in disorder."""
+    adapt = Bench.adapt
+
+    def spoilt(bench, data, personal, message):
+        loss = adapt(bench, data, personal, message)
+        if data.name not in clients or message.round + 1 not in rounds:
+            return loss
+        if fault == "NaN":
+            return loss * float("nan")
+        if fault == "weights":
+            next(bench.module.parameters()).data[0] = float("inf")
+            return loss
+        raise fault
+
+    patch.setattr("fedtrain.bench.Bench.adapt", spoilt)
+
+
+FAULTS = {
+    "NaN": ("NaN", "client a, round 2: the loss is nan"),
+    "weights": ("weights", "client a, round 2: its weights are not finite"),
+    "raises": (RuntimeError("mat1 and mat2"), "client a, round 2: RuntimeError: mat1 and mat2"),
+    "key": (KeyError("x"), "client a, round 2: KeyError: 'x'"),
+}
+
+
+@pytest.mark.parametrize(("fault", "words"), FAULTS.values(), ids=FAULTS.keys())
+def test_stop_names_client_and_round_and_keeps_what_was_complete(fault, words, begin, monkeypatch, same):
+    whole, other = begin(STOP)
+    run(whole, other, quiet)
+    work, folder = begin(STOP)
+    with monkeypatch.context() as patch:
+        broken(patch, fault)
+        with pytest.raises(TrainingError, match=words) as error:
+            run(work, folder, quiet)
+    assert error.value.exit_code == 1
+    assert "\n" not in str(error.value)
+    assert (folder.round_reached(), folder.finished) == (1, False)
+    assert {row["round"] for row in folder.rows()} == {1}
+    run(work, folder, quiet)
+    assert (folder.path / METRICS).read_bytes() == (other.path / METRICS).read_bytes()
+    assert same(folder.restore().personal, other.restore().personal)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_skip_is_a_round_without_that_client(name, begin, monkeypatch, same):
+    """Against a run whose cohort of the second round lacks the client."""
+    config = replace(SKIP, method=METHODS[name]())
+    work, folder = begin(config)
+    with monkeypatch.context() as patch:
+        broken(patch, "weights")
+        run(work, folder, quiet)
+    chosen = protocol.cohort
+
+    def without(names, sample, seed, round):
+        return [name for name in chosen(names, sample, seed, round) if (name, round) != ("a", 1)]
+
+    peer, other = begin(config)
+    with monkeypatch.context() as patch:
+        patch.setattr("fedtrain.protocol.cohort", without)
+        run(peer, other, quiet)
+    one, two = folder.restore(), other.restore()
+    assert same(one.message.shared, two.message.shared)
+    assert same(one.message.peers, two.message.peers)
+    assert same(one.personal, two.personal)
+    assert (folder.path / METRICS).read_bytes() == (other.path / METRICS).read_bytes()
+    assert one.ledger.up == two.ledger.up
+    assert one.ledger.down.total - two.ledger.down.total >= (0 if name == "singleset" else 1)  # it was sent the model
+
+
+@pytest.mark.parametrize(("fault", "words"), FAULTS.values(), ids=FAULTS.keys())
+def test_who_is_skipped_is_said_everywhere_and_keeps_its_own(fault, words, begin, monkeypatch, same):
+    work, folder = begin(SKIP)
+    seen, kept = [], [work.fleet().personal]
+    train = LocalFleet.train
+
+    def noted(fleet, message, cohort):
+        answers = train(fleet, message, cohort)
+        kept.append(dict(fleet.personal))
+        return answers
+
+    with monkeypatch.context() as patch:
+        broken(patch, fault)
+        patch.setattr(LocalFleet, "train", noted)
+        summary = run(work, folder, seen.append)
+    assert [[failure.client for failure in progress.failures] for progress in seen] == [[], ["a"], []]
+    assert set(seen[1].losses) == {"b", "c"}
+    assert words in seen[1].failures[0].reason
+    (told,) = summary["skipped"]
+    assert (told["round"], told["client"]) == (2, "a")
+    assert words in told["reason"]
+    assert json.loads((folder.path / SUMMARY).read_text())["skipped"] == [told]
+    start, first, second, third = kept
+    assert same(first["a"], second["a"])
+    assert not same(first["b"], second["b"])
+    assert not same(start["a"], first["a"])
+    assert not same(second["a"], third["a"])
+
+
+def test_who_was_skipped_is_still_known_after_a_resume(begin, monkeypatch):
+    whole, other = begin(SKIP)
+    work, folder = begin(SKIP)
+
+    def stop(progress):
+        if progress.round == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        broken(patch, "NaN", clients="ac", rounds=(2, 3))
+        with pytest.raises(KeyboardInterrupt):
+            run(work, folder, stop)
+        assert [(one["round"], one["client"]) for one in folder.restore().skipped] == [(2, "a"), (2, "c")]
+        summary = run(work, folder, quiet)
+        assert [(one["round"], one["client"]) for one in summary["skipped"]] == [(2, "a"), (2, "c"), (3, "a"), (3, "c")]
+        assert run(whole, other, quiet)["skipped"] == summary["skipped"]
+    assert (folder.path / METRICS).read_bytes() == (other.path / METRICS).read_bytes()
+
+
+def test_without_anybody_there_is_no_round(begin, monkeypatch):
+    work, folder = begin(SKIP)
+    with monkeypatch.context() as patch:
+        broken(patch, "NaN", clients="abc", rounds=(3,))
+        with pytest.raises(TrainingError, match="round 3: no client could train; client b, round 3: the loss is nan"):
+            run(work, folder, quiet)
+    assert folder.round_reached() == 2
+    assert run(work, folder, quiet)["finished"]
+
+
+def test_a_client_short_of_memory_is_named_when_skipped(begin, monkeypatch):
+    work, folder = begin(SKIP)
+    broken(monkeypatch, MemoryError())
+    assert run(work, folder, quiet)["skipped"] == [{"round": 2, "client": "a", "reason": "client a: out of memory"}]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_client_without_data(name, begin, toy):
+    first, second, third = toy.clients()
+    clients = [first, replace(second, train=Samples(second.train.inputs[:0], second.train.labels[:0])), third]
+    config = replace(SKIP, method=METHODS[name]())
+    work, folder = begin(config, clients)
+    with pytest.raises(InputError, match="client a: it has no training samples"):
+        replace(work, config=replace(config, server=STOP.server)).check()
+    work.check()
+    summary = run(work, folder, quiet)
+    assert [one["round"] for one in summary["skipped"]] == [1, 2, 3]
+    assert {(one["client"], one["reason"].partition(";")[0]) for one in summary["skipped"]} == {
+        ("a", "client a: it has no training samples")
+    }
+    start = work.fleet().personal["a"]
+    assert all(torch.equal(value, start[key]) for key, value in folder.restore().personal["a"].items())
+    assert {row["client"] for row in folder.rows()} == set("abc")  # it is evaluated all the same
+
+
+KEEPING = replace(STOP, checkpoints=Checkpoints(every=1, keep=2))
+
+
+def kept(folder):
+    return sorted(path.name for path in (folder.path / CHECKPOINT).parent.iterdir())
+
+
+def test_only_the_latest_of_every_k_th_checkpoint_are_kept(begin):
+    config = replace(STOP, server=Server(rounds=9), checkpoints=Checkpoints(every=2, keep=3))
+    work, folder = begin(config)
+    sizes = []
+    run(work, folder, lambda progress: sizes.append(len(kept(folder))))
+    assert kept(folder) == ["last.safetensors", *(f"round-00000{k}.safetensors" for k in (4, 6, 8))]
+    assert max(sizes) == 4
+    assert [folder.restore().message.round, folder.round_reached()] == [9, 9]
+
+
+def test_a_kept_checkpoint_is_the_run_at_that_round(begin, same):
+    whole, other = begin(STOP)
+    run(whole, other, quiet)
+    work, folder = begin(KEEPING)
+    run(work, folder, quiet)
+    (folder.path / SUMMARY).unlink()
+    last = folder.path / CHECKPOINT
+    os.replace(last.with_name("round-000002.safetensors"), last)
+    assert folder.round_reached() == 2
+    run(work, folder, quiet)
+    assert (folder.path / METRICS).read_bytes() == (other.path / METRICS).read_bytes()
+    assert same(folder.restore().personal, other.restore().personal)
+    assert kept(folder) == ["last.safetensors", "round-000002.safetensors", "round-000003.safetensors"]
+
+
+def test_killed_between_a_checkpoint_and_its_second_name(begin, monkeypatch):
+    work, folder = begin(KEEPING)
+    link = os.link
+
+    def killed(source, target):
+        if target.name == "round-000002.safetensors":
+            raise KeyboardInterrupt
+        link(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(work, folder, quiet)
+    assert folder.round_reached() == 2
+    run(work, folder, quiet)
+    assert kept(folder) == ["last.safetensors", "round-000002.safetensors", "round-000003.safetensors"]
+
+
+@contextmanager
+def mounted(place, size):
+    """A small disk, where that is allowed."""
+    place.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", place], capture_output=True)
+    if made.returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    with mounted(tmp_path / "disk", "512k"):
+        yield tmp_path / "disk"
+
+
+def test_a_full_disk_leaves_the_old_checkpoint_to_go_on_from(small_disk, begin, same):
+    whole, other = begin(STOP)
+    run(whole, other, quiet)
+    work, folder = begin(KEEPING, place=small_disk / "run")
+    filler = small_disk / "filler"
+
+    def fill(progress):
+        if progress.round == 2:
+            with suppress(OSError), filler.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(1024))
+
+    with pytest.raises(InputError, match=r"last\.safetensors: cannot be written .*make room or get leave, and resume"):
+        run(work, folder, fill)
+    assert folder.round_reached() == 1
+    assert kept(folder) == ["last.safetensors", "round-000001.safetensors"]
+    with pytest.raises((InputError, OSError)):  # still full
+        run(work, folder, quiet)
+    assert folder.round_reached() == 1
+    filler.unlink()
+    run(work, folder, quiet)
+    assert (folder.path / METRICS).read_bytes() == (other.path / METRICS).read_bytes()
+    assert same(folder.restore().personal, other.restore().personal)
+
+
+def test_a_disk_that_becomes_read_only(small_disk, begin):
+    work, folder = begin(KEEPING, place=small_disk / "run")
+
+    def close(progress):
+        if progress.round == 2:
+            subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+
+    with pytest.raises(InputError, match=r"last\.safetensors: cannot be written \(.*Read-only file system"):
+        run(work, folder, close)
+    assert folder.round_reached() == 1
+    with pytest.raises(InputError, match=r"cannot write to .*Read-only file system"), folder.alone():
+        pass
+    subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
+    assert run(work, folder, quiet)["finished"]
+
+
+def test_a_disk_full_of_rows_says_so_and_goes_on(begin, monkeypatch):
+    work, folder = begin(STOP)
+    append = Folder.append
+
+    def full(place, rows):
+        if rows[0]["round"] == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return append(place, rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "append", full)
+        with pytest.raises(OSError, match="No space left"):
+            run(work, folder, quiet)
+    assert folder.round_reached() == 2
+    assert run(work, folder, quiet)["finished"]
