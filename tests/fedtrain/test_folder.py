@@ -256,7 +256,7 @@ def test_rows_of_an_unfinished_round_are_cut_off(begun):
         begun.cut_rows(end + 1)
 
 
-@pytest.mark.parametrize("line", [b'{"round": 1, "cli', b"\xff\xfe\n"])
+@pytest.mark.parametrize("line", [b'{"round": 1, "cli', b"\xff\xfe\n", b"[" * 100_000], ids=range(3))
 def test_rows_that_are_no_json_are_damaged(line, begun):
     begun.append(ROWS)
     with (begun.path / METRICS).open("ab") as file:
@@ -280,7 +280,7 @@ def test_a_file_is_complete_or_absent(where, begun, monkeypatch):
     assert names(begun) == sorted([*BEGUN, SUMMARY])
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "3", "\x00"])
+@pytest.mark.parametrize("text", ["", "{", "[1]", "3", "\x00", "[" * 100_000], ids=range(6))
 def test_a_summary_that_is_no_summary(text, begun):
     (begun.path / SUMMARY).write_text(text)
     with pytest.raises(InputError, match=r"summary\.json: cannot be read"):
