@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers.guard import read_bytes, reading
@@ -30,7 +30,11 @@ def read_image(path: Path, size: tuple[int, int] | None = None) -> NDArray[np.ui
     with reading(path, "image"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd metadata harm no pixels
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        with Image.open(io.BytesIO(read_bytes(path, MAX_FILE)), formats=FORMATS) as image:
+        try:
+            opened = Image.open(io.BytesIO(read_bytes(path, MAX_FILE)), formats=FORMATS)
+        except UnidentifiedImageError:  # its own words name an object of Python
+            raise ValueError(f"it is no {', '.join(FORMATS)}") from None
+        with opened as image:
             if image.width * image.height > MAX_PIXELS:
                 raise ValueError(f"{image.width} x {image.height} pixels, more than the {MAX_PIXELS} allowed")
             colour = (image if len(image.getbands()) == 3 else image.convert("L")).convert("RGB")
