@@ -57,7 +57,8 @@ wheel: $(READY) ## build the wheel and try it in a clean virtual environment
 	venv/bin/python -c 'import cli, fedtrain, theory; assert all("site-packages" in m.__file__ for m in (cli, fedtrain, theory))'; \
 	venv/bin/fedco2 --version; \
 	venv/bin/fedco2 doctor; \
-	venv/bin/fedco2 theory --clients 5
+	venv/bin/fedco2 theory --clients 5; \
+	venv/bin/fedco2 train --dataset digits --data standin --rounds 1 --set model.name=two-layer --set data.percent=0.02
 	@echo "the wheel works: $$(ls dist/fedco2-*.whl)"
 
 clean: ## remove .venv, dist and caches; results in runs/ stay

@@ -24,6 +24,7 @@ from fedtrain.data.source import find
 from fedtrain.experiment import Experiment, experiment, plan
 from fedtrain.folder import Folder
 from fedtrain.manifest import manifest
+from fedtrain.memory import keep_freed_memory
 from fedtrain.presets import chain
 from fedtrain.run import run as run_rounds
 from fedtrain.tables import Table, merge, parse
@@ -45,6 +46,7 @@ def run(given: Mapping[str, Any], options: dict[str, Any]) -> None:
     if options["dry_run"]:
         show_plan(console(), work, as_json=options["as_json"])
         return
+    keep_freed_memory()
     with folder.alone():
         told = manifest(work.config, work.federation, shlex.join(["fedco2", *sys.argv[1:]]))
         if folder.holds_a_run:
