@@ -13,8 +13,8 @@ import resource, sys, torch
 from fedtrain.memory import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
-for size in (22, 24, 24):
-    torch.ones(2**size)
+for _ in range(20):
+    torch.ones(2**24)  # until the heap has settled
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(20):
     torch.ones(2**24)  # 64 MiB, freed at once
