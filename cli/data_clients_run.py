@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +41,14 @@ class Counted:
 
 def settings_of(options: dict[str, Any]) -> DataSettings:
     """The options over the data set's preset; one that the skew does not read is refused."""
-    chosen = {"dataset": options["dataset"], "source": options["source"], "skew": options["skew"]}
-    paper = resolve(options["dataset"], {"data": {key: value for key, value in chosen.items() if value is not None}})
     names = ("alpha", "beta", "classes_per_client", "divide", "percent", "train_size", "least")
-    given = {name: options[name] for name in names if options[name] is not None}
-    for name in given:
-        if name not in USED[paper.data.skew]:
-            raise InputError(f"--{name.replace('_', '-')} means nothing to skew {paper.data.skew!r}; leave it out")
-    if given.keys() & {"percent", "train_size"}:
-        given = {"percent": None, "train_size": None} | given
-    always = {name: options[name] for name in ("clients", "seed") if options[name] is not None}
-    return replace(paper.data, **always, **given)
+    asked = {name: options[name] for name in ("dataset", "source", "skew", "clients", "seed", *names)}
+    given = {name: value for name, value in asked.items() if value is not None}
+    settings = resolve(options["dataset"], {"data": given}).data
+    for name in names:
+        if name in given and name not in USED[settings.skew]:
+            raise InputError(f"--{name.replace('_', '-')} means nothing to skew {settings.skew!r}; leave it out")
+    return settings
 
 
 def labels_of(settings: DataSettings, root: Path | None) -> tuple[Sequence[Labelled], str, str, list[str]]:

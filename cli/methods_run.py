@@ -13,7 +13,6 @@ from cli.console import console
 from cli.methods_view import show_all, show_one
 from fedtrain.about.compare import PRESETS, MethodOn, method_on
 from fedtrain.about.options import about, options
-from fedtrain.ledger import Traffic
 from fedtrain.methods import METHODS
 
 
@@ -46,11 +45,6 @@ def told(name: str, on: MethodOn) -> dict[str, Any]:
         "clients": on.clients,
         **parts,
         "names": on.shared,
-        "bytes": {"up": weights(on.parts.traffic.up), "down": weights(on.parts.traffic.down)},
+        "bytes": on.parts.traffic.table(),
         "options": [{**asdict(option), "preset": getattr(on.config.method, option.name)} for option in options(kind)],
     }
-
-
-def weights(traffic: Traffic) -> dict[str, int]:
-    """Bytes by kind, and together."""
-    return {**asdict(traffic), "total": traffic.total}

@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import torch
 
 from cli import theory_view
 from cli.console import console
+from cli.folders import new_folder
 from theory.claims import CLAIMS, Claim, choose
 from theory.errors import InputError
 from theory.examine import effect_of_parallel_samples, examine
@@ -44,7 +44,7 @@ def run(options: dict[str, Any]) -> bool:
     _foresee([one for _, one in settings], claims, quiet=options["as_json"])
     if not options["allow_parallel"]:
         _refuse_parallel(setting)
-    folder = claim_folder(options["out"] or _new_folder("sweep" if sweeps else "theory"))
+    folder = claim_folder(options["out"] or new_folder("sweep" if sweeps else "theory"))
     try:
         if sweeps:
             return _sweep(settings, [name for name, _ in sweeps], claims, folder, options["as_json"])
@@ -111,13 +111,6 @@ def _refuse_parallel(setting: Setting) -> None:
         raise InputError(
             f"{effect_of_parallel_samples(problem, pairs[0])}{more}; {cure}, or go on with --allow-parallel"
         )
-
-
-def _new_folder(kind: str) -> Path:
-    """runs/KIND-DATE-TIME, numbered where that is taken."""
-    stamp = f"{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
-    numbered = (Path("runs") / (stamp if k == 1 else f"{stamp}-{k}") for k in range(1, 1000))
-    return next(folder for folder in numbered if not folder.exists())
 
 
 @contextmanager

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
 import torch
 
 from cli.console import console
+from cli.folders import new_folder
 from cli.train_resume import continued, go_on, stopping
 from cli.train_view import View, show_plan, show_summary
 from fedtrain.config import Config, load
@@ -42,7 +41,7 @@ def run(given: Mapping[str, Any], options: dict[str, Any]) -> None:
         config, work = set_threads(config), experiment(config, find(config.data, root))
     else:
         config, work = planned(tables, options)
-        folder = Folder(options["out"] or new_folder(config))
+        folder = Folder(options["out"] or new_folder(f"{config.data.dataset}-{config.method_name}"))
     if options["dry_run"]:
         show_plan(console(), work, as_json=options["as_json"])
         return
@@ -94,10 +93,3 @@ def set_threads(config: Config) -> Config:
     if config.machine.threads is not None:
         torch.set_num_threads(config.machine.threads)
     return replace(config, machine=replace(config.machine, threads=torch.get_num_threads()))
-
-
-def new_folder(config: Config) -> Path:
-    """runs/DATASET-METHOD-DATE-TIME, numbered where that is taken."""
-    stamp = f"{config.data.dataset}-{config.method_name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    numbered = (Path("runs") / (stamp if k == 1 else f"{stamp}-{k}") for k in range(1, 1000))
-    return next(folder for folder in numbered if not folder.exists())

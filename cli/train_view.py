@@ -18,6 +18,7 @@ from cli.theory_view import duration
 from fedtrain.about.anatomy import Anatomy, Part, anatomy
 from fedtrain.about.cost import seconds_a_round, seconds_left
 from fedtrain.config import dump, to_tables
+from fedtrain.data.settings import USED
 from fedtrain.experiment import DTYPES, Experiment
 from fedtrain.folder import Folder
 from fedtrain.ledger import Ledger
@@ -55,7 +56,7 @@ def header(screen: Console, work: Experiment, parts: Anatomy) -> None:
     for note in data.notes:
         loud = data.standin and "stand-in" in note
         screen.print(f"{'STAND-IN DATA' if loud else 'note'}: {note}", style="bold yellow" * loud, soft_wrap=True)
-    skew = config.data.skew + (f" (alpha {config.data.alpha:g})" if config.data.skew in ALPHAS else "")
+    skew = config.data.skew + (f" (alpha {config.data.alpha:g})" if "alpha" in USED[config.data.skew] else "")
     sizes = [len(client.train) for client in data.clients]
     screen.print(f"clients   {len(sizes)}, skew {skew}, {spread(sizes)} training images each")
     if len(sizes) <= FEW:
@@ -76,9 +77,6 @@ def header(screen: Console, work: Experiment, parts: Anatomy) -> None:
         soft_wrap=True,
     )
     screen.print()
-
-
-ALPHAS = ("dirichlet", "pachinko", "label+feature")
 
 
 def counted(number: int, what: str) -> str:

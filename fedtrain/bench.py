@@ -51,8 +51,11 @@ class Bench:
         self.method, self.make, self.classes, self.local, self.seed = method, make, classes, local, seed
         self.preparation, self.precision = preparation or Preparation(), precision or Precision()
         self.device = torch.device(device)
+        nets = Nets(make, seed)
         # channels_last: twice as fast for convolutions on CPUs, and as fast as any for the rest
-        self.module = self._built().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.module = self._placed(method.build(nets)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.alike = not nets.drew_own
+        """Whether all clients begin with the same weights."""
         method.check(self.module)
         self.norm = batch_norm(self.module)
         self.shared = method.shared(self.module)
@@ -60,15 +63,32 @@ class Bench:
         self._anchor: nn.Module | None = None
         self._heads: tuple[Broadcast | None, Mapping[str, nn.Module]] = None, {}
 
+    def fits(self, entries: StateDict) -> bool:
+        """Whether these are the entries of a client's module, by name, type and shape."""
+
+        def forms(state: StateDict) -> dict[str, object]:
+            return {name: (value.dtype, value.shape) for name, value in state.items()}
+
+        return forms(entries) == forms(self.module.state_dict())
+
     def start(self, client: str) -> StateDict:
         """The personal entries with which a client begins."""
-        return pick(self._built(client), self.personal)
+        return self.starts([client])[client]
+
+    def starts(self, clients: Collection[str]) -> dict[str, StateDict]:
+        """The same for many; the tensors are shared where they are equal."""
+        return self._of_each(clients, lambda module: pick(module, self.personal))
 
     def opening(self, clients: Collection[str]) -> Broadcast:
         """The first message: the common start, and what every client publishes before it trained."""
-        module = self._built()
-        heads = {name: published(self.method, self._built(name)) for name in clients} if self.method.published else {}
-        return Broadcast(0, pick(module, self.shared), dict(sorted(heads.items())))
+        heads = self._of_each(clients, lambda module: published(self.method, module)) if self.method.published else {}
+        return Broadcast(0, pick(self._built(), self.shared), dict(sorted(heads.items())))
+
+    def _of_each(self, clients: Collection[str], part: Callable[[nn.Module], StateDict]) -> dict[str, StateDict]:
+        """A part of every client's module as training begins; made once if nobody draws weights of its own."""
+        if self.alike:
+            return dict.fromkeys(clients, part(self._built()))
+        return {name: part(self._built(name)) for name in clients}
 
     def train(self, data: ClientData, personal: StateDict, message: Broadcast) -> tuple[Update, StateDict]:
         """One client's half of a round: its answer, and its new personal entries."""
@@ -121,7 +141,10 @@ class Bench:
         return torch.autocast(self.device.type) if self.precision.amp else nullcontext()
 
     def _built(self, client: str = "") -> nn.Module:
-        return self.method.build(Nets(self.make, self.seed, client)).to(self.device, self.precision.dtype)
+        return self._placed(self.method.build(Nets(self.make, self.seed, client)))
+
+    def _placed(self, module: nn.Module) -> nn.Module:
+        return module.to(self.device, self.precision.dtype)
 
     def _receive(
         self, data: ClientData, personal: StateDict, message: Broadcast, anchored: bool = False

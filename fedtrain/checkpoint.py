@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from fedtrain.files import replacing
 from fedtrain.ledger import Ledger, Traffic
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast
@@ -68,20 +67,12 @@ def save(state: State, path: Path) -> None:
         "rows_end": state.rows_end,
         "skipped": [dict(one) for one in state.skipped],
     }
-    part = path.with_name(f".{path.name}.part")
     tensors, text = _apart(tensors), json.dumps(about)
     try:
-        save_file(tensors, part, {"about": text, "sha256": _digest(tensors, text)})
-        part.chmod(path.parent.stat().st_mode & 0o666)  # safetensors lets nobody else read; the folder knows better
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(part, path)
-        sync_folder(path.parent)
+        with replacing(path) as part:
+            save_file(tensors, part, {"about": text, "sha256": _digest(tensors, text)})
     except SafetensorError as error:  # its words for a full disk and the like
         raise InputError(f"{path}: cannot be written ({error}); make room or get leave, and resume") from None
-    finally:
-        with suppress(OSError):  # not the last word on a disk that takes none
-            part.unlink(missing_ok=True)
 
 
 def round_of(path: Path) -> int:
@@ -123,15 +114,6 @@ def restore(path: Path) -> State:
         raise
     except DAMAGE as error:
         raise damaged(path, error) from None
-
-
-def sync_folder(folder: Path) -> None:
-    """Let a new name survive a power cut too."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _digest(tensors: Mapping[str, Tensor], about: str) -> str:

@@ -14,7 +14,6 @@ from fedtrain.bench import Bench, Precision
 from fedtrain.config import Config, ModelSettings
 from fedtrain.data.clients import Federation
 from fedtrain.data.federation import assemble
-from fedtrain.data.shares import check
 from fedtrain.data.source import Found, find
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.methods import AnyMethod
@@ -89,7 +88,6 @@ def plan(preset: str, given: Mapping[str, Any], root: Path | None = None) -> tup
 
 def experiment(config: Config, found: Found) -> Experiment:
     """With the clients that the configuration makes of the data."""
-    check(config.data)
     made = Experiment(config, assemble(config.data, found))
     made.check()
     return made

@@ -12,8 +12,9 @@ from typing import Any
 
 from fedtrain import checkpoint
 from fedtrain.config import Config, dump, from_tables, load
+from fedtrain.files import replacing
 from fedtrain.selection import Row, checked
-from fedtrain.tables import brief
+from fedtrain.tables import Table, brief
 from theory.errors import InputError
 
 CONFIG, MANIFEST, METRICS, SUMMARY = "config.toml", "manifest.json", "metrics.jsonl", "summary.json"
@@ -105,11 +106,15 @@ class Folder:
         except OSError as error:
             raise InputError(f"cannot write to {self.path} ({error.strerror}); choose another --out") from None
 
-    def config(self) -> Config:
-        """What the run was begun with."""
+    def tables(self) -> Table:
+        """What the run was begun with, unread."""
         if not self.holds_a_run:
             raise InputError(f"{self.path}: no run is here (no {CONFIG}); name the folder that a run has written")
-        return from_tables(load(self.path / CONFIG))
+        return load(self.path / CONFIG)
+
+    def config(self) -> Config:
+        """What the run was begun with."""
+        return from_tables(self.tables())
 
     def append(self, rows: Iterable[Row]) -> int:
         """Add rows to the metrics, in one piece; the length of the file afterwards."""
@@ -169,16 +174,8 @@ class Folder:
 
     def write(self, name: str, text: str) -> None:
         """A file that is complete or absent."""
-        part = self.path / f".{name}.part"
-        try:
-            with part.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, self.path / name)
-        finally:
-            with suppress(OSError):  # not the last word on a disk that takes none
-                part.unlink(missing_ok=True)
+        with replacing(self.path / name) as part:
+            part.write_text(text, encoding="utf-8")
 
     def write_json(self, name: str, value: Any) -> None:
         """The same for JSON."""

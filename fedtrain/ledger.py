@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from fedtrain.partition import Names, StateDict
 from fedtrain.protocol import Broadcast, Failure, Update
@@ -22,6 +22,10 @@ class Traffic:
         """All of them."""
         return self.shared + self.bn + self.head
 
+    def table(self) -> dict[str, int]:
+        """By kind, and together."""
+        return {**asdict(self), "total": self.total}
+
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(self.shared + other.shared, self.bn + other.bn, self.head + other.head)
 
@@ -32,6 +36,10 @@ class Ledger:
 
     up: Traffic = Traffic()
     down: Traffic = Traffic()
+
+    def table(self) -> dict[str, dict[str, int]]:
+        """By direction and kind."""
+        return {"up": self.up.table(), "down": self.down.table()}
 
     def __add__(self, other: Ledger) -> Ledger:
         return Ledger(self.up + other.up, self.down + other.down)

@@ -126,9 +126,7 @@ def belongs(state: State, fleet: LocalFleet) -> bool:
     bench, shared = fleet.bench, state.message.shared
     if state.personal.keys() != set(fleet.names) or shared.keys() != bench.shared:
         return False
-    known = {name: (value.dtype, value.shape) for name, value in bench.module.state_dict().items()}
-    wholes = ({**kept, **shared} for kept in state.personal.values())
-    return all({name: (value.dtype, value.shape) for name, value in whole.items()} == known for whole in wholes)
+    return all(bench.fits({**kept, **shared}) for kept in state.personal.values())
 
 
 def refuse_if_lost(round: int, scores: Mapping[str, Scores], lr: float) -> None:
@@ -169,11 +167,6 @@ def conclusion(experiment: Experiment, folder: Folder, state: State) -> dict[str
         "rounds": state.message.round,
         "report": config.evaluation.report if config.evaluation.report in rules else "last",
         "rules": rules,
-        "bytes": {way: asdict(traffic) | {"total": traffic.total} for way, traffic in ways(state.ledger).items()},
+        "bytes": state.ledger.table(),
         "seconds": state.seconds,
     }
-
-
-def ways(ledger: Ledger) -> dict[str, Any]:
-    """Both directions by name."""
-    return {"up": ledger.up, "down": ledger.down}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -22,6 +21,7 @@ from fedtrain.data.errors import DataError
 from fedtrain.data.readers.guard import reason
 from fedtrain.data.readers.images import Part
 from fedtrain.data.skews.share import Indices
+from fedtrain.files import replacing
 
 FORMAT = "fedco2 domain 1"
 PARTS: tuple[Part, Part] = ("train", "test")
@@ -56,14 +56,8 @@ def write(path: Path, about: About, blocks: Mapping[Part, Block]) -> None:
     said = {"format": FORMAT, **asdict(about)}
     said |= {f"sha256 {name}": _sum(np.ascontiguousarray(array)) for name, array in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        save_file(tensors, fresh, {**said, "seal": _seal(said)})
-        with fresh.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
-    finally:
-        fresh.unlink(missing_ok=True)
+    with replacing(path) as part:
+        save_file(tensors, part, {**said, "seal": _seal(said)})
 
 
 def about(path: Path) -> About:

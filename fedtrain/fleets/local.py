@@ -20,7 +20,7 @@ class LocalFleet:
             raise InputError("two clients have the same name; give each its own")
         self.bench, self.skip_failures = bench, skip_failures
         self.clients = {client.name: client.to(bench.device) for client in clients}
-        self.personal: dict[str, StateDict] = {name: bench.start(name) for name in self.clients}
+        self.personal: dict[str, StateDict] = bench.starts(self.clients)
 
     @property
     def names(self) -> Sequence[str]:

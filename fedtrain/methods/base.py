@@ -24,6 +24,7 @@ class Nets:
 
     def __init__(self, make: Callable[[], nn.Module], seed: int, client: str = "") -> None:
         self.make, self.seed, self.client = make, seed, client
+        self.drew_own = False
 
     def common(self, part: str = "") -> Net:
         """The same for every client; another one for every ``part``."""
@@ -32,6 +33,7 @@ class Nets:
 
     def own(self, part: str = "") -> Net:
         """Another one for every client."""
+        self.drew_own = True
         with drawing(self.seed, "network", part, "of", self.client):
             return self._made()
 

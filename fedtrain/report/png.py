@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
+from fedtrain.files import replacing
 from theory.errors import InputError
 from theory.report.style import drawing
 
@@ -32,14 +31,5 @@ def write_png(figure: Figure, path: Path) -> None:
 
 def put_png(figure: Figure, path: Path) -> None:
     """Draw into a file beside it, then give that its name; without date or program, so that equal figures are equal."""
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.stem}-", suffix=".part", delete=False) as file:
-        try:
-            with drawing():
-                figure.savefig(file, format="png", facecolor="white", metadata={"Software": None})
-            file.flush()
-            os.fsync(file.fileno())
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    with replacing(path) as part, drawing():
+        figure.savefig(part, format="png", facecolor="white", metadata={"Software": None})

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from fedtrain.bench import EVAL_BATCH, Bench
 from fedtrain.checkpoint import State, damaged
-from fedtrain.config import Config, from_tables, load
+from fedtrain.config import Config, from_tables
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.data.readers.image import read_image
 from fedtrain.data.standin import standin_size
 from fedtrain.experiment import Experiment
-from fedtrain.folder import CHECKPOINT, CONFIG, MANIFEST, Folder
+from fedtrain.folder import CHECKPOINT, MANIFEST, Folder
 from fedtrain.partition import StateDict
 from fedtrain.tables import brief, merge, nearest
 from theory.errors import InputError
@@ -70,19 +70,15 @@ class TrainedRun:
 def open_run(path: Path, device: str | None = None) -> TrainedRun:
     """Read what a run has written; ``device`` takes the place of the run's own."""
     folder = Folder(path)
-    if not folder.holds_a_run:
-        raise InputError(f"{path}: no run is here (no {CONFIG}); name the folder that a run has written")
-    config = from_tables(merge(load(path / CONFIG), {"machine": {"device": device}} if device else {}))
+    config = from_tables(merge(folder.tables(), {"machine": {"device": device}} if device else {}))
     state = folder.restore()
     if state is None:
         raise InputError(f"{path}: no checkpoint is here yet; go on with: fedco2 train --resume {path}")
     manifest = folder.read_json(MANIFEST)
     federation = remembered(config, manifest, path / MANIFEST)
     bench = Experiment(config, federation).bench()
-    wanted = {name: value.shape for name, value in bench.module.state_dict().items()}
     for client in federation.clients:
-        entries = {**state.personal.get(client.name, {}), **state.message.shared}
-        if {name: value.shape for name, value in entries.items()} != wanted:
+        if not bench.fits({**state.personal.get(client.name, {}), **state.message.shared}):
             raise damaged(path / CHECKPOINT, ValueError(f"it does not fit the network of client {client.name}"))
     return TrainedRun(folder, config, federation, bench, state.to(bench.device), manifest)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from torch import nn
 
 from fedtrain.bench import Bench
-from fedtrain.data.clients import ClientData, Samples
+from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
+from fedtrain.experiment import Experiment
 from fedtrain.fleets.local import LocalFleet
+from fedtrain.folder import Folder
 from fedtrain.local import Local
 from fedtrain.methods import METHODS, View
 from fedtrain.methods.fedbn import FedBN
@@ -174,3 +176,37 @@ def same_run():
         )
 
     return judge
+
+
+@dataclass(frozen=True)
+class Small(Experiment):
+    """An experiment whose network is the toy's."""
+
+    make: object = None
+
+    def maker(self):
+        return self.make
+
+
+@pytest.fixture
+def begin(toy, tmp_path):
+    """Begins runs: (experiment, folder)."""
+    count = iter(range(99))
+
+    def new(config, clients=None, place=None, **changes):
+        clients = clients or [replace(c, val=Samples(c.test.inputs[:5], c.test.labels[:5])) for c in toy.clients()]
+        data = Federation(tuple(clients), ("x", "y", "z"), "Toy", False, Preparation(), ("a note",))
+        folder = Folder(place or tmp_path / f"run {next(count)}")
+        work = Small(replace(config, **changes), data, toy.net)
+        folder.begin(work.config, {})
+        return work, folder
+
+    return new
+
+
+@pytest.fixture(scope="module")
+def no_figures():
+    """They take longer than all the rest of a tiny run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
+        yield

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,9 +15,8 @@ import torch
 from fedtrain import protocol
 from fedtrain.bench import Bench
 from fedtrain.config import Checkpoints, Config, Evaluation, Server
-from fedtrain.data.clients import Federation, Preparation, Samples
+from fedtrain.data.clients import Samples
 from fedtrain.errors import TrainingError
-from fedtrain.experiment import Experiment
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.folder import CHECKPOINT, METRICS, SUMMARY, Folder
 from fedtrain.local import Local
@@ -25,41 +24,10 @@ from fedtrain.methods import METHODS
 from fedtrain.run import run
 from theory.errors import InputError
 
-
-@pytest.fixture(autouse=True, scope="module")
-def no_figures():
-    """They take longer than all the rest of a tiny run."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
-        yield
-
+pytestmark = pytest.mark.usefixtures("no_figures")
 
 STOP = Config(local=Local(lr=0.05, batch_size=8), server=Server(rounds=3), evaluation=Evaluation(every=1))
 SKIP = replace(STOP, server=Server(rounds=3, on_client_failure="skip"))
-
-
-@dataclass(frozen=True)
-class Small(Experiment):
-    """An experiment whose network is the toy's."""
-
-    make: object = None
-
-    def maker(self):
-        return self.make
-
-
-@pytest.fixture
-def begin(toy, tmp_path):
-    """A begun run: (experiment, folder)."""
-    count = iter(range(99))
-
-    def new(config, clients=None, place=None):
-        data = Federation(tuple(clients or toy.clients()), ("x", "y", "z"), "Toy", False, Preparation())
-        folder = Folder(place or tmp_path / f"run {next(count)}")
-        folder.begin(config, {})
-        return Small(config, data, toy.net), folder
-
-    return new
 
 
 def quiet(progress):

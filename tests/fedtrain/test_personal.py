@@ -22,14 +22,7 @@ from fedtrain.use.personal import open_run
 from fedtrain.use.scoring import score
 from theory.errors import InputError
 
-
-@pytest.fixture(autouse=True, scope="module")
-def no_figures():
-    """They take longer than all the rest of a tiny run."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
-        yield
-
+pytestmark = pytest.mark.usefixtures("no_figures")
 
 CIFAR = dataset("cifar10")
 NAMES = ("b", "a", "c")

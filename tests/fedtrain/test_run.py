@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,9 +11,8 @@ import torch
 from fedtrain import run as module
 from fedtrain.bench import Bench
 from fedtrain.config import Config, Evaluation, Server
-from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
+from fedtrain.data.clients import ClientData, Samples
 from fedtrain.errors import TrainingError
-from fedtrain.experiment import Experiment
 from fedtrain.folder import CHECKPOINT, METRICS, SUMMARY, Folder
 from fedtrain.local import Local
 from fedtrain.methods import METHODS
@@ -23,14 +22,7 @@ from fedtrain.methods.fedrod import FedRoD
 from fedtrain.run import run
 from theory.errors import InputError
 
-
-@pytest.fixture(autouse=True, scope="module")
-def no_figures():
-    """They take longer than all the rest of a tiny run."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
-        yield
-
+pytestmark = pytest.mark.usefixtures("no_figures")
 
 FEATURE = Config(local=Local(lr=0.05, batch_size=8), server=Server(rounds=4), evaluation=Evaluation(every=2))
 LABEL = Config(
@@ -55,32 +47,6 @@ BRANCHES = {
     "copa": ["fused", "own", "peers"],
     "fedco2": ["fused", "online", "offline"],
 }
-
-
-@dataclass(frozen=True)
-class Small(Experiment):
-    """An experiment whose network is the toy's."""
-
-    make: object = None
-
-    def maker(self):
-        return self.make
-
-
-@pytest.fixture
-def begin(toy, tmp_path):
-    """A begun run: (experiment, folder)."""
-    count = iter(range(99))
-
-    def new(config, clients=None, **changes):
-        clients = clients or [replace(c, val=Samples(c.test.inputs[:5], c.test.labels[:5])) for c in toy.clients()]
-        data = Federation(tuple(clients), ("x", "y", "z"), "Toy", False, Preparation(), ("a note",))
-        folder = Folder(tmp_path / f"run {next(count)}")
-        work = Small(replace(config, **changes), data, toy.net)
-        folder.begin(work.config, {})
-        return work, folder
-
-    return new
 
 
 def quiet(progress):

@@ -1,0 +1,13 @@
+"""Where results go if nobody says where."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+
+def new_folder(kind: str) -> Path:
+    """runs/KIND-DATE-TIME, numbered where that is taken."""
+    stamp = f"{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
+    numbered = (Path("runs") / (stamp if k == 1 else f"{stamp}-{k}") for k in range(1, 1000))
+    return next(folder for folder in numbered if not folder.exists())

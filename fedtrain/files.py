@@ -1,0 +1,33 @@
+"""Files that are complete or absent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file beside ``path`` to be written within, which takes that name once it is on the disk, or vanishes."""
+    part = path.with_name(f".{path.name}-{os.getpid()}.part")
+    try:
+        yield part
+        part.chmod(path.parent.stat().st_mode & 0o666)  # safetensors lets nobody else read; the folder knows better
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(part, path)
+        _sync(path.parent)
+    finally:
+        with suppress(OSError):  # not the last word on a disk that takes none
+            part.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Let a new name survive a power cut too."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
