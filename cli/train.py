@@ -29,6 +29,8 @@ PLACES = {
     "on_client_failure": "server.on_client_failure",
     "device": "machine.device",
     "threads": "machine.threads",
+    "engine": "machine.engine",
+    "fleet": "machine.fleet",
     "seed": "seed",
 }
 """Where in the configuration each option goes."""
@@ -62,7 +64,9 @@ PLACES = {
 @click.option("--checkpoint-every", type=int, default=None, help="Keep the checkpoint of every so many rounds.")
 @click.option("--on-client-failure", default=None, help="stop, or skip: go on without that client in that round.")
 @click.option("--device", default=None, help="auto, cpu or cuda.")
-@click.option("--threads", type=int, default=None, help="Threads of torch.")
+@click.option("--threads", type=int, default=None, help="Cores to use.")
+@click.option("--engine", default=None, help="fast, or plain: no tricks, the same mathematics.  [default: fast]")
+@click.option("--fleet", default=None, help="Where clients run: auto, in-turn, threads or stacked.  [default: auto]")
 @click.option("--preset", default=None, help="A protocol by name.  [default: the data set's]")
 @click.option("--config", type=click.Path(path_type=Path), default=None, help="A TOML file of settings.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Any other setting, e.g. method.mu=0.5.")

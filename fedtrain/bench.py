@@ -6,8 +6,10 @@ import copy
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
-from typing import Any
+from threading import Event
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -17,12 +19,20 @@ from fedtrain.chance import generator
 from fedtrain.data.clients import ClientData, Preparation, Samples
 from fedtrain.data.prepare import prepare
 from fedtrain.errors import TrainingError
+from fedtrain.factored import FactoredSteps, factor
 from fedtrain.local import Local
-from fedtrain.methods.base import AnyMethod, Batch, Nets, View
+from fedtrain.methods.base import AnyMethod, Batch, Loss, Nets, Peers, View
 from fedtrain.partition import StateDict, batch_norm, everything, pick
 from fedtrain.protocol import Broadcast, Score, Scores, Split, Update, published
+from fedtrain.steps import Steps
 
 EVAL_BATCH = 256
+Engine = Literal["fast", "plain"]
+"""How a step is computed; the mathematics are the same."""
+
+
+class Halted(Exception):  # noqa: N818 - nothing went wrong
+    """The bench was told to stop."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,7 @@ class Bench:
         seed: int = 0,
         device: torch.device | str = "cpu",
         precision: Precision | None = None,
+        engine: Engine = "fast",
     ) -> None:
         self.method, self.make, self.classes, self.local, self.seed = method, make, classes, local, seed
         self.preparation, self.precision = preparation or Preparation(), precision or Precision()
@@ -60,6 +71,12 @@ class Bench:
         self.norm = batch_norm(self.module)
         self.shared = method.shared(self.module)
         self.personal = everything(self.module) - self.shared
+        self.steps: type[Steps] = Steps
+        if engine == "fast" and self.device.type == "cpu" and not local.momentum:
+            factor(self.module)
+            self.steps = FactoredSteps
+        self.halt = Event()
+        """Set from another thread, it makes training and evaluation end at the next batch."""
         self._anchor: nn.Module | None = None
         self._heads: tuple[Broadcast | None, Mapping[str, nn.Module]] = None, {}
 
@@ -107,17 +124,11 @@ class Bench:
         """Receive, then pass through every phase of the method; the mean loss of the last pass."""
         view = self._receive(data, personal, message, anchored=self.method.anchored(message.round))
         self.module.train()
-        sgd = self._optimiser()
+        step = self.steps(self.module, self.local, self.method.plain(self.module))
         losses: list[Tensor] = []
         for number, loss in enumerate(self.method.phases(message.round, self.local.epochs)):
-            losses = []
-            for batch in self._batches(data, message.round, number):
-                sgd.zero_grad()  # to None: what a phase does not touch must not be moved by momentum or weight decay
-                with self._mixed():
-                    value = loss(self.module, batch, view)
-                value.backward()
-                sgd.step()
-                losses.append(value.detach())
+            batches = self._batches(data, message.round, number)
+            losses = [step(partial(self._value, loss, batch, view)) for batch in batches]
         self.method.finish(self.module)
         return torch.stack(losses).mean()
 
@@ -137,6 +148,10 @@ class Bench:
         x = self._prepare(inputs.to(self.device), data, generator(self.seed, "predict", data.name), training=False)
         return self._logits(x, view)
 
+    def _value(self, loss: Loss[nn.Module], batch: Batch, view: View[nn.Module]) -> Tensor:
+        with self._mixed():
+            return loss(self.module, batch, view)
+
     def _mixed(self) -> AbstractContextManager[object]:
         return torch.autocast(self.device.type) if self.precision.amp else nullcontext()
 
@@ -151,7 +166,7 @@ class Bench:
     ) -> View[nn.Module]:
         """Load the client's entries and the server's; freeze what may be looked at but not touched."""
         self.module.load_state_dict({**personal, **message.shared})
-        peers = tuple(head for name, head in self._published_by(message).items() if name != data.name)
+        peers = Peers([head for name, head in self._published_by(message).items() if name != data.name])
         classes = torch.arange(self.classes, device=self.device)
         counts = (data.train.labels[:, None] == classes).sum(0)
         return View(message.round, peers, counts, self._frozen_copy() if anchored else None)
@@ -173,24 +188,19 @@ class Bench:
             self._heads = message, heads
         return self._heads[1] if message.peers else {}
 
-    def _optimiser(self) -> torch.optim.SGD:
-        plain = set(self.method.plain(self.module))
-        trained = [p for p in self.module.parameters() if p.requires_grad]
-        groups: list[dict[str, Any]] = [
-            {"params": [p for p in trained if p not in plain]},
-            {"params": [p for p in trained if p in plain], "momentum": 0.0, "weight_decay": 0.0},
-        ]
-        local, filled = self.local, [group for group in groups if group["params"]]
-        return torch.optim.SGD(filled, local.lr, momentum=local.momentum, weight_decay=local.weight_decay)
-
     def _batches(self, data: ClientData, round: int, phase: int) -> Iterator[Batch]:
         """Shuffled and augmented by (seed, client, round, phase) alone, hence alike on every fleet."""
         purpose = (self.seed, data.name, round, phase)
         order = torch.randperm(len(data.train), generator=generator(*purpose, "order"))
         chance = generator(*purpose, "augment")
         for rows in self.local.batches(order, bool(self.norm)):
+            self._refuse_if_halted()
             rows = rows.to(self.device)
             yield self._prepare(data.train.inputs[rows], data, chance, training=True), data.train.labels[rows]
+
+    def _refuse_if_halted(self) -> None:
+        if self.halt.is_set():
+            raise Halted
 
     def _prepare(self, inputs: Tensor, data: ClientData, chance: torch.Generator, training: bool) -> Tensor:
         x = prepare(
@@ -209,6 +219,7 @@ class Bench:
         chance = generator(self.seed, data.name, view.round, "evaluate", split)
         sums: dict[str, Tensor] = {}
         for rows in torch.arange(len(samples), device=self.device).split(EVAL_BATCH):
+            self._refuse_if_halted()
             x, y = self._prepare(samples.inputs[rows], data, chance, augmented), samples.labels[rows]
             for branch, logits in self._logits(x, view).items():
                 both = torch.stack([(logits.argmax(-1) == y).sum(), F.cross_entropy(logits, y, reduction="sum")])

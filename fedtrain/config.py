@@ -11,6 +11,7 @@ from typing import Any, Literal
 import tomli_w
 import torch
 
+from fedtrain.bench import Engine
 from fedtrain.data.settings import DataSettings
 from fedtrain.local import Local
 from fedtrain.methods import METHODS, AnyMethod
@@ -19,6 +20,7 @@ from fedtrain.protocol import Weights
 from fedtrain.tables import Table, brief, nearest, read, shown, write
 from theory.errors import InputError
 
+Fleets = Literal["auto", "in-turn", "threads", "stacked"]
 Rule = Literal["last", "best-by-validation", "window"]
 
 
@@ -115,6 +117,11 @@ class Machine:
     dtype: Literal["float32", "float64"] = "float32"
     amp: bool = False
     """Automatic mixed precision (CUDA)."""
+    engine: Engine = "fast"
+    """How a step is computed: with all tricks, or as it is written."""
+    fleet: Fleets = "auto"
+    """in-turn: one client after the other; threads: several at a time, a core each (on CUDA a stream); stacked: all
+    clients of a round as one, by vmap (for GPUs); auto: threads on CPUs with the fast engine, else in-turn."""
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 from fedtrain.bench import Bench
 from fedtrain.data.clients import ClientData
@@ -10,6 +11,8 @@ from fedtrain.errors import TrainingError
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update
 from theory.errors import InputError
+
+T = TypeVar("T")
 
 
 class LocalFleet:
@@ -32,28 +35,34 @@ class LocalFleet:
         return self.bench.opening(self.names)
 
     def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
-        """Each in turn; what they keep changes when all are done, so that a round can be abandoned."""
-        answers: list[Update | Failure] = []
-        kept: dict[str, StateDict] = {}
-        for name in cohort:
+        """Everyone named; what they keep changes when all are done, so that a round can be abandoned."""
+
+        def one(bench: Bench, name: str) -> tuple[Update | Failure, StateDict | None]:
             try:
-                update, kept[name] = self.bench.train(self.clients[name], self.personal[name], message)
-                answers.append(update)
+                return bench.train(self.clients[name], self.personal[name], message)
             except Exception as error:
                 reason = told(error, name, message.round + 1)
                 if not self.skip_failures:
                     raise reason from error
                 said = str(reason)  # a MemoryError says nothing at all
                 known = said.startswith(f"client {name}")
-                answers.append(Failure(name, said if known else f"client {name}: {said or 'out of memory'}"))
-        self.personal |= kept
-        return answers
+                return Failure(name, said if known else f"client {name}: {said or 'out of memory'}"), None
+
+        answers = self.each(one, list(cohort))
+        self.personal |= {answer.client: kept for answer, kept in answers if kept is not None}
+        return [answer for answer, _ in answers]
 
     def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
-        """Each in turn."""
-        return {
-            name: self.bench.evaluate(data, self.personal[name], message, splits) for name, data in self.clients.items()
-        }
+        """Everyone."""
+
+        def one(bench: Bench, name: str) -> Scores:
+            return bench.evaluate(self.clients[name], self.personal[name], message, splits)
+
+        return dict(zip(self.names, self.each(one, self.names), strict=True))
+
+    def each(self, work: Callable[[Bench, str], T], names: Sequence[str]) -> list[T]:
+        """Do this for every client named: here, in turn."""
+        return [work(self.bench, name) for name in names]
 
 
 def told(error: Exception, client: str, round: int) -> Exception:

@@ -46,13 +46,26 @@ class Nets:
         return cast(Net, network)
 
 
+class Peers:
+    """What the other clients last published: frozen modules that are asked all at once, in the order of their names."""
+
+    def __init__(self, heads: Sequence[nn.Module] = ()) -> None:
+        self.heads = tuple(heads)
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """What each says of these features: (peers, samples, classes)."""
+        return torch.stack([head(z) for head in self.heads])
+
+
 @dataclass(frozen=True)
 class View(Generic[M]):
     """What a client sees of the federation, and of itself, during one round."""
 
     round: int
-    peers: tuple[nn.Module, ...]
-    """What the other clients last published, frozen, in the order of their names."""
+    peers: Peers
     counts: Tensor
     """How many samples of each class this client trains on."""
     start: M | None = None

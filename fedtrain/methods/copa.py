@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -31,13 +30,16 @@ class Copa(FedPer):
         """Own loss plus the loss under each peer's head."""
         x, y = batch
         z = module.features(x)
-        return torch.stack([F.cross_entropy(head(z), y) for head in (module.head, *view.peers)]).sum()
+        own, others = F.cross_entropy(module.head(z), y), len(view.peers)
+        if not others:
+            return own
+        return own + others * F.cross_entropy(view.peers(z).flatten(0, 1), y.repeat(others))
 
     def branches(self, module: Net, x: Tensor, view: View[Net]) -> Mapping[str, Tensor]:
         """The own head, and the mean of the peers'."""
         z = module.features(x)
         own = {"own": module.head(z)}
-        return own | {"peers": torch.stack([head(z) for head in view.peers]).mean(0)} if view.peers else own
+        return own | {"peers": view.peers(z).mean(0)} if view.peers else own
 
     def fuse(self, branches: Mapping[str, Tensor], view: View[Net]) -> Tensor:
         """The mean over all heads."""

@@ -96,13 +96,14 @@ class FedCO2(Method[Pair]):
     def loss(self, module: Pair, batch: Batch, view: View[Pair]) -> Tensor:
         """Σ over both models of CE under the own head + μ L_gen, L_gen = Σ_j CE under the head of peer j."""
         x, y = batch
-        terms = []
-        for branch in sides("both"):
-            z = module[branch].features(x)
-            terms.append(F.cross_entropy(module[branch].head(z), y))
-            if branch in sides(self.inter) and view.peers:
-                scale = self.mu / (len(view.peers) if self.gen == "mean" else 1)
-                terms.append(scale * torch.stack([F.cross_entropy(head(z), y) for head in view.peers]).sum())
+        z = {branch: module[branch].features(x) for branch in sides("both")}
+        terms = [F.cross_entropy(module[branch].head(z[branch]), y) for branch in z]
+        judged = [z[branch] for branch in sides(self.inter)]
+        if judged and view.peers:
+            said = view.peers(torch.cat(judged))  # both models at once: a large head is read but once
+            every = len(judged) * len(view.peers)
+            scale = self.mu * (len(judged) if self.gen == "mean" else every)
+            terms.append(scale * F.cross_entropy(said.flatten(0, 1), y.repeat(every)))
         return torch.stack(terms).sum()
 
     def branches(self, module: Pair, x: Tensor, view: View[Pair]) -> Mapping[str, Tensor]:

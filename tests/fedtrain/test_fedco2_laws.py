@@ -111,7 +111,7 @@ def test_what_is_looked_at_is_not_touched(name, toy, same):
     assert all(same(old, new) for old, new in zip(before, (message.shared, message.peers, own), strict=True))
     assert not same(update.shared, message.shared)
     for view in seen:
-        heads = dict(zip("bc", view.peers, strict=True)) if message.peers else {}
+        heads = dict(zip("bc", view.peers.heads, strict=True)) if message.peers else {}
         assert all(same(head.state_dict(), message.peers[peer]) for peer, head in heads.items())
         anchors = [] if name == "copa" else [view.anchor]
         assert all(same(anchor.state_dict(), begun) for anchor in anchors)
@@ -128,7 +128,7 @@ def test_peers_are_the_heads_as_the_last_round_left_them(step, toy, same, below)
     @dataclass(frozen=True)
     class Watching(FedCO2):
         def loss(self, module, batch, view):
-            used.append([copy.deepcopy(head.state_dict()) for head in view.peers])
+            used.append([copy.deepcopy(head.state_dict()) for head in view.peers.heads])
             return super().loss(module, batch, view)
 
     def heads(fleet):

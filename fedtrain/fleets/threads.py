@@ -1,0 +1,81 @@
+"""All clients in this process, several at a time: each on a thread and a bench of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from queue import SimpleQueue
+
+import torch
+
+from fedtrain.bench import Bench
+from fedtrain.data.clients import ClientData
+from fedtrain.fleets.local import LocalFleet, T
+
+
+class ThreadFleet(LocalFleet):
+    """Clients of a round are independent: two that have a core each are done before two that share both in turn.
+
+    Torch lets go of the interpreter while it computes, so threads are enough, and nothing is copied between processes.
+    On CUDA every bench has a stream of its own.
+    """
+
+    def __init__(self, benches: Sequence[Bench], clients: Sequence[ClientData], *, skip_failures: bool = False) -> None:
+        super().__init__(benches[0], clients, skip_failures=skip_failures)
+        self.benches = list(benches)
+        cuda = self.bench.device.type == "cuda"
+        self.streams = {bench: torch.cuda.Stream(bench.device) for bench in self.benches} if cuda else {}
+
+    def each(self, work: Callable[[Bench, str], T], names: Sequence[str]) -> list[T]:
+        """Full shifts, a core for each client and the largest first; then the rest, among whom all cores are shared."""
+        ranked = sorted(names, key=lambda name: -len(self.clients[name].train))
+        full = len(ranked) - len(ranked) % len(self.benches)
+        found: dict[str, T] = {}
+        cores = torch.get_num_threads()
+        try:
+            for shift in (ranked[:full], ranked[full:]):
+                found |= self._at_once(work, shift, cores) if shift else {}
+        finally:
+            torch.set_num_threads(cores)
+        return [found[name] for name in names]
+
+    def _at_once(self, work: Callable[[Bench, str], T], shift: Sequence[str], cores: int) -> dict[str, T]:
+        workers = min(len(shift), len(self.benches))
+        free: SimpleQueue[Bench] = SimpleQueue()
+        for bench in self.benches[:workers]:
+            free.put(bench)
+
+        def take_turn(name: str) -> T:
+            torch.set_num_threads(max(1, cores // workers))  # of the team that this thread leads
+            bench = free.get()
+            try:
+                with self._stream(bench):
+                    return work(bench, name)
+            finally:
+                free.put(bench)
+
+        with ThreadPoolExecutor(workers) as pool:
+            turns = {name: pool.submit(take_turn, name) for name in shift}
+            try:
+                return {name: turn.result() for name, turn in turns.items()}
+            except BaseException:  # Ctrl-C too: nobody goes on with a round that is given up
+                for bench in self.benches:
+                    bench.halt.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+            finally:
+                for bench in self.benches:
+                    bench.halt.clear()
+
+    @contextmanager
+    def _stream(self, bench: Bench) -> Iterator[None]:
+        """On CUDA: begin when all that is handed in is there, end when all that is handed out is."""
+        if bench not in self.streams:
+            yield
+            return
+        stream = self.streams[bench]
+        stream.wait_stream(torch.cuda.default_stream(bench.device))
+        with torch.cuda.stream(stream):
+            yield
+        stream.synchronize()
