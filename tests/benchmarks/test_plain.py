@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from benchmarks import plain
+from fedtrain import factored
 from fedtrain.methods import METHODS
 
 TOLERANCE = 1e-10  # rounding is 1e-16, and 30 steps through batch norm on few samples make 1e-13 of it
@@ -18,6 +19,7 @@ TASK: dict[str, Any] = {
 }  # fmt: skip
 CONVENTIONS: dict[str, dict[str, Any]] = {
     "feature": {},
+    "feature, decay": {"weight_decay": 1e-2},
     "label": {"weights": "size", "momentum": 0.9, "weight_decay": 1e-5, "epochs": 2, "sample": 0.5},
 }
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
@@ -40,6 +42,12 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 ]
 # Not in the order of their names, of unequal sizes, 41 = 2 * 20 + 1 leaving a last batch of one, which is not used.
 CLIENTS = plain.small_clients({"north": 33, "east": 20, "south": 41, "west": 26})
+
+
+@pytest.fixture(autouse=True)
+def tricks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every linear layer is large enough for the tricks of the fast engine."""
+    monkeypatch.setattr(factored, "LEAST", 0)
 
 
 @cache

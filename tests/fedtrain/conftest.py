@@ -97,9 +97,11 @@ class Toy:
 
         return ClientData(name, samples(size), samples(30))
 
-    def bench(self, method, *, make=None, seed=0, device="cpu", preparation=None, precision=None, **local):
+    def bench(
+        self, method, *, make=None, seed=0, device="cpu", preparation=None, precision=None, engine="fast", **local
+    ):
         how = {"lr": 0.1, "momentum": 0.5, "weight_decay": 1e-3, "epochs": 1, "batch_size": 8} | local
-        more = {"seed": seed, "device": device, "preparation": preparation, "precision": precision}
+        more = {"seed": seed, "device": device, "preparation": preparation, "precision": precision, "engine": engine}
         return Bench(method, make or self.net, self.classes, local=Local(**how), **more)
 
     def nets(self, count):
