@@ -65,7 +65,8 @@ class TwoLayerBN(nn.Module):
         self.head = nn.Linear(width, outputs, bias=False, dtype=dtype)
         self.head.weight.requires_grad_(False)  # the paper keeps c as it was drawn
         self.register_buffer("covariance", covariance, persistent=False)
-        self.load(*draw_weights(dim, width, alpha, generator or torch.default_generator, outputs, dtype))
+        if not hidden.weight.is_meta:  # there are no weights to draw
+            self.load(*draw_weights(dim, width, alpha, generator or torch.default_generator, outputs, dtype))
 
     @torch.no_grad()
     def load(self, v: Tensor, gamma: Tensor, c: Tensor) -> TwoLayerBN:

@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from scipy.special import ndtri
-from scipy.stats import t as student_t
-from scipy.stats.qmc import Sobol
 from torch import Tensor
 
 from theory.errors import InputError
@@ -64,6 +61,8 @@ class SphereEstimate:
 
 def _reach(sample: Tensor) -> float:
     """How far the mean of a normal sample may lie from its expectation, at 99.5 % one-sided."""
+    from scipy.stats import t as student_t  # slow to import, and whoever trains imports this file too
+
     return float(student_t.ppf(0.995, len(sample) - 1)) * sample.std().item() / len(sample) ** 0.5
 
 
@@ -100,6 +99,9 @@ def _controlled(raw: Tensor, control: Tensor, known: Tensor, problem: Problem) -
 
 
 def _directions(dim: int, points: int, rng: np.random.Generator) -> Tensor:
+    from scipy.special import ndtri
+    from scipy.stats.qmc import Sobol
+
     uniform = Sobol(dim, scramble=True, rng=rng).random(points)
     v = torch.from_numpy(ndtri(np.clip(uniform, 1e-12, 1 - 1e-12)))
     return torch.cat([v, -v])  # antithetic: the gates of v and -v are complementary

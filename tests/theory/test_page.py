@@ -1,11 +1,9 @@
 """The figures and the page of a report, drawn and opened for real."""
 
 import copy
-import json
 import math
 import re
-import shutil
-import subprocess
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -361,74 +359,13 @@ def test_almost_nothing_makes_a_page(tmp_path: Path) -> None:
 
 # --- in a browser
 
-PROBE = """
-<script>
-addEventListener("load", () => {
-  const found = {
-    images: [...document.images].map(image => image.naturalWidth),
-    content: document.documentElement.scrollWidth,
-    window: innerWidth,
-    errors: window.errors,
-    requests: performance.getEntriesByType("resource").filter(entry => !entry.name.startsWith("data:")).length,
-  };
-  const out = document.createElement("pre");
-  out.id = "probe";
-  out.textContent = JSON.stringify(found);
-  document.body.append(out);
-  parent.postMessage(out.textContent, "*");
-});
-</script></body>"""
-FRAME = """<!doctype html>
-<title>narrow</title>
-<iframe src="{src}" style="width: {width}px; height: 800px; border: 0"></iframe>
-<pre id="probe"></pre>
-<script>onmessage = event => {{ document.getElementById("probe").textContent = event.data; }};</script>"""
-"""A window has a least width, a frame has none."""
-LISTEN = """<head><script>
-window.errors = [];
-window.onerror = message => { errors.push(String(message)); };
-console.error = (...words) => { errors.push(words.join(" ")); };
-</script>"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> str:
-    for program in ("chromium", "chromium-browser", "google-chrome"):
-        if found := shutil.which(program):
-            return found
-    pytest.skip("no chromium or chrome on this machine")
-
-
-def probe(browser: str, page: str, folder: Path, width: int) -> Report:
-    """Open a copy of the page that may run our two scripts, and read what they found."""
-    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
-    file = folder / "probe.html"
-    file.write_text(page.replace("<head>", LISTEN, 1).replace("</body>", PROBE), encoding="utf-8")
-    if width < 600:
-        frame = folder / "frame.html"
-        frame.write_text(FRAME.format(src=file.as_uri(), width=width), encoding="utf-8")
-        file = frame
-    command = [
-        browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-        "--disable-background-networking", "--disable-component-update", "--disable-sync",
-        f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", "--virtual-time-budget=5000",
-        f"--window-size={width},900", "--dump-dom", file.as_uri(),
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.S)
-    assert found, done.stderr[-2000:]
-    result: Report = json.loads(found[1])
-    return result
-
 
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1200, 390])
 def test_a_browser_shows_the_page(
-    browser: str, report: Report, figures: dict[str, Path], tmp_path: Path, width: int
+    probe: Callable[[str, int], Report], report: Report, figures: dict[str, Path], tmp_path: Path, width: int
 ) -> None:
-    page = page_of(report, tmp_path, figures).replace("<details>", "<details open>")
-    found = probe(browser, page, tmp_path, width)
+    found = probe(page_of(report, tmp_path, figures).replace("<details>", "<details open>"), width)
     assert len(found["images"]) == len(NAMES)
     assert min(found["images"]) > 100
     assert found["errors"] == []

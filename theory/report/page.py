@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 
 from theory.report import text
 from theory.report.words import messages
@@ -59,6 +60,7 @@ def write_page(report: Report, figures: dict[str, Path], path: Path) -> None:
     empty: Report = {"summary": [], "setting": {}, "claims": [], "certificates": {}, "eigenvalues": {}}
     report = empty | report
     page = template.render(
+        style=style(),
         report=report,
         setting=setting_rows(report["setting"]),
         broken=report["setting"].get("assumptions_broken", []),
@@ -71,6 +73,11 @@ def write_page(report: Report, figures: dict[str, Path], path: Path) -> None:
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
+
+
+def style() -> Markup:
+    """The look of all our pages."""
+    return Markup(files("theory.report").joinpath("page.css").read_text(encoding="utf-8"))
 
 
 def setting_rows(setting: Report) -> list[tuple[str, Any]]:

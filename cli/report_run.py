@@ -1,0 +1,87 @@
+"""What ``fedco2 report`` does once its options are read."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.console import console
+from cli.folders import new_folder
+from cli.report_view import show_boards, show_comparison
+from fedtrain.report.boards import Board, boards, table
+from fedtrain.report.compare import compare
+from fedtrain.report.likeness import differences
+from fedtrain.report.page import check_new_page, write_page
+from fedtrain.report.records import Record, read_record
+from theory.errors import InputError
+
+
+def report_run(
+    runs: Sequence[Path], sides: tuple[str, str] | None, out: Path | None, rule: str | None, as_json: bool
+) -> None:
+    """Read, compare if asked to, write the page, show."""
+    if out is not None:
+        check_new_page(out)
+    a, b = (_paths(side) for side in sides) if sides else ([], [])
+    known = {path.resolve(): path for path in [*a, *b, *runs][::-1]}  # a folder that is named twice is one run
+    records = {place: read_record(path) for place, path in reversed(known.items())}
+    comparison = compare(_of(a, records), _of(b, records), rule) if sides else None
+    found = boards(list(records.values()), rule)
+    page = out if out or as_json or sides else _default()
+    if page is not None:
+        _write(found, page, comparison)
+    if as_json:
+        click.echo(json.dumps(_report(found, comparison, page), ensure_ascii=False))
+        return
+    screen = console()
+    if comparison is not None:
+        show_comparison(screen, comparison)
+    else:
+        show_boards(screen, found)
+    if page is not None:
+        screen.print(f"Written to {page}: open it in a browser", soft_wrap=True)
+
+
+def _paths(side: str) -> list[Path]:
+    """The folders of one side; a comma separates them, unless it is part of a folder's name."""
+    names = [side] if Path(side).exists() else [name.strip() for name in side.split(",") if name.strip()]
+    if not names:
+        raise InputError("--compare: a side is empty; name a run folder, or several separated by commas")
+    return [Path(name) for name in names]
+
+
+def _of(paths: Sequence[Path], records: dict[Path, Record]) -> list[Record]:
+    return [records[place] for place in dict.fromkeys(path.resolve() for path in paths)]
+
+
+def _default() -> Path:
+    folder = new_folder("report")
+    folder.parent.mkdir(exist_ok=True)
+    return folder.with_suffix(".html")
+
+
+def _write(found: Sequence[Board], page: Path, comparison: dict[str, Any] | None) -> None:
+    screen = console(stderr=True)
+    command = shlex.join(["fedco2", *sys.argv[1:]])
+    if screen.is_terminal:
+        with screen.status("drawing the figures"):
+            write_page(found, page, comparison, command)
+    else:
+        write_page(found, page, comparison, command)
+
+
+def _report(found: Sequence[Board], comparison: dict[str, Any] | None, page: Path | None) -> dict[str, Any]:
+    apart, common = differences([row.runs for board in found for row in board.rows])
+    labels = [row.label for board in found for row in board.rows]
+    return {
+        "tables": [table(board) for board in found],
+        "compare": comparison,
+        "settings": {"rows": labels, "differ": apart, "same": common},
+        "out": None if page is None else str(page),
+    }

@@ -1,0 +1,73 @@
+"""How ``fedco2 report`` shows results and comparisons on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from fedtrain.report.boards import RULES, Board
+from fedtrain.report.page_tables import results
+from fedtrain.report.wording import chance, percent, points
+
+
+def show_boards(screen: Console, found: Sequence[Board]) -> None:
+    """A table for each set of data, the best of each column in bold."""
+    for board in found:
+        screen.print(f"Test accuracy in %, {board.title}, {RULES[board.rule]}", style="bold", soft_wrap=True)
+        grid = results(board)
+        table = _table("method", *grid.heads)
+        for label, cells in grid.rows:
+            texts = [cell.text + ("" if cell.std is None else f" ± {cell.std}") for cell in cells]
+            marked = [f"{text}*" if cell.best else f"{text} " for text, cell in zip(texts, cells, strict=True)]
+            table.add_row(label, *marked)
+        screen.print(table)
+        if any(len(row.runs) > 1 for row in board.rows):
+            screen.print("± std over seeds (ddof 1)")
+        if board.ranked:
+            screen.print("* the highest of its column" + " among finished runs" * (len(board.ranked) < len(board.rows)))
+        _notes(screen, board.standin, [*board.cautions, *board.notes])
+        screen.print()
+
+
+def show_comparison(screen: Console, comparison: dict[str, Any]) -> None:
+    """A row a client: both accuracies, the difference, its interval and p values."""
+    a, b = comparison["a"]["label"], comparison["b"]["label"]
+    screen.print(
+        f"{b} (B) against {a} (A): test accuracy in %, {comparison['title']}, {comparison['rule_words']}",
+        style="bold",
+        soft_wrap=True,
+    )
+    paired = comparison["paired"]
+    tests = ("\nstd", "p,\npaired t", "p,\nWilcoxon") if paired else ("p,\napproximate",)
+    table = _table("\nclient", "\nA", "\nB", "\nB - A", "95 %\ninterval", *tests)
+    for row in comparison["rows"]:
+        last = row is comparison["rows"][-1]
+        if last:
+            table.add_section()
+        between = "–" if row["low"] is None else f"{points(row['low'])} to {points(row['high'])}"
+        judged = [percent(row["std"]), chance(row["p"]), chance(row["wilcoxon"])] if paired else [chance(row["p"])]
+        cells = [percent(row["a"]), percent(row["b"]), points(row["difference"]), between, *judged]
+        table.add_row(row["name"], *cells, style="bold" * last)
+    screen.print(table)
+    screen.print(f"B is higher on {comparison['higher']} of {len(comparison['rows']) - 1} clients")
+    screen.print(comparison["test"], "p values are two-sided, and not corrected for the number of clients.")
+    _notes(screen, comparison["standin"], comparison["notes"])
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _notes(screen: Console, standin: bool, notes: Sequence[str]) -> None:
+    if standin:
+        screen.print("STAND-IN DATA: these numbers say nothing about the real data set", style="bold yellow")
+    for note in notes:
+        screen.print(f"note: {note}", style="yellow", soft_wrap=True)

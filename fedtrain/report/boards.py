@@ -1,0 +1,143 @@
+"""The tables of a report: for each set of test data its rows, by one rule, and what must be said about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any
+
+from fedtrain.report.likeness import group, testing
+from fedtrain.report.records import FUSED, Record
+from fedtrain.report.rows import Line, lines
+from fedtrain.tables import nearest
+from theory.errors import InputError
+
+RULES = {
+    "last": "after the last evaluated round",
+    "best-by-validation": "at the round of the best mean validation accuracy",
+    "window": "mean over the evaluations of the window at the end",
+}
+
+
+@dataclass(frozen=True)
+class Board:
+    """Rows that were tested on the same data."""
+
+    title: str
+    standin: bool
+    notes: list[str]
+    rule: str
+    clients: list[str]
+    rows: list[Line]
+    cautions: list[str]
+
+    @property
+    def ranked(self) -> list[Line]:
+        """The rows among which a best one is named: finished, and after equally many rounds."""
+        whole = [row for row in self.rows if finished(row)]
+        return whole if len(whole) > 1 and len({row.first.rounds for row in whole}) == 1 else []
+
+
+def finished(row: Line) -> bool:
+    """Whether all its runs came to their end."""
+    return all(run.finished for run in row.runs)
+
+
+def boards(records: Sequence[Record], rule: str | None = None) -> list[Board]:
+    """One for each set of test data; by the rule, or by the one that the runs themselves report by."""
+    return [_board(alike, rule) for alike in group(records, testing)]
+
+
+def _board(records: list[Record], wanted: str | None) -> Board:
+    own = {record.own_rule for record in records}
+    rule = wanted or (min(own) if len(own) == 1 else "last")
+    for record in records:
+        if rule not in record.rules:
+            way = nearest(rule, record.rules)
+            raise InputError(f"{record.path}: nothing to report by the rule {rule!r}; {way}")
+    rows = lines(records, rule)
+    notes = list(dict.fromkeys(note for record in records for note in record.data["notes"]))
+    title, standin = records[0].data["title"], records[0].data["standin"]
+    name = title if not standin or "stand-in" in title else f"{title} (stand-in)"
+    said = cautions(rows)
+    if not wanted and len(own) > 1:
+        said.append("The runs report by different rules; here all are taken after their last evaluated round.")
+    return Board(name, standin, notes, rule, list(records[0].clients), rows, said)
+
+
+def cautions(rows: Sequence[Line]) -> list[str]:
+    """What a reader must know before comparing."""
+    said = []
+    for row in rows:
+        if not finished(row):
+            said.append(f"{row.label}: round {row.first.reached} of {row.first.rounds}. It is not ranked.")
+        if len({run.seeds[1] for run in row.runs}) > 1:
+            said.append(f"{row.label}: the seeds of the data differ too, so its spread is that of clients drawn anew.")
+    rounds = sorted({row.first.rounds for row in rows if finished(row)})
+    if len(rounds) > 1:
+        said.append(f"The runs have different numbers of rounds ({_listed(rounds)}), so none is called the best.")
+    counts = sorted({len(row.runs) for row in rows})
+    if counts == [1]:
+        said.append(f"One seed{' each' * (len(rows) > 1)}: how much the numbers move from seed to seed is not known.")
+    elif len(counts) > 1:
+        said.append(f"The rows have different numbers of seeds ({_listed(counts)}).")
+    seeds = {tuple(run.seeds for run in row.runs) for row in rows}
+    if len(counts) == 1 and len(seeds) > 1:
+        said.append("The rows have different seeds.")
+    bits = {(repr(run.tables["data"]), run.data.get("sha256")) for row in rows for run in row.runs}
+    if len(bits) > len({settings for settings, _ in bits}):
+        said.append("The checksums of the data differ though the settings are the same: these are not the same images.")
+    return said
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:-1])) + f" and {numbers[-1]}"
+
+
+def table(board: Board) -> dict[str, Any]:
+    """All numbers of a board, as JSON can hold them."""
+    return {
+        "title": board.title,
+        "standin": board.standin,
+        "notes": board.notes,
+        "cautions": board.cautions,
+        "rule": board.rule,
+        "clients": board.clients,
+        "ranked": [row.label for row in board.ranked],
+        "ddof_over_seeds": 1,
+        "ddof_over_clients": 0,
+        "rows": [_numbers(row, board.clients) for row in board.rows],
+    }
+
+
+def _numbers(row: Line, clients: Sequence[str]) -> dict[str, Any]:
+    """Accuracies are shares, times are seconds."""
+    each = {name: row.client(name).mean for name in clients}
+    time = row.seconds_a_round
+    return {
+        "label": row.label,
+        "method": row.first.tables["method"]["name"],
+        "runs": [str(run.path) for run in row.runs],
+        "seeds": [run.seeds[0] for run in row.runs],
+        "data_seeds": [run.seeds[1] for run in row.runs],
+        "finished": finished(row),
+        "round": row.first.reached,
+        "rounds": row.first.rounds,
+        **{kind: asdict(row.over(kind)) for kind in ("mean", "micro", "worst")},
+        "std_over_clients": asdict(row.over("std")),
+        "worst_client": min(each, key=each.__getitem__),
+        "clients": {name: asdict(row.client(name)) for name in clients},
+        "branches": {
+            branch: {
+                "mean": asdict(row.over("mean", branch)),
+                "clients": {name: asdict(row.client(name, branch)) for name in clients},
+            }
+            for branch in row.first.branches
+            if branch != FUSED
+        },
+        "bytes_a_round": row.bytes_a_round,
+        "bytes": {way: fmean(run.bytes[way] for run in row.runs) for way in ("up", "down")},
+        "seconds_a_round": None if time is None else asdict(time),
+        "seconds": fmean(run.seconds for run in row.runs),
+    }

@@ -1,0 +1,113 @@
+"""Two configurations side by side: each client's difference, and whether it is more than chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from fedtrain.report.boards import RULES, Board, boards
+from fedtrain.report.judging import Judgement, paired, two_proportions
+from fedtrain.report.likeness import configuration, labels, testing
+from fedtrain.report.records import FUSED, Record
+from theory.errors import InputError
+
+Pair = tuple[Record, Record]
+MEAN = "mean of all"
+
+
+def compare(a: Sequence[Record], b: Sequence[Record], rule: str | None = None) -> dict[str, Any]:
+    """B - A by client, pairs matched by their seeds; as JSON can hold it."""
+    for side, records in (("A", a), ("B", b)):
+        _refuse_mixture(side, records)
+    if testing(a[0]) != testing(b[0]):
+        titles = [f"{side} ({one.path}) on {one.data['title']}" for side, one in (("A", a[0]), ("B", b[0]))]
+        raise InputError(f"{' and '.join(titles)} were not tested on the same clients and data; choose runs that were")
+    (board,) = boards([*a, *b], rule)
+    pairs = matched(a, b)
+    several = len(pairs) > 1
+    names = labels([a, b])
+    rows = [_row(name, several, pairs, board) for name in [*board.clients, MEAN]]
+    return {
+        "title": board.title,
+        "standin": board.standin,
+        "rule": board.rule,
+        "rule_words": RULES[board.rule],
+        "a": {"label": names[0], "runs": [str(one.path) for one in a]},
+        "b": {"label": names[1], "runs": [str(one.path) for one in b]},
+        "pairs": [[_seeds(one), _seeds(other)] for one, other in pairs],
+        "paired": several,
+        "test": _words(len(pairs)),
+        "notes": [*_left_out(a, b, pairs), *board.cautions],
+        "higher": sum(row["difference"] > 0 for row in rows[:-1]),
+        "rows": rows,
+    }
+
+
+def matched(a: Sequence[Record], b: Sequence[Record]) -> list[Pair]:
+    """Runs with the same seeds; a single run on each side are a pair whatever their seeds."""
+    pairs = [(one, other) for one in a for other in b if one.seeds == other.seeds]
+    if not pairs and len(a) == len(b) == 1:
+        return [(a[0], b[0])]
+    if not pairs:
+        raise InputError("no run of A has the seeds of a run of B; train both with the same --seed and --data-seed")
+    return pairs
+
+
+def _refuse_mixture(side: str, records: Sequence[Record]) -> None:
+    for one in records[1:]:
+        if configuration(one) != configuration(records[0]):
+            raise InputError(
+                f"{side}: {one.path} differs from {records[0].path} in more than its seed; name runs of one "
+                "configuration on each side"
+            )
+    seeds = [one.seeds for one in records]
+    for one in records:
+        if seeds.count(one.seeds) > 1:
+            raise InputError(f"{side}: two runs have seed {_seeds(one)}; name one of them")
+
+
+def _row(name: str, several: bool, pairs: Sequence[Pair], board: Board) -> dict[str, Any]:
+    """One client, or their mean."""
+    clients = board.clients if name == MEAN else [name]
+    sides = [
+        [[run.rules[board.rule]["clients"][c][FUSED] for c in clients] for run in side]
+        for side in zip(*pairs, strict=True)
+    ]
+    a, b = ([sum(run) / len(clients) for run in side] for side in sides)
+    verdict: Judgement
+    if several:
+        verdict = paired(a, b)
+    else:
+        verdict = two_proportions(sides[0][0], sides[1][0], [pairs[0][0].clients[c] for c in clients])
+    return {"name": name, "a": sum(a) / len(a), "b": sum(b) / len(b), **asdict(verdict)}
+
+
+def _words(pairs: int) -> str:
+    if pairs > 1:
+        return (
+            f"{pairs} pairs of runs with the same seeds: paired t test with its interval, and Wilcoxon's signed-rank "
+            f"test, whose p cannot be below {2 ** (1 - pairs):.2g} with {pairs} pairs."
+        )
+    return (
+        "One run each, so this is approximate: each accuracy is taken as a share of so many independent test images "
+        "(z test of two proportions). That both saw the same images is ignored, because runs do not store predictions; "
+        "and it says nothing about how much another seed would change. For a paired test name several seeds of each."
+    )
+
+
+def _left_out(a: Sequence[Record], b: Sequence[Record], pairs: Sequence[Pair]) -> list[str]:
+    used = [one.path for pair in pairs for one in pair]
+    notes = [
+        f"{one.path} has no partner with seed {_seeds(one)} and is left out."
+        for one in [*a, *b]
+        if one.path not in used
+    ]
+    if any(one.seeds != other.seeds for one, other in pairs):
+        notes.append("The two runs have different seeds.")
+    return notes
+
+
+def _seeds(record: Record) -> str:
+    """The seed, and that of the data."""
+    return "{} (data {})".format(*record.seeds)

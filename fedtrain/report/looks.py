@@ -1,0 +1,121 @@
+"""How the rows of a report look in its figures: a colour, a marker and a line, and a name at the end of a curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+from fedtrain.report.rows import Line
+from theory.report.style import DASHED, MODELS, WIDE, Look, canvas
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import SubFigure
+
+NARROW = 4.7
+"""Inches: a figure for a phone."""
+DOTTED = (0, (1.2, 1.4))
+BESIDE = 0.25
+"""Of the width: names nearer than this would meet."""
+METHODS = {
+    "singleset": MODELS["V_off"],
+    "fedavg": Look("", "#56B4E9", "D", "-", 5.0, 1.7),
+    "fedprox": Look("", "#E69F00", "v", DASHED, 6.4, 1.6),
+    "fedper": Look("", "#CC79A7", "P", "-", 6.4, 1.7),
+    "moon": Look("", "#7a7a7a", "X", DASHED, 6.2, 1.6),
+    "fedrod": Look("", "#882255", "<", "-", 6.2, 1.7),
+    "copa": Look("", "#332288", ">", DASHED, 6.2, 1.6),
+    "fedbn": MODELS["V_on"],
+    "fedco2": MODELS["V"],
+}
+"""Colours of Okabe and Ito, and two of Tol's; those of the theory's figures mean the same here."""
+
+SPARE = (
+    Look("", "#000000", "h", DOTTED, 6.2, 1.7),
+    Look("", "#999933", "*", "-", 7.5, 1.7),
+    Look("", "#661100", "d", DOTTED, 6.0, 1.7),
+)
+
+
+@dataclass(frozen=True)
+class End:
+    """Where a curve ends, and what is written there."""
+
+    x: float
+    y: float
+    text: str
+    colour: str
+
+
+def looks(rows: Sequence[Line]) -> list[Look]:
+    """Each method has its own; a second row of the same method takes one that no other row wants."""
+    wanted = [str(row.first.tables["method"]["name"]) for row in rows]
+    spare = cycle([*SPARE, *(look for name, look in METHODS.items() if name not in wanted)])
+    return [METHODS[name] if name not in wanted[:i] else next(spare) for i, name in enumerate(wanted)]
+
+
+def sheet(title: str, narrow: bool, height: float) -> SubFigure:
+    """What lies under the title, for a page or a phone."""
+    width = NARROW if narrow else WIDE
+    return canvas(safe(fill(title, 42 if narrow else 96)), width, height)
+
+
+def safe(text: str) -> str:
+    """Names are not formulas."""
+    return text.replace("$", r"\$")
+
+
+def plot(axes: Axes, look: Look, x: Sequence[float], y: Sequence[float], label: str = "") -> None:
+    """A curve, with as many markers as can be told apart."""
+    every = 1 if len(x) <= 12 else -(-len(x) // 8)
+    axes.plot(
+        x, y, color=look.colour, linestyle=look.line, linewidth=look.weight, marker=look.marker, markevery=every,
+        markersize=0.8 * look.size, markeredgecolor="white", markeredgewidth=0.6, zorder=2 + look.weight / 10,
+        label=safe(label),
+    )  # fmt: skip
+
+
+def name_ends(axes: Axes, ends: Sequence[End], inches: float) -> None:
+    """Names at the right ends of curves, moved apart where they would overlap; ``inches`` is the height of the axes."""
+    from matplotlib.patheffects import withStroke
+
+    low, high = axes.get_ylim()
+    gap = 0.19 / inches * (high - low)
+    for column in columns(axes, ends):
+        right = max(end.x for end in column)
+        for end, height in zip(column, apart([end.y for end in column], gap), strict=True):
+            text = axes.annotate(
+                safe(end.text), (right, height), (8, 0), textcoords="offset points", color=end.colour, va="center",
+                fontsize=9.5, annotation_clip=False, zorder=5,
+            )  # fmt: skip
+            text.set_path_effects([withStroke(linewidth=3, foreground="white")])
+
+
+def columns(axes: Axes, ends: Sequence[End]) -> list[list[End]]:
+    """Ends that lie above one another, the lowest first."""
+
+    def place(end: End) -> float:
+        at = axes.transData.transform((end.x, end.y))
+        return float(axes.transAxes.inverted().transform(at)[0])
+
+    found: list[list[End]] = []
+    for end in sorted(ends, key=lambda end: end.x):
+        if found and place(end) - place(found[-1][0]) < BESIDE:
+            found[-1].append(end)
+        else:
+            found.append([end])
+    return [sorted(column, key=lambda end: end.y) for column in found]
+
+
+def apart(heights: Sequence[float], gap: float) -> list[float]:
+    """Ascending heights, so moved that neighbours keep the gap and each block of them stays where it was on average."""
+    blocks: list[tuple[float, int]] = []
+    for height in heights:
+        blocks.append((height, 1))
+        while len(blocks) > 1 and blocks[-1][0] - blocks[-2][0] < gap * (blocks[-1][1] + blocks[-2][1]) / 2:
+            (y, n), (x, m) = blocks.pop(), blocks.pop()
+            blocks.append(((x * m + y * n) / (m + n), m + n))
+    return [y + gap * (k - (n - 1) / 2) for y, n in blocks for k in range(n)]

@@ -1,0 +1,168 @@
+"""What the folder of a run tells a reader: its settings, its data, every evaluation, and what it cost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+
+from fedtrain import checkpoint
+from fedtrain.config import SECTIONS, Evaluation, method_named
+from fedtrain.folder import CHECKPOINT, MANIFEST, SUMMARY, Folder
+from fedtrain.selection import Row, Summary, summarise
+from fedtrain.tables import Table, brief, read, write
+from theory.errors import InputError
+
+FUSED = "fused"
+"""The branch that is the prediction of every method."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A run as its folder tells it, finished or not."""
+
+    path: Path
+    tables: Table
+    """Every setting; those that an older version did not know have today's default."""
+    manifest: dict[str, Any]
+    test: list[Row]
+    """The rows of the test data."""
+    rules: dict[str, Summary]
+    finished: bool
+    done: int
+    """How many rounds ``bytes`` and ``seconds`` are of."""
+    bytes: dict[str, int]
+    """Up and down."""
+    seconds: float
+
+    @property
+    def title(self) -> str:
+        """Of the method."""
+        return method_named(self.tables["method"]["name"]).title
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the manifest says of the data."""
+        return dict(self.manifest["data"])
+
+    @property
+    def held(self) -> dict[str, list[int]] | None:
+        """How many training images of each class every client holds, if the manifest says so."""
+        try:
+            found = {str(one["name"]): [int(count) for count in one["train"]] for one in self.data["clients"]}
+            classes = len(self.data["classes"])
+        except (KeyError, TypeError, ValueError):
+            return None
+        whole = found and classes and all(len(counts) == classes and min(counts) >= 0 for counts in found.values())
+        return found if whole and any(map(any, found.values())) else None
+
+    @property
+    def seeds(self) -> tuple[int, int]:
+        """Of the networks and of the data."""
+        return int(self.tables["seed"]), int(self.tables["data"]["seed"])
+
+    @property
+    def rounds(self) -> int:
+        """How many there were to be."""
+        return int(self.tables["server"]["rounds"])
+
+    @property
+    def reached(self) -> int:
+        """The last evaluated round."""
+        return int(self.rules["last"]["round"])
+
+    @property
+    def clients(self) -> dict[str, int]:
+        """How many test images each has, in the order of the run."""
+        return {row["client"]: row["n"] for row in self.test}
+
+    @property
+    def branches(self) -> list[str]:
+        """The prediction first."""
+        return list(self.rules["last"]["mean"])
+
+    @cached_property
+    def curves(self) -> dict[tuple[str, str], dict[int, float]]:
+        """Test accuracy by round, of each client and branch."""
+        found: dict[tuple[str, str], dict[int, float]] = {}
+        for row in self.test:
+            found.setdefault((row["client"], row["branch"]), {})[row["round"]] = row["accuracy"]
+        return found
+
+    @property
+    def own_rule(self) -> str:
+        """The rule that the run itself reports by."""
+        wanted = str(self.tables["evaluation"]["report"])
+        return wanted if wanted in self.rules else "last"
+
+
+def read_record(path: Path) -> Record:
+    """Read all but the tensors; refused if there is nothing to report yet."""
+    folder = Folder(path)
+    if not folder.holds_a_run and any(path.glob("*/config.toml")):
+        raise InputError(f"{path} is no run but holds some; name them: {path}/*")
+    given, manifest, rows = folder.tables(), folder.read_json(MANIFEST), complete(folder.rows())
+    try:
+        tables = settings(given)
+        evaluation = read(Evaluation, tables["evaluation"], "evaluation")
+        rounds = int(tables["server"]["rounds"])
+        if not all(0 <= row["accuracy"] <= 1 for row in rows):
+            raise ValueError("an accuracy is not between 0 and 1")
+        rules = summarise(rows, lambda round: evaluation.in_window(round, rounds))
+        data = manifest["data"]
+        known = {"title": str(data["title"]), "standin": bool(data["standin"])}
+        known["notes"] = [str(note) for note in data.get("notes", ())]
+        if rules and FUSED not in rules["last"]["mean"]:
+            raise ValueError("no row has the branch fused")
+        manifest["data"] = {**data, **known}
+        done, up, down, seconds = _cost(folder)
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise InputError(f"{path}: its records are damaged ({brief(error)}); leave it out or run it anew") from None
+    if not rules:
+        raise InputError(
+            f"{path}: no round has been evaluated yet; wait for the first, or go on with `fedco2 train --resume {path}`"
+        )
+    test = [row for row in rows if row["split"] == "test"]
+    return Record(path, tables, manifest, test, rules, folder.finished, done, {"up": up, "down": down}, seconds)
+
+
+def complete(rows: list[Row]) -> list[Row]:
+    """Without the rows of a round that was being written when the process was killed."""
+    found: dict[int, set[tuple[str, ...]]] = {}
+    for row in rows:
+        found.setdefault(row["round"], set()).add((row["client"], row["split"], row["branch"]))
+    whole = max(found.values(), key=len, default=set())
+    return [row for row in rows if found[row["round"]] == whole]
+
+
+def settings(given: Table) -> Table:
+    """With the defaults of what is not given, but not checked: the machine may be another one than the run's."""
+    kind = method_named(given.get("method", {}).get("name", "fedco2"))
+    tables: Table = {"seed": given.get("seed", 1)}
+    for name, section in SECTIONS.items():
+        tables[name] = {**write(section()), **given.get(name, {})}
+    return tables | {"method": {**write(kind()), **given.get("method", {})}}
+
+
+def _cost(folder: Folder) -> tuple[int, int, int, float]:
+    """Rounds, bytes up and down, and seconds: of the summary, else of the last checkpoint, else of nothing."""
+    if (folder.path / SUMMARY).exists():
+        summary = folder.read_json(SUMMARY)
+        totals = (int(summary["bytes"][way]["total"]) for way in ("up", "down"))
+        return int(summary["rounds"]), *totals, float(summary["seconds"])  # type: ignore[return-value]
+    path = folder.path / CHECKPOINT
+    if not path.exists():
+        return 0, 0, 0, 0.0
+    try:
+        with safe_open(path, "pt") as file:
+            about = json.loads((file.metadata() or {})["about"])
+        up, down = (sum(map(int, about["ledger"][way].values())) for way in ("up", "down"))
+        return int(about["round"]), up, down, float(about["seconds"])
+    except checkpoint.DAMAGE as error:
+        raise checkpoint.damaged(path, error) from None

@@ -1,0 +1,93 @@
+"""Runs put in order: runs that differ only in their seeds are one row, rows on the same data are one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from fedtrain.report.likeness import configuration, group, labels
+from fedtrain.report.records import FUSED, Record
+from fedtrain.selection import Summary
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A number over the seeds of a row."""
+
+    mean: float
+    std: float | None
+    """With ddof 1; None of a single seed."""
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Mean, and std with ddof 1 where there are two or more."""
+    return Spread(fmean(values), stdev(values) if len(values) > 1 else None)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table: one configuration, one or more seeds."""
+
+    label: str
+    runs: tuple[Record, ...]
+    rule: str
+
+    @property
+    def first(self) -> Record:
+        """Any of its runs, for what they have in common."""
+        return self.runs[0]
+
+    @property
+    def results(self) -> list[Summary]:
+        """Of each run, by the rule."""
+        return [run.rules[self.rule] for run in self.runs]
+
+    def of(self, pick: Callable[[Summary], float]) -> Spread:
+        """A number of the results, over the seeds."""
+        return spread([pick(one) for one in self.results])
+
+    def over(self, kind: str, branch: str = FUSED) -> Spread:
+        """The mean, worst, std or micro over clients, over the seeds."""
+        return self.of(lambda one: one[kind][branch])
+
+    def client(self, name: str, branch: str = FUSED) -> Spread:
+        """The accuracy of one client, over the seeds."""
+        return self.of(lambda one: one["clients"][name][branch])
+
+    def curve(self, client: str | None = None, branch: str = FUSED) -> dict[int, list[float]]:
+        """Test accuracy by round, one for each seed, in the rounds that all have; of the mean over clients if None."""
+        each = [_curve(run, client, branch) for run in self.runs]
+        common = sorted(set.intersection(*(set(one) for one in each)))
+        return {round: [one[round] for one in each] for round in common}
+
+    @property
+    def bytes_a_round(self) -> dict[str, float]:
+        """Up and down, all clients together; every round of a run moves the same number."""
+        return {way: fmean(run.bytes[way] / max(run.done, 1) for run in self.runs) for way in ("up", "down")}
+
+    @property
+    def seconds_a_round(self) -> Spread | None:
+        """With its evaluations; None if no round is on record."""
+        times = [run.seconds / run.done for run in self.runs if run.done]
+        return spread(times) if times else None
+
+
+def _curve(run: Record, client: str | None, branch: str) -> dict[int, float]:
+    values: dict[int, list[float]] = {}
+    for name in run.clients if client is None else [client]:
+        for round, accuracy in run.curves[name, branch].items():
+            values.setdefault(round, []).append(accuracy)
+    return {round: fmean(found) for round, found in values.items()}
+
+
+def lines(records: Sequence[Record], rule: str) -> list[Line]:
+    """A row for each configuration; a run that is not as far as the others, or repeats a seed, has a row of its own."""
+    parts: dict[tuple[str, int, int], list[Record]] = {}
+    for alike in group(records, configuration):
+        seen: dict[tuple[int, int], int] = {}
+        for record in sorted(alike, key=lambda one: one.seeds):
+            again = seen[record.seeds] = seen.get(record.seeds, -1) + 1
+            parts.setdefault((configuration(record), record.reached, again), []).append(record)
+    groups = list(parts.values())
+    return [Line(label, tuple(runs), rule) for label, runs in zip(labels(groups), groups, strict=True)]

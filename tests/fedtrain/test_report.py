@@ -1,0 +1,249 @@
+"""Runs read, put in rows, put in tables."""
+
+import json
+import os
+from dataclasses import replace
+from statistics import fmean, stdev
+
+import pytest
+
+from fedtrain.report.boards import boards, cautions, table
+from fedtrain.report.likeness import differences, labels
+from fedtrain.report.looks import apart, looks
+from fedtrain.report.page_tables import headline, results
+from fedtrain.report.records import read_record
+from theory.errors import InputError
+
+
+@pytest.fixture
+def records(fake_run, tmp_path):
+    """(method, seed, ...) -> a record."""
+
+    def new(method="fedavg", seed=1, level=0.8, name=None, **more):
+        return read_record(fake_run(tmp_path / (name or f"{method}-{seed}"), method, seed, level, **more))
+
+    return new
+
+
+def said(board):
+    return " ".join(board.cautions)
+
+
+# --- a run as its folder tells it
+
+
+def test_a_finished_run_tells_all(records):
+    run = records("fedco2", 3)
+    assert (run.title, run.seeds, run.reached, run.rounds, run.finished) == ("Fed-CO2", (3, 0), 10, 10, True)
+    assert run.branches == ["fused", "online", "offline"]
+    assert list(run.clients) == ["b", "a", "c"]
+    assert (run.bytes, run.seconds, run.done) == ({"up": 10_000_000, "down": 20_000_000}, 30.0, 10)
+
+
+def test_an_unfinished_run_tells_what_its_checkpoint_knows(records):
+    run = records("fedbn", reached=6)
+    assert (run.finished, run.reached, run.done, run.seconds) == (False, 6, 6, 18.0)
+    assert run.bytes == {"up": 6_000_000, "down": 12_000_000}
+
+
+def test_a_run_without_an_evaluated_round_is_refused_with_the_way_out(fake_run, tmp_path):
+    path = fake_run(tmp_path / "early", reached=0)
+    with pytest.raises(InputError, match=r"early: no round has been evaluated yet; .*--resume"):
+        read_record(path)
+
+
+def test_a_folder_of_runs_is_told_from_a_run(fake_run, tmp_path):
+    fake_run(tmp_path / "one")
+    with pytest.raises(InputError, match="holds some; name them"):
+        read_record(tmp_path)
+    with pytest.raises(InputError, match="no run is here"):
+        read_record(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("data", [None, [], {}, {"title": "Toy"}, {"title": "Toy", "standin": False, "notes": 3}])
+def test_a_damaged_manifest_is_refused(fake_run, tmp_path, data):
+    path = fake_run(tmp_path / "run")
+    (path / "manifest.json").write_text(json.dumps({"data": data}))
+    with pytest.raises(InputError, match="run"):
+        read_record(path)
+
+
+def test_an_accuracy_beyond_one_is_refused(fake_run, tmp_path):
+    path = fake_run(tmp_path / "run")
+    rows = (path / "metrics.jsonl").read_text().splitlines()
+    rows[0] = json.dumps(json.loads(rows[0]) | {"accuracy": 1.5})
+    (path / "metrics.jsonl").write_text("\n".join(rows) + "\n")
+    with pytest.raises(InputError, match="not between 0 and 1"):
+        read_record(path)
+
+
+@pytest.mark.parametrize("clients", [3, [], [{"name": "a", "train": [1]}], [{"name": "a", "train": [0, 0, 0]}]])
+def test_without_counts_of_classes_there_is_no_figure_of_them(records, clients):
+    run = records()
+    assert run.held == {"b": [10, 20, 30], "a": [11, 20, 29], "c": [12, 20, 28]}
+    assert replace(run, manifest={"data": run.data | {"clients": clients}}).held is None
+
+
+def test_rows_of_a_half_written_round_are_left_out(fake_run, tmp_path):
+    path = fake_run(tmp_path / "run")
+    rows = (path / "metrics.jsonl").read_text().splitlines(keepends=True)
+    assert read_record(path).reached == 10
+    (path / "metrics.jsonl").write_text("".join(rows[:-1]))
+    assert read_record(path).reached == 8
+
+
+def test_a_run_of_a_machine_with_other_devices_can_be_read(fake_run, tmp_path):
+    path = fake_run(tmp_path / "run")
+    text = (path / "config.toml").read_text()
+    (path / "config.toml").write_text(text.replace('device = "auto"', 'device = "cuda:7"'))
+    assert read_record(path).tables["machine"]["device"] == "cuda:7"
+
+
+def test_settings_that_an_older_version_did_not_know_have_their_defaults(fake_run, tmp_path):
+    path = fake_run(tmp_path / "run")
+    before = read_record(path).tables
+    text = (path / "config.toml").read_text()
+    (path / "config.toml").write_text(text.replace('on_client_failure = "stop"', ""))
+    assert read_record(path).tables == before
+
+
+# --- rows
+
+
+def test_runs_that_differ_in_their_seeds_are_one_row(records):
+    runs = [records("fedbn", seed, level=0.7 + 0.01 * seed) for seed in (2, 1, 3)]
+    (board,) = boards(runs)
+    (row,) = board.rows
+    means = [run.rules["last"]["mean"]["fused"] for run in sorted(runs, key=lambda run: run.seeds)]
+    assert (row.label, [run.seeds[0] for run in row.runs]) == ("FedBN", [1, 2, 3])
+    assert row.over("mean").mean == pytest.approx(fmean(means))
+    assert row.over("mean").std == pytest.approx(stdev(means))
+    assert "One seed" not in said(board)
+
+
+def test_a_seed_that_is_not_as_far_has_a_row_of_its_own(records):
+    runs = [records("fedbn", 1), records("fedbn", 2), records("fedbn", 3, reached=6)]
+    (board,) = boards(runs)
+    assert [(row.label, len(row.runs)) for row in board.rows] == [("FedBN", 2), ("FedBN, unfinished", 1)]
+    assert "FedBN, unfinished: round 6 of 10" in said(board)
+    assert board.ranked == []
+
+
+def test_a_seed_that_is_there_twice_is_not_counted_twice(records):
+    (board,) = boards([records(name="one"), records(name="two")])
+    assert [row.label for row in board.rows] == ["FedAvg, one", "FedAvg, two"]
+
+
+def test_labels_name_the_settings_that_tell_rows_apart(records):
+    half = records("fedprox", name="half", sections={"method": {"mu": 0.5}})
+    full = records("fedprox", name="full", sections={"method": {"mu": 1.0}})
+    assert labels([[half], [full], [records("fedbn")]]) == ["FedProx (mu 0.5)", "FedProx (mu 1.0)", "FedBN"]
+
+
+def test_differences_and_what_is_common(records):
+    a, b = records("fedbn", 1), records("fedbn", 2)
+    differ, same = differences([[a, b], [records("fedavg", 1, sections={"local": {"lr": 0.5}})]])
+    assert differ["seed"] == ["1, 2", "1"]
+    assert differ["local.lr"] == ["0.01", "0.5"]
+    assert differ["method.bn_stats"] == ["local", "–"]
+    assert same["server.rounds"] == "10"
+    assert not differ.keys() & same.keys()
+
+
+# --- tables
+
+
+def test_different_data_are_not_ranked_together(records):
+    real, standin = records("fedbn"), records("fedavg", level=0.9, standin=True)
+    found = boards([real, standin])
+    assert [(board.title, board.standin) for board in found] == [("Toy", False), ("Toy (stand-in)", True)]
+    assert not any(board.ranked for board in found)
+
+
+def test_stand_in_data_are_called_so_even_if_their_title_does_not(records):
+    assert boards([records(standin=True)])[0].title == "Toy (stand-in)"
+
+
+def test_other_clients_are_other_data(records):
+    assert len(boards([records("fedbn"), records("fedavg", clients=("b", "a"))])) == 2
+
+
+def test_the_best_is_bold_and_only_among_finished_runs_of_equal_length(records):
+    runs = [records("fedavg", level=0.7), records("fedbn", level=0.8), records("moon", level=0.95, reached=8)]
+    (board,) = boards(runs)
+    best = {label: [cell.best for cell in cells] for label, cells in results(board).rows}
+    assert best == {"FedAvg": [False] * 4, "FedBN": [True] * 4, "MOON, unfinished": [False] * 4}
+    assert "FedBN has the highest mean" in headline(board)
+    (board,) = boards([*runs, records("fedco2", level=0.9, rounds=20)])
+    assert not any(cell.best for _, cells in results(board).rows for cell in cells)
+    assert "different numbers of rounds (10 and 20)" in said(board)
+    assert headline(board) is None
+
+
+def test_many_clients_are_shown_by_their_distribution(records):
+    run = records("fedbn", clients=tuple(f"c{k}" for k in range(13)))
+    grid = results(boards([run])[0])
+    values = sorted(branches["fused"] for branches in run.rules["last"]["clients"].values())
+    assert grid.heads == ["mean", "worst", "10 % point", "median", "best"]
+    shown = [cell.text for cell in grid.rows[0][1]]
+    assert (shown[1], shown[3], shown[4]) == tuple(f"{100 * values[k]:.1f}" for k in (0, 6, 12))
+
+
+def test_which_rule(records):
+    last = records("fedbn")
+    window = records("fedavg", sections={"evaluation": {"window": 4, "window_every": 2, "report": "window"}})
+    assert boards([window])[0].rule == "window"
+    mixed = boards([last, window])[0]
+    assert mixed.rule == "last"
+    assert "different rules" in said(mixed)
+    with pytest.raises(InputError, match="fedbn-1: nothing to report by the rule 'window'"):
+        boards([last, window], "window")
+
+
+def test_cautions(records):
+    one, other = records("fedbn", 1), records("fedavg", 2)
+    assert "One seed each" in said(boards([one, other])[0])
+    assert "different seeds" in said(boards([one, other])[0])
+    pair = boards([records("moon", 1), records("moon", 2), one])[0]
+    assert "different numbers of seeds (1 and 2)" in said(pair)
+    moved = [records("copa", seed, sections={"data": {"seed": seed}}) for seed in (1, 2)]
+    assert "drawn anew" in said(boards(moved)[0])
+    forged = boards([records("fedper", sha256="1"), records("fedrod", sha256="2")])[0]
+    assert "not the same images" in said(forged)
+    assert cautions(boards([records("fedprox", 1), records("fedprox", 2)])[0].rows) == []
+
+
+def test_the_table_is_json_and_agrees_with_the_run(records):
+    run = records("fedco2")
+    told = json.loads(json.dumps(table(boards([run])[0])))["rows"][0]
+    last = run.rules["last"]
+    assert told["mean"] == {"mean": last["mean"]["fused"], "std": None}
+    assert told["worst"]["mean"] == min(client["fused"] for client in last["clients"].values())
+    assert told["worst_client"] == "c"
+    assert told["branches"]["online"]["clients"]["a"]["mean"] == last["clients"]["a"]["online"]
+    assert told["bytes_a_round"] == {"up": 1e6, "down": 2e6}
+    assert told["seconds_a_round"]["mean"] == 3.0
+
+
+# --- looks
+
+
+def test_no_two_rows_look_alike(records):
+    runs = [records("fedbn", name=f"r{k}", sections={"local": {"lr": 0.1 + k / 100}}) for k in range(9)]
+    found = looks(boards(runs)[0].rows)
+    assert len({(look.colour, look.marker) for look in found}) == 9
+
+
+def test_names_at_the_ends_of_curves_keep_their_distance():
+    moved = apart([1.0, 1.1, 1.2, 5.0], 1.0)
+    assert moved == pytest.approx([0.1, 1.1, 2.1, 5.0])
+    assert apart([], 1.0) == []
+
+
+def test_reading_changes_nothing(fake_run, tmp_path):
+    path = fake_run(tmp_path / "run", reached=4)
+    before = {file: (os.stat(file).st_mtime_ns, file.read_bytes()) for file in path.rglob("*") if file.is_file()}
+    read_record(path)
+    assert before == {
+        file: (os.stat(file).st_mtime_ns, file.read_bytes()) for file in path.rglob("*") if file.is_file()
+    }
