@@ -31,6 +31,7 @@ PLACES = {
     "threads": "machine.threads",
     "engine": "machine.engine",
     "fleet": "machine.fleet",
+    "personal": "machine.personal",
     "seed": "seed",
 }
 """Where in the configuration each option goes."""
@@ -67,6 +68,7 @@ PLACES = {
 @click.option("--threads", type=int, default=None, help="Cores to use.")
 @click.option("--engine", default=None, help="fast, or plain: no tricks, the same mathematics.  [default: fast]")
 @click.option("--fleet", default=None, help="Where clients run: auto, in-turn, threads or stacked.  [default: auto]")
+@click.option("--personal", default=None, help="Where clients' own entries wait: memory or disk.  [default: memory]")
 @click.option("--preset", default=None, help="A protocol by name.  [default: the data set's]")
 @click.option("--config", type=click.Path(path_type=Path), default=None, help="A TOML file of settings.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Any other setting, e.g. method.mu=0.5.")

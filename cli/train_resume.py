@@ -24,6 +24,9 @@ MAY_VARY = {
     "checkpoints.keep",
     "machine.device",
     "machine.threads",
+    "machine.engine",
+    "machine.fleet",
+    "machine.personal",
 }
 """What may change when a run goes on."""
 

@@ -19,8 +19,8 @@ from cli.train_view import View, show_plan, show_summary
 from fedtrain.config import Config, load
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.settings import USED
-from fedtrain.data.source import find
-from fedtrain.experiment import Experiment, experiment, plan
+from fedtrain.data.source import Found, find
+from fedtrain.experiment import experiment, plan
 from fedtrain.folder import Folder
 from fedtrain.manifest import manifest
 from fedtrain.memory import keep_freed_memory
@@ -37,11 +37,12 @@ def run(given: Mapping[str, Any], options: dict[str, Any]) -> None:
         folder = Folder(options["resume"])
         if not folder.holds_a_run:
             raise InputError(f"{folder.path}: no run is here to go on with; name the folder that a run has written")
-        config, root = continued(folder, tables), options["data_dir"]
-        config, work = set_threads(config), experiment(config, find(config.data, root))
+        config = continued(folder, tables)
+        found = find(config.data, options["data_dir"])
     else:
-        config, work = planned(tables, options)
+        config, found = planned(tables, options)
         folder = Folder(options["out"] or new_folder(f"{config.data.dataset}-{config.method_name}"))
+    work = experiment(set_threads(config), found.without_images() if options["dry_run"] else found)
     if options["dry_run"]:
         show_plan(console(), work, as_json=options["as_json"])
         return
@@ -72,8 +73,8 @@ def nested(given: Mapping[str, Any], sets: tuple[str, ...]) -> Table:
     return tables
 
 
-def planned(tables: Table, options: dict[str, Any]) -> tuple[Config, Experiment]:
-    """A new experiment from preset, file and options."""
+def planned(tables: Table, options: dict[str, Any]) -> tuple[Config, Found]:
+    """What a new run is to be, from preset, file and options, and its data."""
     own = merge(load(options["config"]) if options["config"] else {}, tables)
     data = own.get("data")
     wanted = str(data["dataset"]) if isinstance(data, Mapping) and "dataset" in data else None
@@ -84,8 +85,7 @@ def planned(tables: Table, options: dict[str, Any]) -> tuple[Config, Experiment]
     config, found = plan(preset, own, options["data_dir"])
     if options["alpha"] is not None and "alpha" not in USED[config.data.skew]:
         raise InputError(f"--alpha means nothing to skew {config.data.skew!r}; leave it out or choose another --skew")
-    config = set_threads(config)
-    return config, experiment(config, found)
+    return config, found
 
 
 def set_threads(config: Config) -> Config:

@@ -130,7 +130,8 @@ class View:
     def __enter__(self) -> View:
         if not self.quiet:
             header(self.screen, self.work, anatomy_of(self.work))
-            self.screen.print(f"this will take roughly {duration(seconds_left(self.work, self.done))}; Ctrl-C is safe")
+            seconds = seconds_left(self.work.config, seconds_a_round(self.work), self.done)
+            self.screen.print(f"this will take roughly {duration(seconds)}; Ctrl-C is safe")
             self.screen.print()
         self.bar.start()
         return self
@@ -183,8 +184,8 @@ def anatomy_of(work: Experiment) -> Anatomy:
 def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:
     """All that is decided, the split, the bytes and the time, without training."""
     parts = anatomy_of(work)
-    training, evaluation = seconds_a_round(work)
-    config, seconds = work.config, seconds_left(work)
+    config, (training, evaluation) = work.config, seconds_a_round(work)
+    seconds = seconds_left(config, (training, evaluation))
     if as_json:
         traffic = {"up": parts.traffic.up.total, "down": parts.traffic.down.total}
         numbers = {name: getattr(parts, name).numbers for name in ("shared", "personal", "published")}

@@ -19,16 +19,19 @@ from fedtrain.chance import generator
 from fedtrain.data.clients import ClientData, Preparation, Samples
 from fedtrain.data.prepare import prepare
 from fedtrain.errors import TrainingError
-from fedtrain.factored import FactoredSteps, factor
 from fedtrain.local import Local
 from fedtrain.methods.base import AnyMethod, Batch, Loss, Nets, Peers, View
 from fedtrain.partition import StateDict, batch_norm, everything, pick
 from fedtrain.protocol import Broadcast, Score, Scores, Split, Update, published
 from fedtrain.steps import Steps
+from fedtrain.tricks.factored import FactoredSteps, factor
+from fedtrain.tricks.pooling import pool_first
 
 EVAL_BATCH = 256
 Engine = Literal["fast", "plain"]
 """How a step is computed; the mathematics are the same."""
+Keep = Callable[[StateDict], StateDict]
+"""Where entries are put until they are needed again; those handed back are the same."""
 
 
 class Halted(Exception):  # noqa: N818 - nothing went wrong
@@ -72,6 +75,8 @@ class Bench:
         self.shared = method.shared(self.module)
         self.personal = everything(self.module) - self.shared
         self.steps: type[Steps] = Steps
+        if engine == "fast":
+            pool_first(self.module)
         if engine == "fast" and self.device.type == "cpu" and not local.momentum:
             factor(self.module)
             self.steps = FactoredSteps
@@ -79,6 +84,13 @@ class Bench:
         """Set from another thread, it makes training and evaluation end at the next batch."""
         self._anchor: nn.Module | None = None
         self._heads: tuple[Broadcast | None, Mapping[str, nn.Module]] = None, {}
+
+    def twin(self) -> Bench:
+        """Another bench like this one, for another thread."""
+        other = copy.copy(self)
+        other.module, other.halt = copy.deepcopy(self.module), Event()
+        other._anchor, other._heads = None, (None, {})
+        return other
 
     def fits(self, entries: StateDict) -> bool:
         """Whether these are the entries of a client's module, by name, type and shape."""
@@ -92,13 +104,17 @@ class Bench:
         """The personal entries with which a client begins."""
         return self.starts([client])[client]
 
-    def starts(self, clients: Collection[str]) -> dict[str, StateDict]:
-        """The same for many; the tensors are shared where they are equal."""
-        return self._of_each(clients, lambda module: pick(module, self.personal))
+    def starts(self, clients: Collection[str], keep: Keep = dict) -> dict[str, StateDict]:
+        """The same for many, each put where it is kept; the tensors are shared where they are equal."""
+        return self._of_each(clients, lambda module: keep(pick(module, self.personal)))
 
     def opening(self, clients: Collection[str]) -> Broadcast:
         """The first message: the common start, and what every client publishes before it trained."""
-        heads = self._of_each(clients, lambda module: published(self.method, module)) if self.method.published else {}
+        heads = (
+            self._of_each(clients, lambda module: published(self.method, module.state_dict()))
+            if self.method.published
+            else {}
+        )
         return Broadcast(0, pick(self._built(), self.shared), dict(sorted(heads.items())))
 
     def _of_each(self, clients: Collection[str], part: Callable[[nn.Module], StateDict]) -> dict[str, StateDict]:
@@ -109,8 +125,15 @@ class Bench:
 
     def train(self, data: ClientData, personal: StateDict, message: Broadcast) -> tuple[Update, StateDict]:
         """One client's half of a round: its answer, and its new personal entries."""
+        self.refuse_if_idle(data)
+        return self.answer(data, message, self.adapt(data, personal, message).item())
+
+    def refuse_if_idle(self, data: ClientData) -> None:
+        """A client that would never train is a mistake."""
         self.local.refuse_if_idle(data.name, len(data.train), bool(self.norm))
-        loss = self.adapt(data, personal, message).item()
+
+    def answer(self, data: ClientData, message: Broadcast, loss: float) -> tuple[Update, StateDict]:
+        """What the client on the bench sends when it has trained, and what it keeps."""
         shared, kept = pick(self.module, self.shared), pick(self.module, self.personal)
         finite = all(value.isfinite().all() for value in (*shared.values(), *kept.values()))
         if not isfinite(loss) or not finite:
@@ -118,16 +141,17 @@ class Bench:
             raise TrainingError(
                 f"client {data.name}, round {message.round + 1}: {what}; lower local.lr ({self.local.lr})"
             )
-        return Update(data.name, shared, published(self.method, self.module), len(data.train), loss), kept
+        shown = published(self.method, {**shared, **kept})
+        return Update(data.name, shared, shown, len(data.train), loss), kept
 
     def adapt(self, data: ClientData, personal: StateDict, message: Broadcast) -> Tensor:
         """Receive, then pass through every phase of the method; the mean loss of the last pass."""
-        view = self._receive(data, personal, message, anchored=self.method.anchored(message.round))
+        view = self.receive(data, personal, message, anchored=self.method.anchored(message.round))
         self.module.train()
         step = self.steps(self.module, self.local, self.method.plain(self.module))
         losses: list[Tensor] = []
         for number, loss in enumerate(self.method.phases(message.round, self.local.epochs)):
-            batches = self._batches(data, message.round, number)
+            batches = self.batches(data, message.round, number)
             losses = [step(partial(self._value, loss, batch, view)) for batch in batches]
         self.method.finish(self.module)
         return torch.stack(losses).mean()
@@ -135,7 +159,7 @@ class Bench:
     @torch.no_grad()
     def evaluate(self, data: ClientData, personal: StateDict, message: Broadcast, splits: Collection[Split]) -> Scores:
         """Accuracy and loss of the prediction and of each branch, on the client's own data."""
-        view = self._receive(data, personal, message)
+        view = self.receive(data, personal, message)
         self.module.eval()
         parts: dict[Split, Samples | None] = {"train": data.train, "val": data.val, "test": data.test}
         return {split: self._score(data, split, part, view) for split in splits if (part := parts[split])}
@@ -143,16 +167,17 @@ class Bench:
     @torch.no_grad()
     def predict(self, data: ClientData, personal: StateDict, message: Broadcast, inputs: Tensor) -> dict[str, Tensor]:
         """Logits of the prediction ("fused") and of each branch, for inputs of this client."""
-        view = self._receive(data, personal, message)
+        view = self.receive(data, personal, message)
         self.module.eval()
         x = self._prepare(inputs.to(self.device), data, generator(self.seed, "predict", data.name), training=False)
         return self._logits(x, view)
 
     def _value(self, loss: Loss[nn.Module], batch: Batch, view: View[nn.Module]) -> Tensor:
-        with self._mixed():
+        with self.mixed():
             return loss(self.module, batch, view)
 
-    def _mixed(self) -> AbstractContextManager[object]:
+    def mixed(self) -> AbstractContextManager[object]:
+        """Where losses and predictions are computed, in shorter numbers if so wished."""
         return torch.autocast(self.device.type) if self.precision.amp else nullcontext()
 
     def _built(self, client: str = "") -> nn.Module:
@@ -161,7 +186,7 @@ class Bench:
     def _placed(self, module: nn.Module) -> nn.Module:
         return module.to(self.device, self.precision.dtype)
 
-    def _receive(
+    def receive(
         self, data: ClientData, personal: StateDict, message: Broadcast, anchored: bool = False
     ) -> View[nn.Module]:
         """Load the client's entries and the server's; freeze what may be looked at but not touched."""
@@ -188,7 +213,7 @@ class Bench:
             self._heads = message, heads
         return self._heads[1] if message.peers else {}
 
-    def _batches(self, data: ClientData, round: int, phase: int) -> Iterator[Batch]:
+    def batches(self, data: ClientData, round: int, phase: int) -> Iterator[Batch]:
         """Shuffled and augmented by (seed, client, round, phase) alone, hence alike on every fleet."""
         purpose = (self.seed, data.name, round, phase)
         order = torch.randperm(len(data.train), generator=generator(*purpose, "order"))
@@ -209,7 +234,7 @@ class Bench:
         return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 
     def _logits(self, x: Tensor, view: View[nn.Module]) -> dict[str, Tensor]:
-        with self._mixed():
+        with self.mixed():
             branches = self.method.branches(self.module, x, view)
             fused = {"fused": self.method.fuse(branches, view)}
         return fused if len(branches) == 1 else {**fused, **branches}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.numpy import save_file
 from torch import Tensor
 
 from fedtrain.files import replacing
@@ -39,24 +40,26 @@ class State:
     skipped: tuple[Mapping[str, Any], ...] = ()
     """Clients that were left out of a round: ``{"round", "client", "reason"}``."""
 
-    def to(self, device: torch.device) -> State:
-        """The same on a device."""
+    def to(self, device: torch.device, *, personal: bool = True) -> State:
+        """The same on a device; what is personal may stay where it is."""
 
         def moved(state: StateDict) -> StateDict:
             return {name: value.to(device) for name, value in state.items()}
 
         peers = {name: moved(entries) for name, entries in self.message.peers.items()}
         message = Broadcast(self.message.round, moved(self.message.shared), peers)
-        return replace(self, message=message, personal={name: moved(own) for name, own in self.personal.items()})
+        kept = {name: moved(own) for name, own in self.personal.items()} if personal else self.personal
+        return replace(self, message=message, personal=kept)
 
 
 def save(state: State, path: Path) -> None:
     """Write to a temporary file, wait for the disk, then rename: the checkpoint is complete or absent."""
     names = list(state.personal)
+    places = {name: i for i, name in enumerate(names)}
     tensors: dict[str, Tensor] = {f"shared/{key}": value for key, value in state.message.shared.items()}
     for kind, states in (("personal", state.personal), ("peers", state.message.peers)):
         for name, entries in states.items():
-            tensors |= {f"{kind}/{names.index(name)}/{key}": value for key, value in entries.items()}
+            tensors |= {f"{kind}/{places[name]}/{key}": value for key, value in entries.items()}
     about = {
         "format": FORMAT,
         "round": state.message.round,
@@ -67,10 +70,12 @@ def save(state: State, path: Path) -> None:
         "rows_end": state.rows_end,
         "skipped": [dict(one) for one in state.skipped],
     }
-    tensors, text = _apart(tensors), json.dumps(about)
+    tensors, text = {key: value.cpu().contiguous() for key, value in tensors.items()}, json.dumps(about)
+    # numpy's writer lets one piece of memory have two names; torch's would have clients that begin alike copied apart
+    arrays = {key: value.numpy() for key, value in tensors.items()}
     try:
         with replacing(path) as part:
-            save_file(tensors, part, {"about": text, "sha256": _digest(tensors, text)})
+            save_file(arrays, part, {"about": text, "sha256": _digest(tensors, text)})
     except SafetensorError as error:  # its words for a full disk and the like
         raise InputError(f"{path}: cannot be written ({error}); make room or get leave, and resume") from None
 
@@ -103,11 +108,11 @@ def restore(path: Path) -> State:
         if _digest(tensors, metadata["about"]) != metadata["sha256"]:
             raise ValueError("its checksum is wrong")
         names: list[str] = about["clients"]
-        shared = _below(tensors, "shared/")
-        personal = {name: _below(tensors, f"personal/{i}/") for i, name in enumerate(names)}
-        peers = {name: _below(tensors, f"peers/{names.index(name)}/") for name in about["publishing"]}
+        places, groups = {name: i for i, name in enumerate(names)}, _grouped(tensors)
+        personal = {name: groups[f"personal/{i}"] for name, i in places.items()}
+        peers = {name: groups[f"peers/{places[name]}"] for name in about["publishing"]}
         ledger = Ledger(Traffic(**about["ledger"]["up"]), Traffic(**about["ledger"]["down"]))
-        message = Broadcast(int(about["round"]), shared, peers)
+        message = Broadcast(int(about["round"]), groups["shared"], peers)
         seconds, end, skipped = float(about["seconds"]), int(about["rows_end"]), about["skipped"]
         return State(message, personal, ledger, seconds, end, tuple(dict(one) for one in skipped))
     except InputError:
@@ -125,16 +130,10 @@ def _digest(tensors: Mapping[str, Tensor], about: str) -> str:
     return digest.hexdigest()
 
 
-def _below(tensors: Mapping[str, Tensor], prefix: str) -> StateDict:
-    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-
-
-def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Safetensors wants no two names for one piece of memory; at the start clients hold the same tensors."""
-    seen: set[int] = set()
-    result = {}
+def _grouped(tensors: Mapping[str, Tensor]) -> Mapping[str, StateDict]:
+    """By whose they are: ``shared``, ``personal/3``, ``peers/3``."""
+    groups: defaultdict[str, StateDict] = defaultdict(dict)
     for key, value in tensors.items():
-        value = value.cpu().contiguous()
-        result[key] = value.clone() if value.data_ptr() in seen else value
-        seen.add(value.data_ptr())
-    return result
+        *whose, name = key.split("/", 1 if key.startswith("shared/") else 2)
+        groups["/".join(whose)][name] = value
+    return groups

@@ -122,6 +122,8 @@ class Machine:
     fleet: Fleets = "auto"
     """in-turn: one client after the other; threads: several at a time, a core each (on CUDA a stream); stacked: all
     clients of a round as one, by vmap (for GPUs); auto: threads on CPUs with the fast engine, else in-turn."""
+    personal: Literal["memory", "disk"] = "memory"
+    """Where a client's own entries wait for its turn; on disk they take memory only while nobody else needs it."""
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:

@@ -10,15 +10,20 @@ from typing import Any
 
 import torch
 
-from fedtrain.bench import Bench, Precision
+from fedtrain.bench import Bench, Keep, Precision
 from fedtrain.config import Config, ModelSettings
 from fedtrain.data.clients import Federation
 from fedtrain.data.federation import assemble
 from fedtrain.data.source import Found, find
 from fedtrain.fleets.local import LocalFleet
+from fedtrain.fleets.stacked import StackedFleet
+from fedtrain.fleets.threads import ThreadFleet
 from fedtrain.methods import AnyMethod
 from fedtrain.models import Net, alexnet, cifar_net, digits_net, two_layer
+from fedtrain.outline import Outline, hollow
 from fedtrain.presets import resolve
+from fedtrain.protocol import cohort
+from fedtrain.shelf import shelved
 from theory.errors import InputError
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -45,14 +50,15 @@ class Experiment:
             )
         shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
         with torch.device("meta"):  # no memory, no time for weights
-            bench = self.bench("meta")
-            try:
-                self.maker()().eval()(torch.empty(1, *shape))
-            except RuntimeError:
-                size = " x ".join(str(side) for side in shape)
-                raise InputError(
-                    f"network {self.config.model.name!r} does not fit inputs of {size}; choose another model.name"
-                ) from None
+            bench, network = self.bench("meta"), self.maker()()
+        try:
+            with Outline():
+                hollow(network)(torch.zeros(1, *shape))
+        except RuntimeError:
+            size = " x ".join(str(side) for side in shape)
+            raise InputError(
+                f"network {self.config.model.name!r} does not fit inputs of {size}; choose another model.name"
+            ) from None
         for client in self.federation.clients:
             if self.config.server.on_client_failure == "stop":
                 bench.local.refuse_if_idle(client.name, len(client.train), bool(bench.norm))
@@ -71,12 +77,22 @@ class Experiment:
             seed=config.seed,
             device=device or config.machine.resolved(),
             precision=Precision(DTYPES[config.machine.dtype], config.machine.amp),
+            engine="plain" if config.machine.fleet == "stacked" else config.machine.engine,  # vmap does without tricks
         )
 
-    def fleet(self) -> LocalFleet:
-        """All clients in this process."""
-        skip = self.config.server.on_client_failure == "skip"
-        return LocalFleet(self.bench(), self.federation.clients, skip_failures=skip)
+    def fleet(self, folder: Path | None = None) -> LocalFleet:
+        """All clients, in this process; what they keep on disk, if anything, is in the folder."""
+        machine, server, clients = self.config.machine, self.config.server, self.federation.clients
+        skip, first = server.on_client_failure == "skip", self.bench()
+        keep: Keep = partial(shelved, folder=folder) if machine.personal == "disk" else dict
+        quick = machine.engine == "fast" and first.device.type == "cpu"
+        if machine.fleet == "threads" or (machine.fleet == "auto" and quick):
+            chosen = len(cohort([client.name for client in clients], server.sample, 0, 0))
+            if (more := min(torch.get_num_threads(), chosen) - 1) > 0:
+                benches = [first, *(first.twin() for _ in range(more))]
+                return ThreadFleet(benches, clients, skip_failures=skip, keep=keep)
+        kind = StackedFleet if machine.fleet == "stacked" else LocalFleet
+        return kind(first, clients, skip_failures=skip, keep=keep)
 
 
 def plan(preset: str, given: Mapping[str, Any], root: Path | None = None) -> tuple[Config, Found]:

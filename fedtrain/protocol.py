@@ -11,7 +11,7 @@ import torch
 from fedtrain.chance import generator
 from fedtrain.errors import TrainingError
 from fedtrain.methods.base import AnyMethod
-from fedtrain.partition import StateDict, everything, pick
+from fedtrain.partition import StateDict
 
 Split = Literal["train", "val", "test"]
 Weights = Literal["uniform", "size"]
@@ -87,12 +87,10 @@ class Round:
     """Clients of the cohort that are not in the mean."""
 
 
-def published(method: AnyMethod, module: torch.nn.Module) -> StateDict:
-    """A copy of the published submodule's entries, named within it."""
-    if not method.published:
-        return {}
-    part = module.get_submodule(method.published)
-    return pick(part, everything(part))
+def published(method: AnyMethod, entries: StateDict) -> StateDict:
+    """Those of the published submodule, named within it; the tensors are the same, for nobody writes into them."""
+    path = f"{method.published}."
+    return {name.removeprefix(path): value for name, value in entries.items() if name.startswith(path)}
 
 
 @torch.no_grad()

@@ -47,11 +47,12 @@ def run(experiment: Experiment, folder: Folder, watch: Callable[[Progress], None
 
     A round that is interrupted or fails is given up; what was complete before it is saved.
     """
-    config, fleet = experiment.config, experiment.fleet()
+    config, fleet = experiment.config, experiment.fleet(folder.path)
     restored = folder.restore()
     if restored is not None and not belongs(restored, fleet):
         raise InputError(f"{folder.path / CHECKPOINT}: of another network or other clients; start the run anew")
-    state = (restored or State(fleet.opening(), dict(fleet.personal))).to(fleet.bench.device)
+    state = restored or State(fleet.opening(), dict(fleet.personal))
+    state = state.to(fleet.bench.device, personal=config.machine.personal == "memory")
     fleet.personal = dict(state.personal)
     folder.cut_rows(state.rows_end)
     splits: list[Split] = ["train", "val", "test"] if config.evaluation.train else ["val", "test"]

@@ -40,7 +40,7 @@ def anatomy(method: AnyMethod, make: Callable[[], Net], clients: int, dtype: tor
     with torch.device("meta"):
         module = method.build(Nets(make, 0)).to(dtype)
     shared = method.shared(module)
-    head = published(method, module)
+    head = published(method, module.state_dict())
     state, norm = module.state_dict(), batch_norm(module)
     averaged = {name: value for name, value in state.items() if name in shared}
     up = weighed(averaged, norm, [head])

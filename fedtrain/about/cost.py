@@ -1,32 +1,32 @@
-"""What a run will cost, foretold: flops are counted on torch's meta device, the machine's speed is measured."""
+"""What a run will cost, foretold: flops are counted in outline, the machine's speed is measured."""
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import cache
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
-from fedtrain.bench import Bench
-from fedtrain.data.clients import ClientData, Samples
+from fedtrain.config import Config
 from fedtrain.experiment import Experiment
+from fedtrain.methods.base import AnyMethod, Nets, Peers, View
+from fedtrain.models import Net
+from fedtrain.outline import Outline, hollow
 from fedtrain.protocol import cohort
 
 EFFICIENCY = 0.35
 """Of the speed of a large matrix product, what training reaches."""
+SIDE = 512
+"""Of the matrices: as fast as larger ones, and over in milliseconds."""
 
 
 def seconds_a_round(experiment: Experiment) -> tuple[float, float]:
     """Roughly: (training, evaluation) of one round on this machine, right within a factor of two or three."""
     data, config = experiment.federation.clients, experiment.config
-    names = [client.name for client in data]
-    largest = max(data, key=lambda client: len(client.train))
-    with torch.device("meta"):  # no memory, no time for weights
-        bench = experiment.bench("meta")
-        train, forward = flops(bench, largest, names)
+    names, inputs = [client.name for client in data], data[0].train.inputs.shape[1:]
+    train, forward = flops(config.method, experiment.maker(), inputs, len(data), config.local.epochs)
     chosen = cohort(names, config.server.sample, config.seed, 0)
     trained = len(chosen) * sum(len(client.train) for client in data) / len(data)
     tested = sum(len(client.test) + len(client.val or ()) for client in data)
@@ -34,35 +34,41 @@ def seconds_a_round(experiment: Experiment) -> tuple[float, float]:
     return train * trained / rate, forward * tested / rate
 
 
-def seconds_left(experiment: Experiment, done: int = 0) -> float:
-    """Roughly: from after ``done`` rounds to the end."""
-    rounds, due = experiment.config.server.rounds, experiment.config.evaluation.due
-    training, evaluation = seconds_a_round(experiment)
+def seconds_left(config: Config, a_round: tuple[float, float], done: int = 0) -> float:
+    """Roughly: from after ``done`` rounds to the end, if a round takes so long."""
+    rounds, due = config.server.rounds, config.evaluation.due
+    training, evaluation = a_round
     evaluations = sum(due(round, rounds) for round in range(done + 1, rounds + 1))
     return (rounds - done) * training + evaluations * evaluation
 
 
-def flops(bench: Bench, client: ClientData, names: Sequence[str]) -> tuple[float, float]:
-    """Flops for each training sample of a round, and for each evaluated sample."""
-    size = min(len(client.train), bench.local.batch_size)
-    samples = Samples(client.train.inputs[:size], client.train.labels[:size]).to("meta")
-    few = ClientData(client.name, samples, samples)
-    later = replace(bench.opening(names), round=1)
-    personal = bench.start(client.name)
-    with FlopCounterMode(display=False) as training:
-        bench.adapt(few, personal, later)
-    with FlopCounterMode(display=False) as forward:
-        bench.predict(few, personal, later, samples.inputs)
-    return training.get_total_flops() / size, forward.get_total_flops() / size
+def flops(
+    method: AnyMethod, make: Callable[[], Net], inputs: tuple[int, ...], clients: int, epochs: int
+) -> tuple[float, float]:
+    """Flops for each training sample of a round, and for each evaluated sample, whatever engine trains."""
+    with torch.device("meta"):  # no memory, no time for weights
+        module = method.build(Nets(make, 0))
+        frozen = copy.deepcopy(module).requires_grad_(False)
+    hollow(module)
+    hollow(frozen)
+    peers = [frozen.get_submodule(method.published)] * (clients - 1) if method.published else []
+    x, y = torch.zeros(2, *inputs), torch.zeros(2, dtype=torch.int64)
+    view = View(1, Peers(peers), torch.ones(1), frozen)
+    with Outline() as training:
+        for loss in method.phases(view.round, epochs):
+            loss(module, (x, y), view)
+    with Outline() as forward, torch.no_grad():
+        method.branches(module, x, view)
+    return training.flops / len(x), forward.flops / len(x)
 
 
 @cache
 def matrix_rate(device: torch.device) -> float:
     """Flops a second of a matrix product here and now, the best of some trials: a busy machine slows most."""
-    a = torch.ones(1024, 1024, device=device)
+    a = torch.ones(SIDE, SIDE, device=device)
     best = float("inf")
-    for _ in range(12):
+    for _ in range(24):
         start = time.perf_counter()
         (a @ a).sum().item()
         best = min(best, time.perf_counter() - start)
-    return 2 * 1024**3 / best
+    return 2 * SIDE**3 / best

@@ -29,6 +29,16 @@ class Pool:
     """Labels of the samples that may be trained on, in an order that is part of the data set."""
     test: Indices
     take: Take
+    size: int
+    """Images are squares of so many pixels."""
+
+    def without_images(self) -> Pool:
+        """The same for who wants to know only how many they are: what is taken has a shape and no content."""
+
+        def take(part: Part, indices: Indices) -> Tensor:
+            return torch.empty(len(indices), 3, self.size, self.size, dtype=torch.uint8, device="meta")
+
+        return replace(self, take=take)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedtrain.data import store
@@ -24,6 +24,10 @@ class Found:
     title: str
     standin: bool
     notes: tuple[str, ...]
+
+    def without_images(self) -> Found:
+        """The same for a look ahead: clients get inputs of the right shape, and not an image is read or drawn."""
+        return replace(self, pools=[pool.without_images() for pool in self.pools])
 
 
 def find(settings: DataSettings, root: Path | None = None) -> Found:

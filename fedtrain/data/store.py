@@ -72,4 +72,4 @@ def _pool(data: Dataset, about: domain_file.About, path: Path) -> Pool:
         return mapped(part)[torch.from_numpy(indices)]
 
     train, test = (domain_file.labels(path, part, data) for part in domain_file.PARTS)
-    return Pool(about.domain, about.title, train, test, take)
+    return Pool(about.domain, about.title, train, test, take, data.size)

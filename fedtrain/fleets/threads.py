@@ -9,7 +9,7 @@ from queue import SimpleQueue
 
 import torch
 
-from fedtrain.bench import Bench
+from fedtrain.bench import Bench, Keep
 from fedtrain.data.clients import ClientData
 from fedtrain.fleets.local import LocalFleet, T
 
@@ -21,8 +21,10 @@ class ThreadFleet(LocalFleet):
     On CUDA every bench has a stream of its own.
     """
 
-    def __init__(self, benches: Sequence[Bench], clients: Sequence[ClientData], *, skip_failures: bool = False) -> None:
-        super().__init__(benches[0], clients, skip_failures=skip_failures)
+    def __init__(
+        self, benches: Sequence[Bench], clients: Sequence[ClientData], *, skip_failures: bool = False, keep: Keep = dict
+    ) -> None:
+        super().__init__(benches[0], clients, skip_failures=skip_failures, keep=keep)
         self.benches = list(benches)
         cuda = self.bench.device.type == "cuda"
         self.streams = {bench: torch.cuda.Stream(bench.device) for bench in self.benches} if cuda else {}

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from benchmarks import plain
-from fedtrain import factored
 from fedtrain.methods import METHODS
+from fedtrain.tricks import factored
 
 TOLERANCE = 1e-10  # rounding is 1e-16, and 30 steps through batch norm on few samples make 1e-13 of it
 TASK: dict[str, Any] = {

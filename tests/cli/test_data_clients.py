@@ -25,7 +25,7 @@ def standin(name):
     order = np.random.RandomState(3)
     halves = [[order.permutation(np.arange(n) % 10) for n in SIZES[name]] for _ in data.domains]
     return [
-        Pool(domain, f"{domain} (stand-in)", *pair, None) for domain, pair in zip(data.domains, halves, strict=True)
+        Pool(domain, f"{domain} (stand-in)", *pair, None, 0) for domain, pair in zip(data.domains, halves, strict=True)
     ]
 
 

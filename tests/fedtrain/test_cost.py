@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from fedtrain.about import cost
 from fedtrain.about.cost import flops, matrix_rate, seconds_a_round
+from fedtrain.bench import Bench
 from fedtrain.config import Config, Machine, ModelSettings, Server
-from fedtrain.data.clients import Federation, Preparation
+from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
 from fedtrain.local import Local
 from fedtrain.methods import METHODS
+from fedtrain.methods.fedco2 import FedCO2
+from fedtrain.models import alexnet, cifar_net, digits_net, two_layer
 
 
 def work(toy, method, **changes):
@@ -21,9 +26,8 @@ def work(toy, method, **changes):
     return Experiment(config, Federation(tuple(toy.clients()), ("x", "y", "z"), "Toy", True, Preparation()))
 
 
-def on_paper(toy, method, **local):
-    with torch.device("meta"):
-        return flops(toy.bench(METHODS[method](), device="meta", **local), toy.clients()[0], toy.names)
+def on_paper(toy, method, epochs=1):
+    return flops(METHODS[method](), toy.net, (toy.dim,), len(toy.names), epochs)
 
 
 def test_flops_of_a_linear_network_counted_by_hand(toy):
@@ -39,14 +43,47 @@ def test_fed_co2_costs_more_than_fedbn_and_predicts_with_two(toy):
     assert train2 > 4 * train  # two networks, two passes, and the peers' heads
 
 
+NETWORKS = {
+    "digits": (digits_net, (3, 28, 28)),
+    "cifar": (cifar_net, (3, 32, 32)),
+    "alexnet": (alexnet, (3, 96, 96)),
+    "two-layer": (partial(two_layer, 3 * 4 * 4, width=16), (3, 4, 4)),
+}
+
+
+def by_torch(method, make, inputs, clients, epochs):
+    """The other road: every operation of a real round on the meta device, counted by torch."""
+    names, size = [f"client{i}" for i in range(clients)], 4
+    with torch.device("meta"):
+        how = Local(batch_size=size, epochs=epochs)
+        bench = Bench(method, make, 10, local=how, device="meta", engine="plain")
+        samples = Samples(torch.zeros(size, *inputs), torch.zeros(size, dtype=torch.int64))
+        data, second = ClientData(names[0], samples, samples), replace(bench.opening(names), round=1)
+        with FlopCounterMode(display=False) as training:
+            bench.adapt(data, bench.start(names[0]), second)
+        with FlopCounterMode(display=False) as forward:
+            bench.predict(data, bench.start(names[0]), second, samples.inputs)
+    return training.get_total_flops() / size, forward.get_total_flops() / size
+
+
+def test_flops_in_outline_are_those_that_torch_counts(method):
+    request = method, *NETWORKS["cifar"], 3, 1
+    assert flops(*request) == by_torch(*request)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_flops_in_outline_are_those_that_torch_counts_on_every_network(network):
+    request = FedCO2(), *NETWORKS[network], 4, 1
+    assert flops(*request) == by_torch(*request)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_seconds_are_foretold_for_every_method_and_nothing_is_touched(method, toy, monkeypatch):
     monkeypatch.setattr(cost, "matrix_rate", lambda device: 1e9)
     before = torch.get_rng_state()
     experiment = work(toy, method)
     training, evaluation = seconds_a_round(experiment)
-    with torch.device("meta"):
-        train, forward = flops(experiment.bench("meta"), toy.clients()[0], toy.names)
+    train, forward = flops(experiment.config.method, experiment.maker(), (toy.dim,), 3, experiment.config.local.epochs)
     assert training == pytest.approx(train * sum(toy.sizes) / (cost.EFFICIENCY * 1e9))
     assert evaluation == pytest.approx(forward * 3 * 30 / (cost.EFFICIENCY * 1e9))
     assert torch.equal(torch.get_rng_state(), before)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fedtrain import factored
-from fedtrain.factored import FactoredLinear, FactoredSteps, factor
 from fedtrain.local import Local
 from fedtrain.steps import Steps
+from fedtrain.tricks import factored
+from fedtrain.tricks.factored import FactoredLinear, FactoredSteps, factor
 
 
 class Twice(nn.Module):

@@ -16,7 +16,8 @@ PATIENCE = 20  # seconds until a test that waits for another thread gives up
 
 
 def threaded(toy, method, benches=2, **options):
-    return ThreadFleet([toy.bench(method) for _ in range(benches)], toy.clients(), **options)
+    first = toy.bench(method)
+    return ThreadFleet([first, *(first.twin() for _ in range(benches - 1))], toy.clients(), **options)
 
 
 @pytest.fixture

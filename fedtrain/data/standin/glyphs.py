@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
-from scipy.ndimage import distance_transform_edt
 
 from fedtrain.data.errors import DataError
 from fedtrain.data.skews.share import Indices
@@ -63,6 +62,8 @@ def pictures() -> Shapes:
 
 def _field(character: str, font: str) -> Fields:
     """Drawn large, cut out, shrunk into the middle of a square, and measured."""
+    from scipy.ndimage import distance_transform_edt  # slow to import, and labels are wanted more often than images
+
     drawn = Image.new("L", (400, 400))
     ImageDraw.Draw(drawn).text((100, 100), character, fill=255, font=_font(font))
     cut = drawn.crop(drawn.getbbox())

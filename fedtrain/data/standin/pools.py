@@ -56,6 +56,7 @@ def standin_pools(name: str) -> list[Pool]:
             _labels(name, domain, "train"),
             _labels(name, domain, "test"),
             partial(_take, name, domain),
+            standin_size(name),
         )
         for domain, title in dataset(name).domains.items()
     ]

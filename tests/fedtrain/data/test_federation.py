@@ -55,6 +55,10 @@ def take(part: str, indices: Any) -> torch.Tensor:
     return channels.to(torch.uint8)[:, :, None, None].expand(-1, 3, 2, 2).contiguous()
 
 
+def never(part: str, indices: Any) -> torch.Tensor:
+    raise AssertionError("an image was taken")
+
+
 def places(samples: Samples) -> Any:
     return (256 * samples.inputs[:, 0, 0, 0].long() + samples.inputs[:, 1, 0, 0]).numpy()
 
@@ -64,7 +68,7 @@ def pools(name: str) -> list[Pool]:
     order = np.random.RandomState(5)
     classes = len(dataset(name).classes)
     return [
-        Pool(domain, title, *(order.permutation(np.arange(n) % classes) for n in sizes), take)
+        Pool(domain, title, *(order.permutation(np.arange(n) % classes) for n in sizes), take, 2)
         for (domain, title), sizes in zip(dataset(name).domains.items(), SIZES[name], strict=True)
     ]
 
@@ -98,6 +102,20 @@ def test_an_image_keeps_its_label_and_no_image_is_given_twice(settings: DataSett
     for of_clients in lists.values():
         together = [[*chain(*of_clients)]] if single else of_clients
         assert all(len(set(one)) == len(one) > 0 for one in together)
+
+
+@every_settings
+def test_without_images_clients_differ_in_nothing_but_their_content(settings: DataSettings) -> None:
+    found = Found([replace(pool, take=never) for pool in pools(settings.dataset)], "Title", False, ("a note",))
+    made, blank = built(settings), assemble(settings, found.without_images())
+    assert (blank.title, blank.notes, blank.preparation) == (made.title, made.notes, made.preparation)
+    assert sizes(blank) == sizes(made)
+    for one, other in zip(blank.clients, made.clients, strict=True):
+        assert (one.name, one.noise) == (other.name, other.noise)
+        for a, b in ((one.train, other.train), (one.test, other.test)):
+            assert torch.equal(a.labels, b.labels)
+            assert (a.inputs.shape, a.inputs.dtype) == (b.inputs.shape, b.inputs.dtype)
+            assert a.inputs.is_meta
 
 
 @every_settings
@@ -154,7 +172,7 @@ def test_label_skew_of_a_domain_is_a_part_of_the_published_pool() -> None:
 def test_the_parts_of_office_are_cut_to_the_size_of_the_smallest() -> None:
     amounts = [train for train, _, _ in sizes(built(OFFICE))]
     assert all(40 <= amount <= 85 for amount in amounts), amounts
-    short = [Pool(p.domain, p.title, p.train[:120], p.test, take) for p in pools("office")]
+    short = [Pool(p.domain, p.title, p.train[:120], p.test, take, 2) for p in pools("office")]
     parts = [len(share.train) for share in shares(OFFICE, short)]
     assert all(40 <= part <= 80 for part in parts), parts  # short lists are not cut again
 

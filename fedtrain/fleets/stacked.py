@@ -1,0 +1,41 @@
+"""All clients in this process, all of a round at once: a step of every client is one computation (for GPUs)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fedtrain.bench import Bench
+from fedtrain.errors import TrainingError
+from fedtrain.fleets.local import LocalFleet, Turn
+from fedtrain.protocol import Broadcast, Failure, Update
+from fedtrain.stack import Stack
+
+
+class StackedFleet(LocalFleet):
+    """For a device that one client's small kernels leave idle. Its bench must have the plain engine."""
+
+    def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
+        """Everyone named, together; if that fails they take turns, for in turn it shows whose fault it is."""
+        names = list(cohort)
+        try:
+            stack = Stack(self.bench, [self.clients[name] for name in names], self.personal, message)
+            losses = stack.advance()
+        except Exception as error:
+            before = dict(self.personal)
+            answers = super().train(message, names)
+            if any(isinstance(answer, Failure) for answer in answers):
+                return answers
+            self.personal = before
+            said = (str(error).splitlines() or [""])[0]
+            raise TrainingError(
+                f"the clients cannot train together: {type(error).__name__}: {said}; in turn they can: --fleet in-turn"
+            ) from error
+
+        def turn(bench: Bench, name: str) -> Turn:
+            data = self.clients[name]
+            bench.refuse_if_idle(data)
+            stack.load(name)
+            bench.method.finish(bench.module)
+            return bench.answer(data, message, losses[name])
+
+        return self.gather(turn, message.round + 1, names)

@@ -1,0 +1,57 @@
+"""Networks run in outline: all shapes, next to no numbers, and the flops of what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+M = TypeVar("M", bound=nn.Module)
+UNITS = {F.linear: -1, F.conv2d: 1}
+"""Where in the answer of a layer its units are told apart."""
+
+
+class Outline(TorchFunctionMode):
+    """Within it one unit of each layer answers for all, batch norm passes everything on, and flops are counted.
+
+    A layer's backward pass is counted along with its forward pass: as many flops for the gradient of its weights, and
+    for that of its inputs, where they are wanted. Torch's own means, its meta device and `FlopCounterMode`, give the
+    same counts; but they need most of its compiler, which takes as long to load as all the rest of torch.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """What torch calls instead of a function of its own."""
+        if func is F.batch_norm:
+            return args[0]
+        if func not in UNITS:
+            return func(*args, **(kwargs or {}))
+        x, weight, _, *how = args
+        answer = func(x, weight[:1], None, *how)
+        repeats = [1] * answer.ndim
+        repeats[UNITS[func]] = len(weight)
+        out = answer.repeat(repeats)
+        gradients = (x.requires_grad + weight.requires_grad) * torch.is_grad_enabled()
+        self.flops += 2 * out.numel() * weight.shape[1:].numel() * (1 + gradients)
+        return out
+
+
+def hollow(module: M) -> M:
+    """A module from the meta device gets zeros for its entries, which take no memory: each is a single number."""
+    state = module.state_dict()
+    zeros = {name: torch.zeros((), dtype=value.dtype).expand(value.shape) for name, value in state.items()}
+    module.load_state_dict(zeros, assign=True)
+    return module

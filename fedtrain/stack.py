@@ -1,0 +1,134 @@
+"""Many clients as one: of each of their tensors a stack, whose rows are the clients, and one step for all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby, zip_longest
+from math import nan
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+from torch.optim.sgd import sgd
+
+from fedtrain.bench import Bench
+from fedtrain.data.clients import ClientData
+from fedtrain.methods.base import Batch, Loss, View
+from fedtrain.partition import StateDict
+from fedtrain.protocol import Broadcast
+from fedtrain.stage import Others, Stage
+
+
+class Stack:
+    """The clients of one round."""
+
+    def __init__(
+        self, bench: Bench, clients: Sequence[ClientData], personal: Mapping[str, StateDict], message: Broadcast
+    ) -> None:
+        # by size, so that clients whose batches have the same length are neighbours and their rows need no copy
+        self.clients = sorted(clients, key=lambda client: -len(client.train))
+        self.bench, self.round = bench, message.round
+        self.views: list[View[nn.Module]] = []
+        starts = []
+        for client in self.clients:
+            view = bench.receive(client, personal[client.name], message, bench.method.anchored(message.round))
+            self.views.append(view)
+            self.stage = Stage(bench.module, view.start)  # the same two modules for everyone
+            starts.append({name: entry.detach().clone() for name, entry in self.stage.entries().items()})
+        self.rows = {name: torch.stack([start.pop(name) for start in starts]) for name in self.stage.entries()}
+        self.counts = torch.stack([view.counts for view in self.views])
+        place = {head: i for i, head in enumerate(dict.fromkeys(h for view in self.views for h in view.peers.heads))}
+        self.heads = list(place)
+        heard = [[place[head] for head in view.peers.heads] for view in self.views]
+        self.others = [torch.tensor(one, dtype=torch.long, device=bench.device) for one in heard]
+        self.buffers = [name for name, _ in Stage(bench.module).named_buffers()]
+        self.trained = {name: weight for name, weight in self.stage.named_parameters() if weight.requires_grad}
+        plain = set(bench.method.plain(bench.module))
+        self.plain = {name for name, weight in self.trained.items() if weight in plain}
+        # from zero, momentum's first value is the first gradient, as it is for torch
+        self.velocity = {name: torch.zeros_like(self.rows[name]) for name in self.trained if bench.local.momentum}
+        self.reached: dict[tuple[Loss[nn.Module], int], list[str]] = {}
+
+    def advance(self) -> dict[str, float]:
+        """Pass through every phase of the method; each client's mean loss of the last pass."""
+        self.bench.module.train()
+        losses: list[list[Tensor]] = []
+        for number, loss in enumerate(self.bench.method.phases(self.round, self.bench.local.epochs)):
+            losses = [[] for _ in self.clients]
+            every = [self.bench.batches(client, self.round, number) for client in self.clients]
+            for batches in zip_longest(*every):
+                for rows in self._alike(batches):
+                    values = self._step(loss, rows, [batches[row] for row in rows])
+                    for row, value in zip(rows, values, strict=True):
+                        losses[row].append(value)
+        means = [torch.stack(own).mean().item() if own else nan for own in losses]
+        return {client.name: mean for client, mean in zip(self.clients, means, strict=True)}
+
+    @torch.no_grad()
+    def load(self, client: str) -> None:
+        """Put what a client has become on the bench."""
+        row = [data.name for data in self.clients].index(client)
+        for name, entry in Stage(self.bench.module).entries().items():
+            entry.copy_(self.rows[name][row])
+
+    def _alike(self, batches: Sequence[Batch | None]) -> Iterator[range]:
+        """Neighbours that can go together: as many samples (batch norm would see padding), as many peers."""
+
+        def form(row: int) -> tuple[int, int]:
+            batch = batches[row]
+            return 0 if batch is None else len(batch[1]), len(self.others[row])
+
+        for (samples, _), alike in groupby(range(len(batches)), form):
+            rows = list(alike)
+            if samples:
+                yield range(rows[0], rows[-1] + 1)
+
+    def _step(self, loss: Loss[nn.Module], rows: range, batches: Sequence[Batch]) -> Tensor:
+        """Go down the gradient of these clients' losses; their values before."""
+        cut = slice(rows.start, rows.stop)
+        still = {name: value[cut] for name, value in self.rows.items()}
+        moving = {name: still.pop(name) for name in self._reach(loss, rows.start, batches[0])}
+        x, y = (torch.stack(part) for part in zip(*batches, strict=True))
+        # whatever a network draws, as for dropout, each client draws for itself
+        at_once = vmap(grad_and_value(partial(self._value, loss), has_aux=True), randomness="different")
+        grads, (values, changed) = at_once(moving, still, x, y, torch.stack(self.others[cut]), self.counts[cut])
+        for name in self.buffers:
+            self.rows[name][cut] = changed[name]  # in place it may have happened or not
+        self._descend(moving, grads, cut)
+        return values
+
+    def _value(
+        self, loss: Loss[nn.Module], moving: StateDict, still: StateDict, x: Tensor, y: Tensor, which: Tensor, n: Tensor
+    ) -> tuple[Tensor, StateDict]:
+        """One client's loss, as vmap sees it, and the buffers that it changed."""
+        view = View(self.round, Others(self.heads, which), n, self.stage.anchor)
+        with self.bench.mixed():
+            value = functional_call(self.stage, {**moving, **still}, (loss, (x, y), view))
+        return value, {name: still[name] for name in self.buffers}
+
+    def _reach(self, loss: Loss[nn.Module], row: int, batch: Batch) -> list[str]:
+        """What this loss is a function of; nothing else may be moved, not by momentum or weight decay either."""
+        key = loss, len(self.others[row])
+        if key not in self.reached:
+            value = self.stage(loss, batch, self.views[row])  # on the bench: whose weights are there does not matter
+            grads = torch.autograd.grad(value, list(self.trained.values()), allow_unused=True)
+            self.reached[key] = [name for name, grad in zip(self.trained, grads, strict=True) if grad is not None]
+        return self.reached[key]
+
+    def _descend(self, weights: StateDict, grads: StateDict, cut: slice) -> None:
+        """SGD on these rows, by torch's own function."""
+        local = self.bench.local
+        for plain, momentum, decay in ((False, local.momentum, local.weight_decay), (True, 0.0, 0.0)):
+            names = [name for name in weights if (name in self.plain) == plain]
+            sgd(
+                [weights[name] for name in names],
+                [grads[name] for name in names],
+                [self.velocity[name][cut] if momentum else None for name in names],
+                lr=local.lr,
+                momentum=momentum,
+                weight_decay=decay,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+            )

@@ -1,0 +1,91 @@
+"""A dry run says what a run will be, and is quick: it looks at no image and loads nothing that it has no use for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cli.main import main
+from fedtrain.data import domain_file
+from fedtrain.data.catalogue import DATASETS, dataset
+from fedtrain.data.domain_file import About, Block
+from fedtrain.data.standin import pools
+from fedtrain.methods import METHODS
+
+ROOT = Path(__file__).resolve().parents[2]
+UNUSED = ("scipy", "matplotlib", "jinja2", "sympy", "torch._dynamo", "torch.fx.experimental.symbolic_shapes")
+"""Modules that take long to load; the last three are torch's compiler."""
+
+
+def never(*_, **__):
+    raise AssertionError("an image was looked at")
+
+
+@pytest.fixture
+def stored(tmp_path, monkeypatch):
+    """A data folder with a small Office-Caltech10."""
+    monkeypatch.setenv("FEDCO2_DATA", str(tmp_path))
+    data, order = dataset("office"), np.random.default_rng(0)
+    for domain, title in data.domains.items():
+        sizes = {"train": 130, "test": 20}
+        blocks = {
+            part: Block(np.zeros((n, 3, data.size, data.size), np.uint8), order.integers(0, 10, n))
+            for part, n in sizes.items()
+        }
+        about = About("office", domain, title, "made up", "made up", "130 + 20")
+        domain_file.write(tmp_path / "office" / f"{domain}.safetensors", about, blocks)
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_no_stand_in_image_is_drawn(name, monkeypatch, capsys):
+    monkeypatch.setattr(pools, "_block", never)
+    assert main(["train", "--dataset", name, "--data", "standin", "--dry-run", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["standin"], plan["config"]["data"]["dataset"]) == (True, name)
+
+
+def test_no_real_image_is_read(stored, monkeypatch, capsys):
+    monkeypatch.setattr(domain_file, "images", never)
+    assert main(["train", "--dataset", "office", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "Fed-CO2 on Office-Caltech10\n" in shown
+    for domain in dataset("office").domains:
+        assert f"{domain:<12} 62 train + 50 val, 20 test" in shown
+
+
+def test_the_header_of_a_dry_run_is_that_of_the_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
+    small = ["--set", "model.name=two-layer", "--set", "model.width=8", "--set", "data.train_size=9", "--rounds", "1"]
+    command = ["train", "--dataset", "office", "--data", "standin", "--method", "fedavg", *small]
+    shown = []
+    for more in (["--dry-run"], ["--out", str(tmp_path / "run")], ["--resume", str(tmp_path / "run"), "--dry-run"]):
+        assert main([*(command if "--resume" not in more else ["train"]), *more]) == 0
+        shown.append(capsys.readouterr().out.partition("\n\n")[0])
+    assert "webcam       9 train + 50 val, 100 test" in shown[0]
+    assert shown[0] == shown[1] == shown[2]
+
+
+def test_what_would_fail_later_is_refused_without_a_look_at_images(stored, monkeypatch, capsys):
+    monkeypatch.setattr(domain_file, "images", never)
+    assert main(["train", "--dataset", "office", "--set", "model.name=cifar", "--dry-run"]) == 2
+    assert "network 'cifar' does not fit inputs of 3 x 256 x 256" in capsys.readouterr().err
+
+
+def test_nothing_is_loaded_that_is_not_used(tmp_path):
+    dry = ["train", "--data", "standin", "--dry-run", "--json"]
+    runs = [*([*dry, "--dataset", name] for name in DATASETS), *([*dry, "--method", name] for name in METHODS)]
+    runs += [[*dry, "--set", "model.name=two-layer"], ["methods", "--json"], ["methods", "--model", "two-layer"]]
+    code = f"import sys; from cli.main import main\nfor run in {runs}: assert main(run) == 0\nprint(*sys.modules)"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.splitlines()[-1].split()
+    assert "torch" in loaded
+    assert not set(UNUSED).intersection(loaded)
