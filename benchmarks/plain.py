@@ -51,6 +51,10 @@ class Job:
     std: tuple[float, ...] = (1.0,)
     evaluate_train: bool = False
     """Score the training data too after each round, as published."""
+    before_round: Callable[[int], None] = lambda round: None
+    """Called as each round begins."""
+    opened: Callable[[Samples, int, bool], Tensor] | None = None
+    """Brings one sample to the network, while training or not, if it is not to be taken from memory as it is."""
 
 
 class Score(NamedTuple):
@@ -75,8 +79,8 @@ class Result:
 class Prepared(Dataset[tuple[Tensor, Tensor]]):
     """Samples as a network reads them, prepared one at a time."""
 
-    def __init__(self, job: Job, samples: Samples) -> None:
-        self.job, self.samples = job, samples
+    def __init__(self, job: Job, samples: Samples, training: bool = False) -> None:
+        self.job, self.samples, self.training = job, samples, training
         channels = (-1, *[1] * (samples.inputs.ndim - 2))
         self.mean = torch.tensor(job.mean, dtype=job.dtype).reshape(channels)
         self.std = torch.tensor(job.std, dtype=job.dtype).reshape(channels)
@@ -85,6 +89,8 @@ class Prepared(Dataset[tuple[Tensor, Tensor]]):
         return len(self.samples.labels)
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        if self.job.opened:
+            return self.job.opened(self.samples, index, self.training), self.samples.labels[index]
         raw = self.samples.inputs[index]
         x = raw.to(self.job.dtype)
         if raw.dtype == torch.uint8:
@@ -105,7 +111,8 @@ def own_network(job: Job, client: str, part: str = "") -> Net:
 
 
 def asked(job: Job, round: int) -> list[ClientData]:
-    """The clients that train in this round, by name."""
+    """The clients that train in this round, by name; with this a round begins."""
+    job.before_round(round)
     ranked = sorted(job.clients, key=lambda client: client.name)
     drawn = torch.randperm(len(ranked), generator=generator(job.seed, "cohort", round))
     size = max(1, math.floor(len(ranked) * job.sample + 1e-9))
@@ -115,7 +122,7 @@ def asked(job: Job, round: int) -> list[ClientData]:
 def batches(job: Job, model: nn.Module, client: ClientData, round: int, phase: int) -> Iterator[tuple[Tensor, Tensor]]:
     """One pass over the training data, in the order that belongs to this client, round and phase."""
     order = torch.randperm(len(client.train), generator=generator(job.seed, client.name, round, phase, "order"))
-    dataset = Prepared(job, client.train)
+    dataset = Prepared(job, client.train, training=True)
     for x, y in DataLoader(dataset, job.batch_size, sampler=order.tolist(), generator=torch.Generator()):
         if len(y) == 1 and batch_norm_names(model):
             continue  # one sample has no variance
@@ -354,8 +361,8 @@ def copa(job: Job) -> Result:
 
     scores = []
     for round in range(job.rounds):
-        heads = {name: copy.deepcopy(model.head).eval() for name, model in models.items()}  # before anyone trains
         sampled = asked(job, round)
+        heads = {name: copy.deepcopy(model.head).eval() for name, model in models.items()}  # before anyone trains
         for client in sampled:
             model = models[client.name].train()
             optimiser = sgd(job, model)
@@ -405,8 +412,8 @@ def fedco2(
 
     scores = []
     for round in range(job.rounds):
-        heads = {name: copy.deepcopy(model.head).eval() for name, model in offline.items()}  # before anyone trains
         sampled = asked(job, round)
+        heads = {name: copy.deepcopy(model.head).eval() for name, model in offline.items()}  # before anyone trains
         for client in sampled:
             on, off = online[client.name].train(), offline[client.name].train()
             on_optimiser, off_optimiser = sgd(job, on), sgd(job, off)

@@ -1,0 +1,96 @@
+"""One side in a process of its own: a line on stdin begins a round, a line on stdout says what it took."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from fedtrain.experiment import Experiment
+from fedtrain.memory import keep_freed_memory
+
+from .sides import fleet_rounds, plain_rounds
+from .timing import where_time_goes
+from .workloads import TOYS, WORKLOADS, Workload
+
+
+@dataclass(frozen=True)
+class Task:
+    """What both sides are to do, and what only one of them is told."""
+
+    workload: str
+    method: str
+    rounds: int
+    threads: int
+    small: bool = False
+    plain_data: str = "as-published"
+    engine: str = "fast"
+    fleet: str = "auto"
+
+    @property
+    def sizes(self) -> Workload:
+        """The workload."""
+        return (TOYS if self.small else WORKLOADS)[self.workload]
+
+    def experiment(self) -> Experiment:
+        """The clients with their data; not augmented where the plain loop takes them as they are."""
+        machine = {"device": "cpu", "engine": self.engine, "fleet": self.fleet}
+        given = {"machine": machine} | ({} if self.published else {"data": {"augment": False}})
+        return self.sizes.experiment(self.method, given)
+
+    @property
+    def published(self) -> bool:
+        """Whether the plain loop reads its data as the published code does."""
+        return self.plain_data == "as-published"
+
+
+class Turns:
+    """Waits for the word, and answers when it is asked again."""
+
+    def __call__(self, round: int) -> None:
+        """A round begins: the one before it is over."""
+        if round:
+            self.over()
+        if not sys.stdin.readline():
+            raise SystemExit  # whoever gave the word is gone
+        self.wall, self.cpu = time.perf_counter(), processor_seconds()
+
+    def over(self) -> None:
+        """Say what the round took."""
+        took = {"wall": time.perf_counter() - self.wall, "cpu": processor_seconds() - self.cpu, "peak_mb": peak()}
+        print(json.dumps(took), flush=True)
+
+
+def play(side: str, task: Task) -> None:
+    """Make the rounds of one side; or, one client after the other, see where the time of a fleet's round goes."""
+    task = replace(task, threads=1, fleet="in-turn") if side == "profile" else task
+    torch.set_num_threads(task.threads)
+    experiment, splits, turns = task.experiment(), task.sizes.splits, Turns()
+    if side == "plain":
+        plain_rounds(experiment, splits, task.rounds, turns, task.published)
+        turns.over()
+    else:
+        keep_freed_memory()  # as `fedco2 train` does
+        if side == "profile":
+            print(json.dumps(where_time_goes(experiment, splits)), flush=True)
+            return
+        fleet_rounds(experiment, splits, task.rounds, turns)
+        turns.over()
+    sys.stdin.read()  # to clean up takes time as well, which must not fall into the other side's last round
+
+
+def processor_seconds() -> float:
+    """Of all threads, and of processes that were started here and have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def peak() -> float:
+    """Most memory so far, in MB. Not ru_maxrss, which begins with that of the parent process."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1000

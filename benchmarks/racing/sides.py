@@ -1,0 +1,49 @@
+"""A round of either side, begun when it is told to: the plain literal loop, and fedtrain's fleet."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import plain
+
+from fedtrain.experiment import Experiment
+from fedtrain.protocol import Scores, Split, federate
+
+from .published import READERS, filed
+
+Pace = Callable[[int], None]
+"""Called before each round, counted from 0, which begins when it returns."""
+
+
+def plain_rounds(
+    experiment: Experiment, splits: Sequence[Split], rounds: int, pace: Pace, published: bool
+) -> plain.Result:
+    """The literal loop; with ``published`` it also reads its data as the published code does."""
+    config, data, local = experiment.config, experiment.federation, experiment.config.local
+    preset = config.data.dataset
+    opened = READERS.get(preset) if published else None
+    with tempfile.TemporaryDirectory() as folder:
+        in_files = opened and preset == "office"
+        clients = [filed(client, Path(folder)) for client in data.clients] if in_files else data.clients
+        return plain.run(
+            config.method_name, experiment.maker(), clients,
+            rounds=rounds, classes=len(data.classes), seed=config.seed, lr=local.lr, momentum=local.momentum,
+            weight_decay=local.weight_decay, epochs=local.epochs, batch_size=local.batch_size,
+            sample=config.server.sample, weights=config.server.weights, mean=data.preparation.mean,
+            std=data.preparation.std, evaluate_train="train" in splits, before_round=pace, opened=opened,
+            **asdict(config.method),
+        )  # fmt: skip
+
+
+def fleet_rounds(experiment: Experiment, splits: Sequence[Split], rounds: int, pace: Pace) -> list[dict[str, Scores]]:
+    """The rounds of ``fedco2 train``; the scores after each."""
+    fleet, server, seed = experiment.fleet(), experiment.config.server, experiment.config.seed
+    coming = federate(fleet, fleet.opening(), rounds, sample=server.sample, weights=server.weights, seed=seed)
+    scores = []
+    for round in range(rounds):
+        pace(round)
+        scores.append(fleet.evaluate(next(coming).message, splits))
+    return scores

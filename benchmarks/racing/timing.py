@@ -1,0 +1,88 @@
+"""What a round must cost, what the machine could do, and where the time goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from fedtrain.about.cost import flops
+from fedtrain.experiment import Experiment
+from fedtrain.protocol import Split, aggregate, cohort
+
+KINDS = {
+    "convolution": ("conv",),
+    "matrix products": ("mm", "linear", "matmul", "_product"),
+    "batch norm": ("batch_norm", "batchnorm"),
+    "pooling and activation": ("pool", "relu", "threshold", "clamp_min"),
+    "losses": ("softmax", "nll_loss", "kl_div", "cross_entropy", "argmax", "xlogy"),
+    "data": ("index", "grid", "div_", "sub_", "copy", "::to", "clone", "contiguous"),
+}
+"""A kind of work by what the names of torch's operations contain; the first that fits."""
+
+
+def useful_flops(experiment: Experiment, splits: Sequence[Split], rounds: int) -> list[float]:
+    """Of each round after the first: the products that a round is made of, as one counts them by hand."""
+    data, config = experiment.federation.clients, experiment.config
+    names = [client.name for client in data]
+    inputs = tuple(data[0].train.inputs.shape[1:])
+    train, forward = flops(config.method, experiment.maker(), inputs, len(data), config.local.epochs)
+    scored = sum(len(getattr(client, split)) for client in data for split in splits)
+    sizes = {client.name: len(client.train) for client in data}
+    cohorts = [cohort(names, config.server.sample, config.seed, round) for round in range(1, rounds)]
+    return [train * sum(sizes[name] for name in chosen) + forward * scored for chosen in cohorts]
+
+
+class Rate(NamedTuple):
+    """Flops a second."""
+
+    wall: float
+    cpu: float
+    """A second of the processor, of which several threads use several at a time."""
+
+
+def sgemm_rate(size: int, trials: int = 8) -> Rate:
+    """Of a square product, the best of some trials."""
+    a = torch.ones(size, size)
+    _ = a @ a
+    times = []
+    for _ in range(trials):
+        wall, cpu = time.perf_counter(), time.process_time()
+        _ = a @ a
+        times.append((time.perf_counter() - wall, time.process_time() - cpu))
+    wall, cpu = (min(each) for each in zip(*times, strict=True))
+    return Rate(2 * size**3 / wall, 2 * size**3 / cpu)
+
+
+def where_time_goes(experiment: Experiment, splits: Sequence[Split]) -> dict[str, float]:
+    """Shares of a second round."""
+    fleet, server, seed = experiment.fleet(), experiment.config.server, experiment.config.seed
+    message = replace(fleet.opening(), round=1)
+    chosen = cohort(fleet.names, server.sample, seed, 1)
+    fleet.train(message, chosen[:1])  # to have memory and threads at hand
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        begun = time.perf_counter()
+        answers: Any = fleet.train(message, chosen)
+        fleet.evaluate(aggregate(message, answers, server.weights), splits)
+        took = time.perf_counter() - begun
+    spent = dict.fromkeys([*KINDS, "optimiser"], 0.0)
+    for event in seen.events() or ():
+        kind = kind_of(event)
+        if kind:
+            spent[kind] += event.self_cpu_time_total / 1e6
+    return {kind: seconds / took for kind, seconds in spent.items()} | {"rest": 1 - sum(spent.values()) / took}
+
+
+def kind_of(event: Any) -> str | None:
+    """Optimiser is all that happens within it."""
+    above: Any = event
+    while above is not None:
+        if above.name.startswith("Optimizer."):
+            return "optimiser"
+        above = above.cpu_parent
+    name = event.name.lower()
+    return next((kind for kind, parts in KINDS.items() if any(part in name for part in parts)), None)
