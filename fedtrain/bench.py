@@ -21,7 +21,7 @@ from fedtrain.data.prepare import prepare
 from fedtrain.errors import TrainingError
 from fedtrain.local import Local
 from fedtrain.methods.base import AnyMethod, Batch, Loss, Nets, Peers, View
-from fedtrain.partition import StateDict, batch_norm, everything, pick
+from fedtrain.partition import StateDict, batch_norm, everything, is_finite, pick
 from fedtrain.protocol import Broadcast, Score, Scores, Split, Update, published
 from fedtrain.steps import Steps
 from fedtrain.tricks.factored import FactoredSteps, factor
@@ -135,7 +135,7 @@ class Bench:
     def answer(self, data: ClientData, message: Broadcast, loss: float) -> tuple[Update, StateDict]:
         """What the client on the bench sends when it has trained, and what it keeps."""
         shared, kept = pick(self.module, self.shared), pick(self.module, self.personal)
-        finite = all(value.isfinite().all() for value in (*shared.values(), *kept.values()))
+        finite = all(map(is_finite, (*shared.values(), *kept.values())))
         if not isfinite(loss) or not finite:
             what = "its weights are not finite any more" if isfinite(loss) else f"the loss is {loss}"
             raise TrainingError(

@@ -45,3 +45,8 @@ def pick(module: nn.Module, names: Names) -> StateDict:
         for name, value in state.items()
         if name in names
     }
+
+
+def is_finite(entry: Tensor) -> bool:
+    """Whether it holds neither infinity nor NaN; a tenth of the time of asking every number."""
+    return not entry.numel() or all(end.isfinite() for end in entry.aminmax())

@@ -31,7 +31,7 @@ class ThreadFleet(LocalFleet):
 
     def each(self, work: Callable[[Bench, str], T], names: Sequence[str]) -> list[T]:
         """Full shifts, a core for each client and the largest first; then the rest, among whom all cores are shared."""
-        ranked = sorted(names, key=lambda name: -len(self.clients[name].train))
+        ranked = sorted(names, key=lambda name: (-len(self.clients[name].train), name))  # in whatever order they come
         full = len(ranked) - len(ranked) % len(self.benches)
         found: dict[str, T] = {}
         cores = torch.get_num_threads()

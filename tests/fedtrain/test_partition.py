@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fedtrain.partition import batch_norm, everything, pick, under
+from fedtrain.partition import batch_norm, everything, is_finite, pick, under
 
 STATS = {"running_mean", "running_var", "num_batches_tracked"}
 
@@ -114,3 +114,17 @@ def test_a_part_and_its_complement_make_the_whole(names: set[str]) -> None:
     assert part.keys() == names
     assert list(part) == [name for name in net.state_dict() if name in names]
     net.load_state_dict(part | rest)  # strict: neither too few nor too many
+
+
+@given(
+    values=st.lists(st.floats(width=32), max_size=40),
+    shape=st.sampled_from([(-1,), (1, -1)]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_infinity_and_nan_are_found_wherever_they_are(values, shape, dtype):
+    entry = torch.tensor(values, dtype=dtype).reshape(shape) if values else torch.empty(0, dtype=dtype)
+    assert is_finite(entry) == bool(entry.isfinite().all())
+
+
+def test_counters_are_finite():
+    assert is_finite(torch.tensor(7))
