@@ -7,8 +7,8 @@ from collections.abc import Collection
 from fedtrain.bench import Bench
 from fedtrain.errors import TrainingError
 from fedtrain.fleets.local import LocalFleet, Turn
+from fedtrain.fleets.stack import Stack
 from fedtrain.protocol import Broadcast, Failure, Update
-from fedtrain.stack import Stack
 
 
 class StackedFleet(LocalFleet):

@@ -16,7 +16,9 @@ from fedtrain.config import Config, Machine, Server
 from fedtrain.data.clients import ClientData, Preparation, Samples
 from fedtrain.errors import TrainingError
 from fedtrain.fleets.local import LocalFleet
+from fedtrain.fleets.stack import Stack
 from fedtrain.fleets.stacked import StackedFleet
+from fedtrain.fleets.stage import Others
 from fedtrain.local import Local
 from fedtrain.methods import METHODS, Peers
 from fedtrain.methods.copa import Copa
@@ -27,8 +29,6 @@ from fedtrain.methods.singleset import SingleSet
 from fedtrain.models import Net, two_layer
 from fedtrain.protocol import Failure, cohort, federate
 from fedtrain.run import run
-from fedtrain.stack import Stack
-from fedtrain.stage import Others
 from fedtrain.steps import Steps
 
 CLOSE = 1e-9

@@ -1,4 +1,4 @@
-"""One client as the losses see it while many are computed as one (see `fedtrain.stack`)."""
+"""One client as the losses see it while many are computed as one (see `fedtrain.fleets.stack`)."""
 
 from __future__ import annotations
 

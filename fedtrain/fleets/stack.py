@@ -14,10 +14,10 @@ from torch.optim.sgd import sgd
 
 from fedtrain.bench import Bench
 from fedtrain.data.clients import ClientData
+from fedtrain.fleets.stage import Others, Stage
 from fedtrain.methods.base import Batch, Loss, View
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast
-from fedtrain.stage import Others, Stage
 
 
 class Stack:
