@@ -25,6 +25,7 @@ from fedtrain.partition import StateDict, batch_norm, everything, is_finite, pic
 from fedtrain.protocol import Broadcast, Score, Scores, Split, Update, published
 from fedtrain.steps import Steps
 from fedtrain.tricks.factored import FactoredSteps, factor
+from fedtrain.tricks.fused import FusedSteps
 from fedtrain.tricks.pooling import pool_first
 
 EVAL_BATCH = 256
@@ -74,16 +75,19 @@ class Bench:
         self.norm = batch_norm(self.module)
         self.shared = method.shared(self.module)
         self.personal = everything(self.module) - self.shared
-        self.steps: type[Steps] = Steps
-        if engine == "fast":
-            pool_first(self.module)
-        if engine == "fast" and self.device.type == "cpu" and not local.momentum:
-            factor(self.module)
-            self.steps = FactoredSteps
+        self.steps = self._hasten() if engine == "fast" and self.device.type != "meta" else Steps
         self.halt = Event()
         """Set from another thread, it makes training and evaluation end at the next batch."""
         self._anchor: nn.Module | None = None
         self._heads: tuple[Broadcast | None, Mapping[str, nn.Module]] = None, {}
+
+    def _hasten(self) -> type[Steps]:
+        """Put the tricks in their places; how to make a step with them."""
+        pool_first(self.module)
+        if self.local.momentum or self.device.type != "cpu":
+            return FusedSteps
+        factor(self.module)
+        return FactoredSteps
 
     def twin(self) -> Bench:
         """Another bench like this one, for another thread."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,8 @@ from fedtrain.local import Local
 class Steps:
     """The plain form: autograd, then torch's SGD. Made afresh in every round."""
 
+    fused: ClassVar[bool] = False
+
     def __init__(self, module: nn.Module, local: Local, plain: Collection[nn.Parameter]) -> None:
         bare = set(plain)
         trained = [p for p in module.parameters() if p.requires_grad]
@@ -22,7 +24,8 @@ class Steps:
             {"params": [p for p in trained if p in bare], "momentum": 0.0, "weight_decay": 0.0},
         ]
         filled = [group for group in groups if group["params"]]
-        self.sgd = torch.optim.SGD(filled, local.lr, momentum=local.momentum, weight_decay=local.weight_decay)
+        momentum, decay = local.momentum, local.weight_decay
+        self.sgd = torch.optim.SGD(filled, local.lr, momentum=momentum, weight_decay=decay, fused=self.fused)
 
     def __call__(self, loss: Callable[[], Tensor]) -> Tensor:
         """Go down the gradient of this loss; its value before."""

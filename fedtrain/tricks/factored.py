@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedtrain.local import Local
-from fedtrain.steps import Steps
+from fedtrain.tricks.fused import FusedSteps
 
 Factors = list[tuple[Tensor, Tensor]]
 """(gradient of the outputs, inputs) of each use since the last step."""
@@ -53,7 +53,7 @@ class _Product(torch.autograd.Function):
         return grad @ weight if below else None, None, rows.sum(0) if bias else None, None
 
 
-class FactoredSteps(Steps):
+class FactoredSteps(FusedSteps):
     """SGD without momentum, into which layers of this kind put their factors."""
 
     def __init__(self, module: nn.Module, local: Local, plain: Collection[nn.Parameter]) -> None:

@@ -12,6 +12,7 @@ from fedtrain.local import Local
 from fedtrain.steps import Steps
 from fedtrain.tricks import factored
 from fedtrain.tricks.factored import FactoredLinear, FactoredSteps, factor
+from fedtrain.tricks.fused import FusedSteps
 
 
 class Twice(nn.Module):
@@ -101,7 +102,7 @@ def test_a_layer_with_two_names_stays_one_and_one_with_hooks_stays_itself(monkey
 
 
 @pytest.mark.parametrize(
-    ("engine", "momentum", "kind"), [("fast", 0.0, FactoredSteps), ("fast", 0.5, Steps), ("plain", 0.0, Steps)]
+    ("engine", "momentum", "kind"), [("fast", 0.0, FactoredSteps), ("fast", 0.5, FusedSteps), ("plain", 0.0, Steps)]
 )
 def test_the_bench_takes_it_where_it_holds(engine, momentum, kind, toy, method, monkeypatch):
     monkeypatch.setattr(factored, "LEAST", 0)
