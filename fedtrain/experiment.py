@@ -88,8 +88,9 @@ class Experiment:
         quick = machine.engine == "fast" and first.device.type == "cpu"
         if machine.fleet == "threads" or (machine.fleet == "auto" and quick):
             chosen = len(cohort([client.name for client in clients], server.sample, 0, 0))
-            if (more := min(torch.get_num_threads(), chosen) - 1) > 0:
-                benches = [first, *(first.twin() for _ in range(more))]
+            cores = torch.get_num_threads()
+            if cores > 1 and chosen > 1:
+                benches = [first, *(first.twin() for _ in range(min(chosen, cores + chosen % cores) - 1))]
                 return ThreadFleet(benches, clients, skip_failures=skip, keep=keep)
         kind = StackedFleet if machine.fleet == "stacked" else LocalFleet
         return kind(first, clients, skip_failures=skip, keep=keep)

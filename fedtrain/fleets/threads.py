@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from queue import SimpleQueue
 
@@ -30,26 +30,25 @@ class ThreadFleet(LocalFleet):
         self.streams = {bench: torch.cuda.Stream(bench.device) for bench in self.benches} if cuda else {}
 
     def each(self, work: Callable[[Bench, str], T], names: Sequence[str]) -> list[T]:
-        """Full shifts, a core for each client and the largest first; then the rest, among whom all cores are shared."""
-        ranked = sorted(names, key=lambda name: (-len(self.clients[name].train), name))  # in whatever order they come
-        full = len(ranked) - len(ranked) % len(self.benches)
-        found: dict[str, T] = {}
+        """A core for each client, the largest first, and those beyond a multiple of the cores from the beginning.
+
+        Five clients on two cores are three at a time and then two: the system divides two cores among three more
+        evenly than they would be used by two, two and one. Fewer clients than cores have several each.
+        """
         cores = torch.get_num_threads()
+        at_once = max(1, min(len(names), len(self.benches), cores + len(names) % cores))
         try:
-            for shift in (ranked[:full], ranked[full:]):
-                found |= self._at_once(work, shift, cores) if shift else {}
+            return self._at_once(work, names, at_once, max(1, cores // at_once))
         finally:
             torch.set_num_threads(cores)
-        return [found[name] for name in names]
 
-    def _at_once(self, work: Callable[[Bench, str], T], shift: Sequence[str], cores: int) -> dict[str, T]:
-        workers = min(len(shift), len(self.benches))
+    def _at_once(self, work: Callable[[Bench, str], T], names: Sequence[str], workers: int, threads: int) -> list[T]:
         free: SimpleQueue[Bench] = SimpleQueue()
         for bench in self.benches[:workers]:
             free.put(bench)
 
         def take_turn(name: str) -> T:
-            torch.set_num_threads(max(1, cores // workers))  # of the team that this thread leads
+            torch.set_num_threads(threads)  # of the team that this thread leads
             bench = free.get()
             try:
                 with self._stream(bench):
@@ -58,9 +57,12 @@ class ThreadFleet(LocalFleet):
                 free.put(bench)
 
         with ThreadPoolExecutor(workers) as pool:
-            turns = {name: pool.submit(take_turn, name) for name in shift}
+            ranked = sorted(names, key=lambda name: -len(self.clients[name].train))
+            turns = {name: pool.submit(take_turn, name) for name in ranked}
             try:
-                return {name: turn.result() for name, turn in turns.items()}
+                done, _ = wait(turns.values(), return_when=FIRST_EXCEPTION)
+                failed = [turn for turn in turns.values() if turn in done and turn.exception()]
+                return [turn.result() for turn in failed or [turns[name] for name in names]]
             except BaseException:  # Ctrl-C too: nobody goes on with a round that is given up
                 for bench in self.benches:
                     bench.halt.set()

@@ -29,32 +29,40 @@ def two_cores():
 
 
 @pytest.mark.parametrize("benches", [2, 3])
-def test_the_same_bits_as_one_after_the_other(benches, toy, method, same):
+def test_the_same_bits_as_one_after_the_other_on_one_core(benches, toy, method, same, two_cores):
     fleets = LocalFleet(toy.bench(method), toy.clients()), threaded(toy, method, benches)
-    for one, other in zip(*(federate(fleet, fleet.opening(), 3, sample=0.7) for fleet in fleets), strict=True):
+    found = []
+    for fleet, cores in zip(fleets, (1, 2), strict=True):
+        torch.set_num_threads(cores)
+        rounds = list(federate(fleet, fleet.opening(), 3, sample=0.7))
+        found.append((rounds, fleet.evaluate(rounds[-1].message, ("train", "test"))))
+    (one_by_one, scores), (at_once, other_scores) = found
+    for one, other in zip(one_by_one, at_once, strict=True):
         assert same(one.message.shared, other.message.shared)
-        assert [update.client for update in one.updates] == [update.client for update in other.updates]
-        assert [update.loss for update in one.updates] == [update.loss for update in other.updates]
-    scores = [fleet.evaluate(one.message, ("train", "test")) for fleet in fleets]
-    assert scores[0] == scores[1]
+        assert [(update.client, update.loss) for update in one.updates] == [(u.client, u.loss) for u in other.updates]
+    assert scores == other_scores
     assert all(same(fleets[0].personal[name], fleets[1].personal[name]) for name in toy.names)
 
 
-def test_clients_really_train_at_the_same_time(toy):
+def test_clients_really_train_at_the_same_time(toy, two_cores):
     met = threading.Barrier(2)
     fleet = threaded(toy, METHODS["fedavg"]())
     assert fleet.each(lambda bench, name: met.wait(PATIENCE) >= 0, ["a", "b"]) == [True, True]
 
 
-def test_a_core_each_in_full_shifts_and_all_cores_for_the_rest(toy, two_cores):
-    fleet = threaded(toy, METHODS["fedavg"]())
-    found = dict(zip("abc", fleet.each(lambda bench, name: torch.get_num_threads(), list("abc")), strict=True))
-    smallest = min(fleet.clients, key=lambda name: len(fleet.clients[name].train))
-    assert found == {name: 2 if name == smallest else 1 for name in "abc"}
+def test_one_over_a_multiple_of_the_cores_comes_along_and_one_alone_has_them_all(toy, two_cores):
+    met, fleet = threading.Barrier(3), threaded(toy, METHODS["fedavg"](), benches=3)
+
+    def work(bench, name):
+        met.wait(PATIENCE)
+        return torch.get_num_threads()
+
+    assert fleet.each(work, list("abc")) == [1, 1, 1]
+    assert fleet.each(lambda bench, name: torch.get_num_threads(), ["a"]) == [2]
     assert torch.get_num_threads() == 2
 
 
-def test_two_never_share_a_bench(toy):
+def test_two_never_share_a_bench(toy, two_cores):
     busy, lock, shared = set(), threading.Lock(), []
 
     def work(bench, name):
@@ -69,8 +77,16 @@ def test_two_never_share_a_bench(toy):
     assert not any(shared)
 
 
+def test_no_more_at_a_time_than_are_worth_it(toy, two_cores):
+    """Of four on two cores, two; a third bench is for five."""
+    used, fleet = set(), threaded(toy, METHODS["fedavg"](), benches=3)
+    fleet.clients |= {"d": fleet.clients["a"]}
+    fleet.each(lambda bench, name: used.add(bench) or threading.Event().wait(0.01), list("abcd"))
+    assert len(used) <= 2
+
+
 @pytest.mark.parametrize("reason", [KeyboardInterrupt, TrainingError])
-def test_a_round_that_is_given_up_ends_for_everyone(reason, toy):
+def test_a_round_that_is_given_up_ends_for_everyone(reason, toy, two_cores):
     fleet = threaded(toy, METHODS["fedavg"]())
     waiting, ended = threading.Event(), []
 
