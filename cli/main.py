@@ -23,6 +23,7 @@ from cli.evaluate import evaluate
 from cli.methods import methods
 from cli.predict import predict
 from cli.report import report as report_on_runs
+from cli.reproduce import reproduce
 from cli.theory import theory
 from cli.train import train
 
@@ -78,6 +79,7 @@ def fedco2(ctx: click.Context, debug: bool) -> None:
       fedco2 evaluate RUN            each client's own model on its own data
       fedco2 predict RUN --client dslr photo.jpg
       fedco2 report RUN RUN ...      one page from any set of runs: tables, curves, fairness, cost
+      fedco2 reproduce --list        every table and figure of the paper, beside the paper's numbers
       fedco2 doctor                  is this machine ready? if not, what mends it
       fedco2 --debug train ...       with the traceback of an error
 
@@ -93,7 +95,7 @@ def fedco2(ctx: click.Context, debug: bool) -> None:
     ctx.ensure_object(Settings).debug = debug
 
 
-for command in (theory, train, evaluate, predict, report_on_runs, methods, data, doctor, completion):
+for command in (theory, train, evaluate, predict, reproduce, report_on_runs, methods, data, doctor, completion):
     fedco2.add_command(command)
 
 

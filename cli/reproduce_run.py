@@ -1,0 +1,129 @@
+"""What ``fedco2 reproduce`` does once its options are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.console import console
+from cli.reproduce_view import show_commands, show_failures, show_grids, show_list
+from cli.reproduce_work import cores, work
+from cli.train_run import nested
+from fedtrain.report.records import Record, read_record
+from fedtrain.reproduce.estimate import total
+from fedtrain.reproduce.exhibits import NAMES, exhibit
+from fedtrain.reproduce.layout import frame
+from fedtrain.reproduce.outputs import check_ours, put
+from fedtrain.reproduce.paper import Numbers, added, held
+from fedtrain.reproduce.plan import Plan, finder, plan
+from fedtrain.reproduce.request import Request
+from fedtrain.reproduce.results import Grid, grids
+from fedtrain.reproduce.runner import last_words
+from fedtrain.reproduce.runs import Job, Run, adopted, jobs
+from fedtrain.reproduce.tables import as_csv, as_json, latex, markdown, tables
+
+TABLES = ("table.md", "table.csv", "table.json", "table.tex")
+FIGURE = "figure.png"
+
+
+def run(options: dict[str, Any]) -> bool:
+    """List, or plan, run and show; whether all runs are finished."""
+    names = list(dict.fromkeys(name.upper() for name in options["names"])) or list(NAMES)
+    request = requested(options)
+    look = finder(request)
+    plans = [plan(name, request, look) for name in names]
+    if options["listing"]:
+        show_list(console(), [about(one) for one in plans], options["as_json"])
+        return True
+    papers = paper_numbers(plans, options["paper"])
+    out: Path = options["out"]
+    todo = jobs(plans, out / "runs", adopt := adopted(options["adopt"]))
+    threads = max(1, cores() // options["jobs"])
+    extra = ["--data-dir", str(request.data_dir)] if request.data_dir else []
+    if options["dry_run"]:
+        show_commands(console(), list(todo.values()), threads, extra, options["as_json"])
+        return True
+    for one in plans:
+        check_ours(out / one.exhibit.name, files_of(one))
+    tell_unused(adopt, todo)
+    outcomes = work(plans, [job for job in todo.values() if not job.finished], threads, extra, options["jobs"])
+    failed = [outcome for outcome in outcomes if outcome.code]
+    results = {one.exhibit.name: conclude(one, todo, papers[one.exhibit.name], out) for one in plans}
+    if options["as_json"]:
+        told = [{"folder": str(f.job.folder), "log": str(f.job.log), "why": last_words(f.job)} for f in failed]
+        all_of_them = [tables(name, grids) for name, grids in results.items()]
+        click.echo(json.dumps({"out": str(out), "experiments": all_of_them, "failed": told}, ensure_ascii=False))
+    else:
+        for one in plans:
+            show_grids(console(), results[one.exhibit.name], out / one.exhibit.name, files_of(one))
+    show_failures(console(stderr=True), failed)
+    return not failed
+
+
+def requested(options: dict[str, Any]) -> Request:
+    """The request that the options make."""
+    methods = tuple(word.strip().lower() for word in (options["methods"] or "").split(",") if word.strip())
+    keys = ("seeds", "rounds", "source", "dataset", "eval_every", "rule", "legacy", "data_dir")
+    return Request(methods=methods, sets=nested({}, options["sets"]), **{key: options[key] for key in keys})
+
+
+def about(one: Plan) -> dict[str, Any]:
+    """What a table or figure needs, and takes here and now."""
+    runs = {cell.identity for cell in one.cells.values()}
+    rounds = [cell.config.server.rounds for cell in one.cells.values()]
+    return {
+        "name": one.exhibit.name,
+        "title": one.exhibit.title,
+        "data": {name: "stand-in" if found.standin else "here" for name, found in one.found.items()},
+        "rounds": sorted(set(rounds)),
+        "paper_rounds": sorted({config.server.rounds for config in one.full}),
+        "seeds": len(one.seeds),
+        "paper_seeds": len(one.exhibit.seeds),
+        "runs": len(runs),
+        "estimated_seconds": total(one.cells.values(), one.found),
+    }
+
+
+def paper_numbers(plans: Sequence[Plan], path: Path | None) -> dict[str, Numbers]:
+    """Ours, and the user's above them."""
+    names = [one.exhibit.name for one in plans]
+    known = {}
+    for one in plans:
+        rows = {row.name for row in exhibit(one.exhibit.name).rows}
+        known[one.exhibit.name] = {panel: (rows, set(columns)) for panel, columns in frame(one).items()}
+    more = added(path, known) if path else {}
+    return {name: held(name) | more.get(name, {}) for name in names}
+
+
+def files_of(one: Plan) -> list[str]:
+    """What is written for a table or figure."""
+    return [*TABLES, *[FIGURE] * bool(one.exhibit.figure)]
+
+
+def tell_unused(adopt: Sequence[Run], todo: dict[str, Job]) -> None:
+    """A run that was to be used and is none of the cells is worth a word."""
+    used = {job.folder for job in todo.values()}
+    for run in adopt:
+        if run.path not in used:
+            why = "evaluated too seldom, or there already" if run.identity in todo else "none of the runs wanted"
+            console(stderr=True).print(f"note: {run.path} is not used: {why}", soft_wrap=True)
+
+
+def conclude(one: Plan, todo: dict[str, Job], paper: Numbers, out: Path) -> list[Grid]:
+    """Read the finished runs, write the tables and the figure."""
+    identities = {cell.identity for cell in one.cells.values()}
+    records: dict[str, Record] = {i: read_record(todo[i].folder) for i in identities if todo[i].finished}
+    found, name = grids(one, records, paper), one.exhibit.name
+    for file, text in zip(
+        TABLES, (markdown(found), as_csv(name, found), as_json(name, found), latex(found)), strict=True
+    ):
+        put(out / name, file, text)
+    if one.exhibit.figure and records:
+        from fedtrain.reproduce.figures import draw
+
+        put(out / name, FIGURE, draw(one, records, found))
+    return found

@@ -1,0 +1,154 @@
+"""How ``fedco2 reproduce`` shows what there is, what it does and what came of it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from cli.theory_view import duration
+from fedtrain.data.catalogue import DATASETS
+from fedtrain.reproduce.results import Grid
+from fedtrain.reproduce.runner import Outcome, Running, last_words, rounds_made
+from fedtrain.reproduce.runs import Job
+from fedtrain.reproduce.tables import lines, notes
+
+DAY = 86_400
+
+
+def long(seconds: float) -> str:
+    """A time that may be days."""
+    return f"{seconds / DAY:.0f} days" if seconds > 3 * DAY else duration(seconds)
+
+
+def show_list(screen: Console, items: Sequence[dict[str, Any]], as_json: bool) -> None:
+    """A line for each table and figure."""
+    if as_json:
+        screen.file.write(json.dumps(items, ensure_ascii=False) + "\n")
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    for name, side in (("", "left"), ("what", "left"), ("data", "left")):
+        table.add_column(name, justify=side, overflow="fold")  # type: ignore[arg-type]
+    for name in ("rounds", "seeds", "runs", "time"):
+        table.add_column(name, justify="right")
+    for item in items:
+        data = ", ".join(
+            DATASETS[name].title + " (stand-in)" * (state != "here") for name, state in item["data"].items()
+        )
+        rounds = of(item["rounds"], item["paper_rounds"])
+        seeds = of([item["seeds"]], [item["paper_seeds"]])
+        what = item["title"].partition(": ")[2]
+        table.add_row(item["name"], what, data, rounds, seeds, str(item["runs"]), long(item["estimated_seconds"]))
+    screen.print(table)
+    screen.print(
+        "time: an estimate for this machine, each alone, from counted operations and a short measurement; right within "
+        "a factor of two or three. Runs that several have in common are made once. Real data may be a subset or "
+        "another split than the paper's, stand-in images are drawn by fedco2 and get fewer rounds: each title says so."
+    )
+
+
+def of(ours: Sequence[int], paper: Sequence[int]) -> str:
+    """Ours, and the paper's if they are others."""
+    some, full = (", ".join(map(str, numbers)) for numbers in (ours, paper))
+    return some if some == full else f"{some} of {full}"
+
+
+def show_commands(screen: Console, todo: Sequence[Job], threads: int, extra: Sequence[str], as_json: bool) -> None:
+    """The command of every cell, or that it is finished."""
+    commands = [shlex.join(["fedco2", *job.arguments(threads), *extra]) for job in todo]
+    if as_json:
+        told = [
+            {"folder": str(job.folder), "finished": job.finished, "command": command}
+            for job, command in zip(todo, commands, strict=True)
+        ]
+        screen.file.write(json.dumps(told, ensure_ascii=False) + "\n")
+        return
+    for job, command in zip(todo, commands, strict=True):
+        screen.print(f"# finished: {job.folder}" if job.finished else command, soft_wrap=True)
+    left = sum(not job.finished for job in todo)
+    screen.print(f"# dry run: {left} of {len(todo)} runs to be made or finished; nothing was run", soft_wrap=True)
+
+
+class Watching:
+    """Looks on while cells run."""
+
+    def __init__(self, screen: Console, weights: Mapping[Job, float]) -> None:
+        self.screen, self.weights, self.start = screen, weights, time.monotonic()
+        self.told, self.first = 0, {job: rounds_made(job) for job in weights}
+        self.live = Live(console=screen, transient=True, auto_refresh=False) if screen.is_terminal else None
+
+    def __enter__(self) -> Watching:
+        self.screen.print(f"{len(self.weights)} runs to make; Ctrl-C is safe, the same command goes on")
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live:
+            self.live.stop()
+
+    def __call__(self, running: Sequence[Running], done: Sequence[Outcome], waiting: int) -> None:
+        """A line for each run that ended, and on a terminal what is at work."""
+        for outcome in done[self.told :]:
+            end = "finished" if not outcome.code else f"FAILED ({last_words(outcome.job)})"
+            self.told += 1
+            self.screen.print(
+                f"[{self.told}/{len(self.weights)}] {outcome.job.folder.name} {end}, {duration(outcome.seconds)}",
+                style="" if not outcome.code else "bold red",
+                soft_wrap=True,
+            )
+        if self.live:
+            self.live.update(Text("\n".join(self.state(running, done, waiting))), refresh=True)
+
+    def state(self, running: Sequence[Running], done: Sequence[Outcome], waiting: int) -> list[str]:
+        """What is at work, how much waits, when it will be over."""
+        said, worked = [], sum(self.weights[outcome.job] for outcome in done)
+        left = sum(self.weights.values()) - worked
+        for one in running:
+            rounds, made = one.job.cell.config.server.rounds, rounds_made(one.job)
+            worked += self.weights[one.job] * max(0, made - self.first[one.job]) / rounds
+            left -= self.weights[one.job] * made / rounds
+            where = "" if one.process else "  (another program is at work on it)"
+            said.append(f"  {one.job.folder.name}  round {made}/{rounds}{where}")
+        spent = time.monotonic() - self.start
+        eta = left * spent / worked if worked else left
+        head = f"{len(done)} of {len(self.weights)} runs ended, {len(running)} at work, {waiting} wait"
+        return [f"{head}; roughly {long(max(eta, 0))} left", *said]
+
+
+def show_failures(screen: Console, failed: Sequence[Outcome]) -> None:
+    """Which, why, and where to read more."""
+    for outcome in failed:
+        screen.print(f"failed: {outcome.job.folder}: {last_words(outcome.job)}", style="bold red", soft_wrap=True)
+        screen.print(f"  its log: {outcome.job.log}", soft_wrap=True)
+
+
+def show_grids(screen: Console, grids: Sequence[Grid], folder: Path, files: Sequence[str]) -> None:
+    """Every table, and where it was written."""
+    for grid in grids:
+        screen.print(grid.title, style="bold")
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+        table.add_column("")
+        for head in grid.columns.values():
+            table.add_column(head, justify="right")
+        for name, kind, texts in lines(grid):
+            tight = [text.replace(" ± ", "±") for text in texts]
+            table.add_row(name if kind == "ours" else f"  {name}", *tight, style="" if kind == "ours" else "dim")
+        screen.print(table)
+        for note in notes(grid):
+            screen.print(f"- {note}", soft_wrap=True)
+        screen.print()
+    screen.print(f"Written to {folder}: {', '.join(files)}", soft_wrap=True)
+    screen.print()

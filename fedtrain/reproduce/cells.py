@@ -1,0 +1,100 @@
+"""A cell: one run of one row, on one block, with one seed; its configuration, its name, its command."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from fedtrain.config import SECTIONS, Config, method_named, to_tables
+from fedtrain.tables import Table, write
+
+OPTIONS = {
+    "method.name": "--method",
+    "data.source": "--data",
+    "server.rounds": "--rounds",
+    "evaluation.every": "--eval-every",
+    "seed": "--seed",
+}
+"""Settings that have an option of their own; the others go by --set."""
+ASIDE = ("machine", "checkpoints")
+"""Sections that do not make another cell: results do not depend on them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """What is to be run."""
+
+    preset: str
+    given: Table
+    """All that is said beside the preset."""
+    config: Config
+    standin: bool
+    curve: bool = False
+    """Whether the rounds on the way are wanted too, and not only the result."""
+
+    @property
+    def every(self) -> int:
+        """Evaluated every so many rounds."""
+        return self.config.evaluation.every
+
+    @cached_property
+    def identity(self) -> str:
+        """The same for cells whose results are the same."""
+        return digest(to_tables(self.config), standin=self.standin)
+
+    @property
+    def name(self) -> str:
+        """Of its folder, if it gets a new one."""
+        config = self.config
+        parts = (config.data.dataset, config.method_name, f"r{config.server.rounds}", f"e{self.every}")
+        return "-".join((*parts, f"s{config.seed}", self.identity))
+
+    def with_seed(self, seed: int) -> Cell:
+        """The same with another seed, on which no other setting depends."""
+        return replace(self, given=self.given | {"seed": seed}, config=replace(self.config, seed=seed))
+
+    def arguments(self) -> list[str]:
+        """Of ``fedco2 train``, for a run by hand too."""
+        words = ["--preset", self.preset]
+        for path, value in flat(self.given).items():
+            text = value if isinstance(value, str) else json.dumps(value)
+            words += [OPTIONS[path], text] if path in OPTIONS else ["--set", f"{path}={text}"]
+        return words
+
+
+def flat(tables: Mapping[str, Any]) -> Table:
+    """``section.key`` and values."""
+    pairs: Table = {}
+    for section, table in tables.items():
+        if isinstance(table, Mapping):
+            pairs |= {f"{section}.{key}": value for key, value in table.items()}
+        else:
+            pairs[section] = table
+    return pairs
+
+
+def digest(tables: Mapping[str, Any], *, standin: bool) -> str:
+    """Of all settings that decide a result. Defaults do not count, so that one that is new tomorrow changes nothing.
+
+    The rule of reporting does not count, as every rule is evaluated; nor does how often a run is evaluated, unless
+    there are validation data by which one of the evaluated rounds is chosen.
+    """
+    kind = method_named(tables["method"]["name"])
+    defaults = {name: write(section()) for name, section in SECTIONS.items()} | {"method": write(kind())}
+    told = {key: value for key, value in tables.items() if key not in ASIDE}
+    told["data"] = {**told["data"], "source": "standin" if standin else "real"}
+    told["evaluation"] = dict(told["evaluation"])
+    told["evaluation"].pop("report")
+    if not told["data"]["val_size"]:
+        told["evaluation"].pop("every")
+    kept = {
+        name: {key: value for key, value in table.items() if key not in defaults[name] or value != defaults[name][key]}
+        for name, table in told.items()
+        if isinstance(table, Mapping)
+    }
+    text = json.dumps([told["seed"], kept], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

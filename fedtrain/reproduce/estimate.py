@@ -1,0 +1,56 @@
+"""How long cells will take here, roughly: flops in outline, the machine's speed, the sizes of the clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+
+from fedtrain.about.cost import EFFICIENCY, flops, matrix_rate, seconds_left
+from fedtrain.config import ModelSettings
+from fedtrain.data.catalogue import dataset
+from fedtrain.data.settings import DataSettings
+from fedtrain.data.shares import shares
+from fedtrain.data.source import Found
+from fedtrain.experiment import maker
+from fedtrain.methods import AnyMethod
+from fedtrain.protocol import cohort
+from fedtrain.reproduce.cells import Cell
+from fedtrain.reproduce.plan import DOMAINS
+
+EVEN = 100.0
+"""A concentration that needs no second draw: clients are as large on average as with any other."""
+
+
+def seconds(cell: Cell, found: Found) -> float:
+    """Of the whole run, right within a factor of two or three."""
+    config = cell.config
+    clients, train, test = client_sizes(replace(config.data, seed=0), found)
+    shape = (3, found.pools[0].size, found.pools[0].size)
+    learn, forward = a_sample(config.method, config.model, config.data.dataset, shape, clients, config.local.epochs)
+    chosen = len(cohort([str(k) for k in range(clients)], config.server.sample, 0, 0))
+    rate = EFFICIENCY * matrix_rate(config.machine.resolved())
+    return seconds_left(config, (learn * chosen * train / clients / rate, forward * test / rate))
+
+
+def total(cells: Iterable[Cell], found: dict[str, Found]) -> float:
+    """Of several, each identity once."""
+    each = {cell.identity: cell for cell in cells}
+    return sum(seconds(cell, found[cell.config.data.dataset]) for cell in each.values())
+
+
+@cache
+def client_sizes(data: DataSettings, found: Found) -> tuple[int, int, int]:
+    """How many clients there are, and their training and evaluated samples together."""
+    even = replace(data, alpha=EVEN, least_per_class=1)
+    parts = shares(even if data.dataset in DOMAINS else replace(data, skew="iid"), found.pools)
+    return len(parts), sum(len(part.train) for part in parts), sum(len(part.test) + len(part.val) for part in parts)
+
+
+@cache
+def a_sample(
+    method: AnyMethod, model: ModelSettings, name: str, shape: tuple[int, int, int], clients: int, epochs: int
+) -> tuple[float, float]:
+    """Flops of a training sample in a round, and of an evaluated one."""
+    make = maker(model, method, len(dataset(name).classes), shape)
+    return flops(method, make, shape, clients, epochs)

@@ -1,0 +1,115 @@
+"""Tables and figures of the paper: rows, columns and settings of each, read from ``experiments/*.toml``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from fedtrain.config import Rule, method_named
+from fedtrain.data.catalogue import DATASETS
+from fedtrain.presets import chain
+from fedtrain.report.records import FUSED
+from fedtrain.tables import Table, merge, nearest
+from theory.errors import InputError
+
+NAMES = (*(f"T{number}" for number in (1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13)), *(f"F{k}" for k in range(2, 8)))
+"""In the paper's order. Table 6 and Figure 1 have nothing to be run for."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method, or a variant of one; of methods that add up several models maybe one of them."""
+
+    method: str
+    label: str = ""
+    branch: str = FUSED
+    set: Table = field(default_factory=dict)
+    """Settings."""
+    on: Mapping[str, Table] = field(default_factory=dict)
+    """Settings on some data sets only."""
+    legacy: Table = field(default_factory=dict)
+    """Settings that the published code's quirks want."""
+
+    @property
+    def name(self) -> str:
+        """As in the paper's table."""
+        return self.label or method_named(self.method).title
+
+
+@dataclass(frozen=True)
+class Block:
+    """A data set and its settings: a column of the table, or a table of its own."""
+
+    preset: str
+    label: str = ""
+    client: str = ""
+    """The one that a figure over rounds shows."""
+    set: Table = field(default_factory=dict)
+    legacy: Table = field(default_factory=dict)
+
+    @property
+    def dataset(self) -> str:
+        """Which the preset is for."""
+        return dataset_of(self.preset)
+
+    @property
+    def name(self) -> str:
+        """Of the column or the table."""
+        return self.label or DATASETS[self.dataset].title
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a run has to say in a column: one client's accuracy, or the mean or micro over all."""
+
+    label: str
+    client: str = ""
+    over: Literal["mean", "micro"] = "mean"
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A table or figure of the paper."""
+
+    name: str
+    title: str
+    layout: Literal["clients", "blocks", "rounds"]
+    """Columns are the clients and their mean, the blocks, or rounds."""
+    seeds: tuple[int, ...]
+    rows: tuple[Row, ...]
+    blocks: tuple[Block, ...]
+    values: tuple[Value, ...] = ()
+    """Layout ``blocks``: a table for each."""
+    rounds: tuple[int, ...] = ()
+    """Layout ``rounds``: which."""
+    rule: Rule | None = None
+    """If not the one of the preset."""
+    spread: Literal["seeds", "rounds"] = "seeds"
+    """What ± is of: runs, or (label skew) the evaluations of the window of a single run."""
+    figure: Literal["", "curves", "lines", "dots", "bars"] = ""
+    axis: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@cache
+def dataset_of(preset: str) -> str:
+    """Which data set a preset is for."""
+    return str(merge(*chain(preset))["data"]["dataset"])
+
+
+@cache
+def exhibit(name: str) -> Exhibit:
+    """The one of this name."""
+    if name not in NAMES:
+        raise InputError(f"unknown table or figure {name!r}; {nearest(name.upper(), NAMES)}")
+    text = (files("fedtrain.reproduce") / "experiments" / f"{name}.toml").read_text(encoding="utf-8")
+    table: dict[str, Any] = tomllib.loads(text)
+    lists: dict[str, Any] = {key: tuple(table.pop(key, ())) for key in ("seeds", "rounds", "notes")}
+    lists["rows"] = tuple(Row(row) if isinstance(row, str) else Row(**row) for row in table.pop("rows"))
+    lists["blocks"] = tuple(Block(**block) for block in table.pop("blocks"))
+    lists["values"] = tuple(Value(**value) for value in table.pop("values", ()))
+    return Exhibit(name=name, **lists, **table)

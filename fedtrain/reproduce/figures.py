@@ -1,0 +1,92 @@
+"""The figures of the paper, drawn from our runs; the title says what is reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from fedtrain.report.looks import End, name_ends, plot
+from fedtrain.report.records import FUSED
+from fedtrain.reproduce.client_figures import bars, dots
+from fedtrain.reproduce.exhibits import Row
+from fedtrain.reproduce.plan import Plan
+from fedtrain.reproduce.results import Grid, Records
+from fedtrain.reproduce.sheets import look_of, panels_of, records_of, sheet
+from theory.report.style import drawing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import SubFigure
+
+Ends = list[End]
+
+
+def draw(plan: Plan, records: Records, grids: Sequence[Grid]) -> bytes:
+    """As a PNG without date or program, so that equal figures are equal files."""
+    with drawing():
+        body = KINDS[plan.exhibit.figure](plan, records, grids)
+        file = BytesIO()
+        body.figure.savefig(file, format="png", facecolor="white", metadata={"Software": None})
+    return file.getvalue()
+
+
+def curves(plan: Plan, records: Records, grids: Sequence[Grid]) -> SubFigure:
+    """Above the methods, below Fed-CO2 and the models that it adds up; a column for each block."""
+    blocks, rows = plan.exhibit.blocks, plan.exhibit.rows
+    parts = [(r, row) for r, row in enumerate(rows) if row.branch != FUSED or row.method == "fedco2"]
+    split = any(row.branch != FUSED for row in rows)
+    above = [(r, row) for r, row in enumerate(rows) if row.branch == FUSED]
+    body = sheet(plan, records, grids, 7.4 if split else 4.2)
+    names = [block.name for block in blocks] + [f"{block.name}: Fed-CO2 and its models" for block in blocks] * split
+    panels = panels_of(body, 1 + split, len(blocks), names)
+    for number, axes in enumerate(panels):
+        b = number % len(blocks)
+        ends = []
+        for r, row in above if number < len(blocks) else parts[::-1]:
+            curve = _curve(plan, records, b, r, row)
+            if curve:
+                plot(axes, look_of(row), list(curve), list(curve.values()))
+                ends.append(End(max(curve), curve[max(curve)], row.name.removeprefix("- "), look_of(row).colour))
+        axes.set_xlabel("round")
+        axes.margins(x=0.03)
+        name_ends(axes, ends, 2.7)
+    return body
+
+
+def _curve(plan: Plan, records: Records, block: int, r: int, row: Row) -> dict[int, float]:
+    client = plan.exhibit.blocks[block].client
+    runs = records_of(plan, records, block, r)
+    each = [run.curves[client, row.branch] for run in runs]
+    common = sorted(set.intersection(*(set(one) for one in each))) if each else []
+    return {round: 100 * fmean(one[round] for one in each) for round in common}
+
+
+def lines(plan: Plan, records: Records, grids: Sequence[Grid]) -> SubFigure:
+    """Accuracy over a setting, a panel for each value, a line for each method, bars of one std over seeds."""
+    body = sheet(plan, records, grids, 4.4, bars=True)
+    panels = panels_of(body, 1, len(grids), [grid.name for grid in grids])
+    for axes, grid in zip(panels, grids, strict=True):
+        x = [float(block.name) for block in plan.exhibit.blocks]
+        ends: Ends = []
+        for row, entries in zip(plan.exhibit.rows, grid.rows.values(), strict=True):
+            known = [(at, entry.ours) for at, entry in zip(x, entries, strict=True) if entry.ours is not None]
+            if not known:
+                continue
+            look, heights = look_of(row), [ours.mean for _, ours in known]
+            plot(axes, look, [at for at, _ in known], heights)
+            spread = [ours.std or 0 for _, ours in known]
+            axes.errorbar([at for at, _ in known], heights, spread, fmt="none", ecolor=look.colour, elinewidth=0.9)
+            ends.append(End(known[-1][0], heights[-1], row.name, look.colour))
+        axes.set_xticks(x, [block.name for block in plan.exhibit.blocks])
+        axes.set_xlabel(plan.exhibit.axis)
+        name_ends(axes, ends, 3.0)
+    return body
+
+
+KINDS: dict[str, Callable[[Plan, Records, Sequence[Grid]], SubFigure]] = {
+    "curves": curves,
+    "lines": lines,
+    "dots": dots,
+    "bars": bars,
+}

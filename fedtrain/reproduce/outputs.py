@@ -1,0 +1,55 @@
+"""Files of ours are made anew each time; a file that somebody else wrote or changed is not touched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from fedtrain.files import replacing
+from theory.errors import InputError
+
+ACCOUNT = ".written.json"
+"""What we wrote: names and checksums."""
+
+
+def check_ours(folder: Path, names: Iterable[str]) -> None:
+    """Refuse, better before hours of runs than after, to write over what is not ours."""
+    ours = _account(folder)
+    for name in names:
+        path = folder / name
+        if path.exists() and _sum(path) != ours.get(name):
+            raise InputError(
+                f"{path} is not as fedco2 wrote it and is not overwritten; move it away or choose another --out"
+            )
+
+
+def put(folder: Path, name: str, content: str | bytes) -> Path:
+    """Write a file, complete or not at all, in the place of an older one of ours."""
+    folder.mkdir(parents=True, exist_ok=True)
+    check_ours(folder, [name])
+    data = content.encode() if isinstance(content, str) else content
+    account = _account(folder) | {name: hashlib.sha256(data).hexdigest()}
+    path = folder / name
+    if path.exists() and path.read_bytes() == data:
+        return path
+    path.unlink(
+        missing_ok=True
+    )  # killed between the two files, the account names a file that is absent, not a strange one
+    with replacing(folder / ACCOUNT) as part:
+        part.write_text(json.dumps(account, indent=1) + "\n", encoding="utf-8")
+    with replacing(path) as part:
+        part.write_bytes(data)
+    return path
+
+
+def _account(folder: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads((folder / ACCOUNT).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _sum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,89 @@
+"""The paper's numbers: those that fedco2 holds, each with its source, and those that a user adds."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from fedtrain.config import load
+from fedtrain.tables import nearest, shown
+from theory.errors import InputError
+
+Place = tuple[str, str, str]
+"""Panel, row and column; a panel of no name is the only one."""
+KEYS = ("panel", "row", "source", "values", "std")
+
+
+@dataclass(frozen=True)
+class Number:
+    """In %."""
+
+    value: float
+    std: float | None
+    source: str
+
+
+Numbers = dict[Place, Number]
+
+
+def held(name: str) -> Numbers:
+    """What fedco2 holds of a table or figure; nothing is made up, so much is missing."""
+    path = files("fedtrain.reproduce") / "paper" / f"{name}.toml"
+    return numbers(tomllib.loads(path.read_text(encoding="utf-8")), name, str(path)) if path.is_file() else {}
+
+
+def added(path: Path, known: Mapping[str, Mapping[str, tuple[set[str], set[str]]]]) -> dict[str, Numbers]:
+    """A user's numbers by table or figure; ``known`` has panels, and the rows and columns of each."""
+    tables = load(path)
+    for name in tables:
+        if name not in known:
+            raise InputError(f"{path}: [[{name}]] is not one of the tables and figures asked for: {', '.join(known)}")
+    found = {name: numbers(tables, name, str(path)) for name in tables}
+    for name, places in found.items():
+        for panel, row, column in places:
+            _check(path, name, panel or next(iter(known[name])), row, column, known[name])
+    return found
+
+
+def _check(
+    path: Path, name: str, panel: str, row: str, column: str, known: Mapping[str, tuple[set[str], set[str]]]
+) -> None:
+    if panel not in known:
+        raise InputError(f"{path}: {name} has no panel {panel!r}; {nearest(panel, known)}")
+    rows, columns = known[panel]
+    for word, names, what in ((row, rows, "row"), (column, columns, "column")):
+        if word not in names:
+            raise InputError(f"{path}: {name} has no {what} {word!r}; {nearest(word, sorted(names))}")
+
+
+def numbers(tables: Mapping[str, Any], name: str, path: str) -> Numbers:
+    """``[[T1]]`` with ``row``, ``source``, ``values`` and maybe ``std`` and ``panel``, again and again."""
+    entries = tables.get(name, [])
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+        raise InputError(f"{path}: {name} is no list of tables; write [[{name}]]")
+    found: Numbers = {}
+    for entry in entries:
+        for key in entry:
+            if key not in KEYS:
+                raise InputError(f"{path}: unknown key {shown(key)} in [[{name}]]; {nearest(str(key), KEYS)}")
+        row, source, panel = (entry.get(key, "") for key in ("row", "source", "panel"))
+        values, std = entry.get("values"), entry.get("std", {})
+        if not (isinstance(row, str) and row and isinstance(source, str) and source and isinstance(panel, str)):
+            raise InputError(f"{path}: every [[{name}]] needs the words row and source")
+        if not isinstance(values, Mapping) or not isinstance(std, Mapping):
+            raise InputError(f"{path}: [[{name}]] of {row!r}: values and std are tables: values = {{ mnist = 97.1 }}")
+        if not all(_percent(value) for value in (*values.values(), *std.values())):
+            raise InputError(f"{path}: [[{name}]] of {row!r}: values are numbers from 0 to 100, in %")
+        for column, value in values.items():
+            spread = std.get(column)
+            found[panel, row, column] = Number(float(value), None if spread is None else float(spread), source)
+    return found
+
+
+def _percent(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and 0 <= value <= 100

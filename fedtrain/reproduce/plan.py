@@ -1,0 +1,125 @@
+"""From a request to cells: which rows, blocks and seeds, each with its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+from fedtrain.config import Config, Rule, method_named
+from fedtrain.data.catalogue import dataset
+from fedtrain.data.settings import DataSettings
+from fedtrain.data.source import Found, find
+from fedtrain.presets import resolve
+from fedtrain.reproduce.cells import Cell
+from fedtrain.reproduce.exhibits import Block, Exhibit, Row, exhibit
+from fedtrain.reproduce.request import Request, chosen_seeds
+from fedtrain.tables import Table, merge
+from theory.errors import InputError
+
+DOMAINS = ("digits", "office", "domainnet")
+"""Data sets that can take each other's place: a domain for each client."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A table or figure with the rows and blocks that were asked for, and the cells that it takes."""
+
+    exhibit: Exhibit
+    request: Request
+    seeds: tuple[int, ...]
+    cells: dict[tuple[int, int, int], Cell]
+    """By number of block, number of row, and seed."""
+    found: dict[str, Found]
+    """The data, by data set."""
+    full: tuple[Config, ...]
+    """What the paper has, for each block."""
+    instead_of: str = ""
+    """The data set of the paper, if another one takes its place."""
+
+    def rule(self, block: int) -> Rule:
+        """Which accuracy counts."""
+        own = self.cells[block, 0, self.seeds[0]].config.evaluation.report
+        return self.request.rule or self.exhibit.rule or own
+
+
+Finder = Callable[[str], Found]
+
+
+def finder(request: Request) -> Finder:
+    """Looks each data set up once."""
+    return cache(partial(_find, request))
+
+
+def _find(request: Request, name: str) -> Found:
+    return find(DataSettings(dataset=name, source=request.source), request.data_dir)
+
+
+def plan(name: str, request: Request, look: Finder) -> Plan:
+    """The cells of a table or figure."""
+    if "seed" in request.sets:
+        raise InputError("--set seed: say which seeds with --seeds")
+    whole = exhibit(name)
+    blocks, instead_of = _blocks(whole, request.dataset)
+    chosen = replace(whole, rows=_rows(whole, request.methods), blocks=blocks)
+    seeds = chosen_seeds(request.seeds, whole.seeds)
+    found = {block.dataset: look(block.dataset) for block in blocks}
+    full = tuple(resolve(block.preset, settings(block, chosen.rows[0])) for block in blocks)
+    cells: dict[tuple[int, int, int], Cell] = {}
+    for b, block in enumerate(blocks):
+        for r, row in enumerate(chosen.rows):
+            cell = _cell(block, row, request, found[block.dataset], full[b], curve=whole.layout == "rounds")
+            _check_rule(name, request.rule, cell.config)
+            cells |= {(b, r, seed): cell.with_seed(seed) for seed in seeds}
+    return Plan(chosen, request, seeds, cells, found, full, instead_of)
+
+
+def _check_rule(name: str, rule: Rule | None, config: Config) -> None:
+    if (rule == "best-by-validation" and not config.data.val_size) or (
+        rule == "window" and not config.evaluation.window
+    ):
+        raise InputError(f"--rule {rule}: {name} has nothing to report by it; use --rule last, or leave it out")
+
+
+def settings(block: Block, row: Row) -> Table:
+    """What a row on a block has beside the block's preset."""
+    return merge(block.set, {"method": {"name": row.method}}, row.set, row.on.get(block.dataset, {}))
+
+
+def _cell(block: Block, row: Row, request: Request, found: Found, full: Config, curve: bool) -> Cell:
+    preset = f"{block.preset}-published" if request.legacy else block.preset
+    asked: Table = {"data": {"source": "standin" if found.standin else "real"}}
+    if request.rounds is not None:
+        asked["server"] = {"rounds": request.rounds}
+        if window := full.evaluation.window:  # the same share of the rounds
+            least = full.evaluation.window_every
+            asked["evaluation"] = {"window": max(least, window * request.rounds // full.server.rounds)}
+    if request.eval_every is not None:
+        asked = merge(asked, {"evaluation": {"every": request.eval_every}})
+    quirks = merge(block.legacy, row.legacy) if request.legacy else {}
+    given = merge(settings(block, row), quirks, asked, request.sets)
+    return Cell(preset, given, resolve(preset, given, standin=found.standin), found.standin, curve)
+
+
+def _rows(whole: Exhibit, methods: tuple[str, ...]) -> tuple[Row, ...]:
+    for name in methods:
+        method_named(name)
+    rows = tuple(row for row in whole.rows if not methods or row.method in methods)
+    if not rows:
+        there = ", ".join(dict.fromkeys(row.method for row in whole.rows))
+        raise InputError(f"{whole.name} has no row of {', '.join(methods)}; its methods are {there}")
+    return rows
+
+
+def _blocks(whole: Exhibit, wanted: str | None) -> tuple[tuple[Block, ...], str]:
+    """All blocks; or those on the wanted data set; or, if there are none, the only one moved there."""
+    if wanted is None:
+        return whole.blocks, ""
+    name = dataset(wanted).name
+    if here := tuple(block for block in whole.blocks if block.dataset == name):
+        return here, ""
+    old = whole.blocks[0]
+    if len(whole.blocks) > 1 or whole.layout != "clients" or name not in DOMAINS:
+        there = ", ".join(dict.fromkeys(block.dataset for block in whole.blocks))
+        raise InputError(f"{whole.name} cannot be run on {name}; it is on {there}")
+    return (Block(name, set=old.set, legacy=old.legacy),), dataset(old.dataset).title

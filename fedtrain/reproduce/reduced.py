@@ -1,0 +1,81 @@
+"""What is less, or other, than in the paper, in words: without marks of agreement, and in every title."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fedtrain.config import Config
+from fedtrain.data.catalogue import DATASETS, Dataset
+from fedtrain.data.source import Found
+from fedtrain.reproduce.cells import flat
+from fedtrain.reproduce.plan import Plan
+
+TESTED = {
+    "digits": {"mnist": 14_000, "svhn": 19_858, "usps": 1_860, "synthdigits": 97_791, "mnist_m": 14_000},
+    "cifar10": {"cifar10": 10_000},
+    "cifar100": {"cifar100": 10_000},
+}
+"""Test images of the published splits; of the other data sets the catalogue has them."""
+RULES = {
+    "last": "the last round",
+    "best-by-validation": "the round of the best mean validation accuracy",
+    "window": "the mean over the last rounds",
+}
+
+
+def reduced(plan: Plan, missing: int = 0, blocks: Sequence[int] | None = None) -> list[str]:
+    """Empty if the runs are as in the paper; ``missing`` of them have no result. Of all blocks or of these."""
+    chosen = range(len(plan.exhibit.blocks)) if blocks is None else blocks
+    words = [f"on {plan.exhibit.blocks[0].name} instead of {plan.instead_of}"] if plan.instead_of else []
+    pairs = [(plan.cells[b, 0, plan.seeds[0]].config, plan.full[b]) for b in chosen]
+    words += _rounds(pairs)
+    seeds, paper = len(plan.seeds), len(plan.exhibit.seeds)
+    words += [f"{seeds} of {paper} seeds"] * (seeds < paper)
+    if missing:
+        runs = len({cell.identity for (b, _, _), cell in plan.cells.items() if b in chosen})
+        words.append(f"{runs - missing} of {runs} runs")
+    for cell, full in pairs:
+        if cell.evaluation.every > full.evaluation.every and (cell.data.val_size or plan.exhibit.layout == "rounds"):
+            words.append(f"evaluated every {cell.evaluation.every} rounds")
+    for name in _unique([plan.exhibit.blocks[b].dataset for b in chosen]):
+        data, found = DATASETS[name], plan.found[name]
+        words += [f"{data.title} stand-in images"] if found.standin else _other(data, found)
+    if plan.request.rule and any(plan.request.rule != full.evaluation.report for _, full in pairs):
+        words.append(f"by {RULES[plan.request.rule]}")
+    asked = {key: value for key, value in flat(plan.request.sets).items() if not key.startswith(("machine", "checkp"))}
+    words += [f"{key} = {value}" for key, value in asked.items()]
+    return _unique(words)
+
+
+def _rounds(pairs: Sequence[tuple[Config, Config]]) -> list[str]:
+    """Of all, or of the data sets that have other numbers than the paper."""
+    said = {}
+    for cell, full in pairs:
+        some, paper = cell.server.rounds, full.server.rounds
+        words = f"{some} of {paper} rounds" if some < paper else f"{some} rounds instead of {paper}"
+        said[cell.data.dataset] = "" if some == paper else words
+    everywhere = len(set(said.values())) == 1
+    return _unique([w if everywhere else f"{w} on {DATASETS[name].title}" for name, w in said.items() if w])
+
+
+def _other(data: Dataset, found: Found) -> list[str]:
+    """Subsets and replacements by their own titles, then those whose test images are not the published ones."""
+    titles = (pool.title for pool in found.pools if pool.title != data.domains[pool.domain])
+    replaced = [re.sub(r"\(subset of .*\)", "(subset)", title) for title in titles]
+    ours = " ".join(note for note in found.notes if "fedco2's own" in note)
+    sizes = TESTED.get(data.name) or data.test_sizes
+    split = [
+        data.domains[pool.domain]
+        for pool in found.pools
+        if pool.title == data.domains[pool.domain] and (pool.title in ours or len(pool.test) != sizes[pool.domain])
+    ]
+    return [*replaced, *([f"another split of {_listed(split)}"] if split else [])]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _unique(words: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(words))

@@ -1,0 +1,46 @@
+"""What a user asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedtrain.config import Rule
+from fedtrain.data.settings import Source
+from fedtrain.tables import Table
+from theory.errors import InputError
+
+MOST = 1000
+"""Seeds, at most."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks for; by default all is as in the paper."""
+
+    seeds: str | None = None
+    """How many, or which: separated by commas."""
+    rounds: int | None = None
+    methods: tuple[str, ...] = ()
+    source: Source = "auto"
+    dataset: str | None = None
+    eval_every: int | None = None
+    rule: Rule | None = None
+    legacy: bool = False
+    sets: Table = field(default_factory=dict)
+    data_dir: Path | None = None
+
+
+def chosen_seeds(text: str | None, full: tuple[int, ...]) -> tuple[int, ...]:
+    """The paper's; the first so many from its first on; or those of a list (``3,`` is seed 3 alone)."""
+    if text is None:
+        return full
+    try:
+        numbers = [int(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 0 or (len(numbers) == 1 and "," not in text and not 0 < numbers[0] <= MOST):
+        raise InputError(f"--seeds {text}: say how many (--seeds 3) or which (--seeds 1,2,5; one alone: --seeds 4,)")
+    if "," not in text:
+        return tuple(range(full[0], full[0] + numbers[0]))
+    return tuple(dict.fromkeys(numbers))

@@ -1,0 +1,135 @@
+"""Runs cells as processes of their own, some at a time; one that fails leaves the others alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedtrain.folder import LOCK, Folder
+from fedtrain.reproduce.runs import Job
+from theory.errors import InputError
+
+PAUSE = 0.2
+"""Seconds between looks at the processes."""
+GRACE = 60.0
+"""Seconds for a process that was asked to end: it saves its last round."""
+TAIL = 4000
+
+
+@dataclass(eq=False)
+class Running:
+    """A process at work on a cell; None: another program has it."""
+
+    job: Job
+    process: subprocess.Popen[bytes] | None
+    start: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a cell."""
+
+    job: Job
+    code: int
+    seconds: float
+
+
+Watch = Callable[[Sequence[Running], Sequence[Outcome], int], None]
+"""Called now and then with what runs, what ended, and how many wait."""
+
+
+def run_all(
+    todo: Sequence[Job], command: Sequence[str], extra: Sequence[str], at_once: int, threads: int, watch: Watch
+) -> list[Outcome]:
+    """Run every job; ``command`` is how fedco2 is called, ``extra`` are arguments for each. Ends all if interrupted."""
+    waiting, running, done = list(todo), list[Running](), list[Outcome]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                running.append(start(waiting.pop(0), command, extra, threads))
+            watch(running, done, len(waiting))
+            time.sleep(PAUSE)
+            for one in [one for one in running if ended(one)]:
+                running.remove(one)
+                code = 0 if one.process is None else one.process.returncode
+                left = one.process is None and not one.job.finished  # whoever had it left it unfinished
+                if left or (code and busy(one.job.folder)):  # or was quicker than we
+                    waiting.insert(0, one.job)
+                else:
+                    done.append(Outcome(one.job, code, time.monotonic() - one.start))
+        watch(running, done, 0)
+    except BaseException:
+        end([one.process for one in running if one.process is not None])
+        raise
+    return done
+
+
+def start(job: Job, command: Sequence[str], extra: Sequence[str], threads: int) -> Running:
+    """Begin or go on; if another program is at work in the folder, wait for it instead."""
+    if busy(job.folder):
+        return Running(job, None)
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    with job.log.open("ab") as log:
+        process = subprocess.Popen(
+            [*command, *job.arguments(threads), *extra],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},  # the log tells how far it is
+            start_new_session=True,  # Ctrl-C is for us; we ask our processes to end, once
+        )
+    return Running(job, process)
+
+
+def ended(one: Running) -> bool:
+    """Whether it is over."""
+    return not busy(one.job.folder) if one.process is None else one.process.poll() is not None
+
+
+def busy(folder: Path) -> bool:
+    """Whether a living process is at work there; the lock of a dead one is free."""
+    if not (folder / LOCK).exists():
+        return False
+    try:
+        with Folder(folder).alone():
+            return False
+    except InputError:
+        return True
+
+
+def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ask them to save and end; kill those that do not, or all if the user insists."""
+    for process in processes:
+        process.terminate()
+    try:
+        for process in processes:
+            process.wait(GRACE)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def rounds_made(job: Job) -> int:
+    """As its log says."""
+    try:
+        with job.log.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+            found = re.findall(rb"^round +(\d+)/", file.read(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[-1]) if found else 0
+
+
+def last_words(job: Job) -> str:
+    """The last line of its log."""
+    try:
+        lines = job.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "it printed nothing"

@@ -1,0 +1,111 @@
+"""Which folder a cell has: one that holds this very run, wherever its name comes from, or a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+from pathlib import Path
+
+from fedtrain.folder import MANIFEST, Folder
+from fedtrain.report.records import settings
+from fedtrain.reproduce.cells import Cell, digest
+from fedtrain.reproduce.plan import Plan
+from fedtrain.tables import merge
+from theory.errors import InputError
+
+
+@dataclass(frozen=True)
+class Run:
+    """A folder that holds a run."""
+
+    path: Path
+    identity: str
+    every: int
+    finished: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A cell and its folder."""
+
+    cell: Cell
+    folder: Path
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a run to go on with."""
+        return Folder(self.folder).holds_a_run
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.begun and Folder(self.folder).finished
+
+    @property
+    def log(self) -> Path:
+        """What the run prints."""
+        return self.folder.with_name(f"{self.folder.name}.log")
+
+    def arguments(self, threads: int) -> list[str]:
+        """Of ``fedco2``: begin the run, or go on with it."""
+        how = ["--resume", str(self.folder)] if self.begun else [*self.cell.arguments(), "--out", str(self.folder)]
+        return ["train", *how, "--threads", str(threads)]
+
+
+def read_run(path: Path) -> Run:
+    """What a folder holds, by its settings and its data."""
+    folder = Folder(path)
+    tables = settings(folder.tables())
+    standin = bool(folder.read_json(MANIFEST).get("data", {}).get("standin"))
+    return Run(path, digest(tables, standin=standin), int(tables["evaluation"]["every"]), folder.finished)
+
+
+def known_runs(place: Path) -> list[Run]:
+    """All that lie in a folder; what cannot be read is not known."""
+    found = []
+    for path in sorted(config.parent for config in place.glob("*/config.toml")):
+        try:
+            found.append(read_run(path))
+        except (InputError, KeyError, TypeError, ValueError):
+            continue
+    return found
+
+
+def adopted(paths: Iterable[Path]) -> list[Run]:
+    """Runs made elsewhere, or all in a folder of such; only finished ones, as nobody asked to go on with them."""
+    found: list[Run] = []
+    for path in paths:
+        if not Folder(path).holds_a_run and (several := known_runs(path)):
+            found += [run for run in several if run.finished]
+            continue
+        found.append(run := read_run(path))
+        if not run.finished:
+            raise InputError(f"--adopt {run.path}: not finished; go on with it: fedco2 train --resume {run.path}")
+    return found
+
+
+def jobs(plans: Sequence[Plan], place: Path, adopt: Sequence[Run] = ()) -> dict[str, Job]:
+    """A folder for every cell, by identity: cells of the same one share it, evaluated as often as each of them wants.
+
+    A run that was evaluated more often will do; where only the result is wanted, less often will do too.
+    """
+    wanted: dict[str, Cell] = {}
+    for cell in (cell for plan in plans for cell in plan.cells.values()):
+        same = wanted.setdefault(cell.identity, cell)
+        wanted[cell.identity] = _evaluated(same, gcd(same.every, cell.every), same.curve or cell.curve)
+    runs = sorted((*adopt, *known_runs(place)), key=lambda run: not run.finished)
+    return {identity: Job(cell, _folder(cell, identity, runs, place)) for identity, cell in wanted.items()}
+
+
+def _folder(cell: Cell, identity: str, runs: Sequence[Run], place: Path) -> Path:
+    fit = (run.path for run in runs if run.identity == identity and (not cell.curve or cell.every % run.every == 0))
+    return next(fit, place / cell.name)
+
+
+def _evaluated(cell: Cell, every: int, curve: bool) -> Cell:
+    if every == cell.every:
+        return cell if curve == cell.curve else replace(cell, curve=curve)
+    given = merge(cell.given, {"evaluation": {"every": every}})
+    config = replace(cell.config, evaluation=replace(cell.config.evaluation, every=every))
+    return replace(cell, given=given, config=config, curve=curve)

@@ -1,0 +1,55 @@
+"""What the figures of the paper have in common: the title that says what is reduced, panels, looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+from fedtrain.report.curves import branch_look
+from fedtrain.report.looks import METHODS, safe
+from fedtrain.report.records import FUSED, Record
+from fedtrain.reproduce.exhibits import Row
+from fedtrain.reproduce.plan import Plan
+from fedtrain.reproduce.reduced import reduced
+from fedtrain.reproduce.results import LEGACY, Grid, Records
+from theory.report.style import FAINT, WIDE, Look, canvas
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import SubFigure
+
+
+def sheet(plan: Plan, records: Records, grids: Sequence[Grid], height: float, bars: bool = False) -> SubFigure:
+    """What lies under the title, which says what is reduced, and above the words on the spread."""
+    missing = {cell.identity for cell in plan.cells.values()} - set(records)
+    words = reduced(plan, len(missing))
+    title = plan.exhibit.title + f", {LEGACY}" * plan.request.legacy
+    lines = [title, *([fill(f"reduced: {'; '.join(words)}", 94)] if words else [])]
+    body = canvas(safe("\n".join(lines)), WIDE, height + 0.2 * sum(line.count("\n") + 1 for line in lines[1:]))
+    seeds = len(plan.seeds)
+    under = grids[0].spread if bars else "one seed" if seeds == 1 else f"mean of {seeds} seeds"
+    body.supxlabel(f"our own runs; {under}", x=0.01, ha="left", fontsize=8, color=FAINT)
+    return body
+
+
+def look_of(row: Row) -> Look:
+    """As in every report."""
+    return METHODS[row.method] if row.branch == FUSED else branch_look(row.branch)
+
+
+def panels_of(body: SubFigure, lines: int, columns: int, names: Sequence[str]) -> list[Axes]:
+    """Named panels, with the unit at the left."""
+    grid = body.subplots(lines, columns, squeeze=False).ravel()
+    for axes, name in zip(grid, names, strict=False):
+        axes.set_title(safe(name))
+    for axes in grid[len(names) :]:
+        axes.set_visible(False)
+    for axes in grid[::columns]:
+        axes.set_ylabel("test accuracy, %")
+    return list(grid)
+
+
+def records_of(plan: Plan, records: Records, block: int, r: int) -> list[Record]:
+    """The finished runs of a row, one for each seed."""
+    return [records[i] for seed in plan.seeds if (i := plan.cells[block, r, seed].identity) in records]

@@ -1,0 +1,159 @@
+"""Tables as Markdown, CSV, JSON and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from fedtrain.reproduce.results import Entry, Grid
+
+Kind = Literal["ours", "paper", "difference"]
+MARK = "*"
+DASH = "-"
+MARKS = "* the difference exceeds the two spreads together; where the paper's is not known ours is taken for it"
+NO_MARKS = "reduced, so nothing is marked as agreeing with the paper or not"
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "^": r"\^{}",
+    "~": r"\~{}",
+    "&": r"\&",
+    "%": r"\%",
+    "_": r"\_",
+    "#": r"\#",
+    "$": r"\$",
+    "±": r"$\pm$",
+    "α": r"$\alpha$",
+    "σ": r"$\sigma$",
+}
+
+
+def lines(grid: Grid) -> Iterator[tuple[str, Kind, list[str]]]:
+    """Ours, the paper's and the difference of each row, as they are written."""
+    compared = any(entry.paper for entries in grid.rows.values() for entry in entries)
+    for name, entries in grid.rows.items():
+        yield name, "ours", [ours(grid, entry) for entry in entries]
+        if compared:
+            yield "paper", "paper", [theirs(entry) for entry in entries]
+        if any(entry.difference is not None for entry in entries):
+            apart = (entry.difference for entry in entries)
+            yield "difference", "difference", [DASH if value is None else f"{value:+.1f}" for value in apart]
+
+
+def ours(grid: Grid, entry: Entry) -> str:
+    """The mean, its spread if there is one, a mark if it disagrees."""
+    if entry.ours is None:
+        return DASH
+    std = "" if entry.ours.std is None else f" ± {entry.ours.std:.1f}"
+    return f"{entry.ours.mean:.1f}{std}{MARK * grid.marked(entry)}"
+
+
+def theirs(entry: Entry) -> str:
+    """The paper's number, with the digits that are held."""
+    if entry.paper is None:
+        return DASH
+    return f"{entry.paper.value:g}" + ("" if entry.paper.std is None else f" ± {entry.paper.std:g}")
+
+
+def notes(grid: Grid) -> list[str]:
+    """All that stands under a table."""
+    compared = any(entry.difference is not None for entries in grid.rows.values() for entry in entries)
+    return [grid.spread, *([NO_MARKS if grid.reduced else MARKS] if compared else []), *grid.notes]
+
+
+def markdown(grids: Sequence[Grid]) -> str:
+    """One table after the other."""
+    parts = []
+    for grid in grids:
+        rows = [[_md(name) if kind == "ours" else f"*{name}*", *map(_md, texts)] for name, kind, texts in lines(grid)]
+        heads = [["", *map(_md, grid.columns.values())], ["---", *["---:"] * len(grid.columns)]]
+        table = "\n".join(f"| {' | '.join(row)} |" for row in (*heads, *rows))
+        parts.append(f"**{_md(grid.title)}**\n\n{table}\n\n" + "\n".join(f"- {_md(note)}" for note in notes(grid)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _md(text: str) -> str:
+    return text.replace("|", r"\|").replace("*", r"\*")
+
+
+def latex(grids: Sequence[Grid]) -> str:
+    """Plain tabulars; the caption is the title, the notes stand below."""
+    parts = []
+    for grid in grids:
+        rows = [[r"\quad " * (kind != "ours") + _tex(name), *map(_tex, texts)] for name, kind, texts in lines(grid)]
+        heads = ["", *map(_tex, grid.columns.values())]
+        head, *body = (" & ".join(row) + r" \\" for row in (heads, *rows))
+        columns = "l" + "r" * len(grid.columns)
+        table = ["\\begin{tabular}{" + columns + "}", r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
+        under = " ".join(f"{_tex(note.rstrip('.'))}." for note in notes(grid))
+        caption = "\\caption{" + _tex(grid.title) + "}"
+        parts.append("\n".join([r"\begin{table}", caption, *table, "", under, r"\end{table}"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _tex(text: str) -> str:
+    return "".join(LATEX.get(letter, letter) for letter in text)
+
+
+def as_csv(name: str, grids: Sequence[Grid]) -> str:
+    """A line for each number."""
+    file = io.StringIO()
+    heads = ("experiment", "panel", "row", "column", "ours", "ours_std", "seeds", "paper", "paper_std", "source")
+    writer = csv.DictWriter(file, (*heads, "difference", "outside", "reduced"), lineterminator="\n")
+    writer.writeheader()
+    for grid in grids:
+        for row, entries in grid.rows.items():
+            for column, entry in zip(grid.columns, entries, strict=True):
+                place = {"experiment": name, "panel": grid.name, "row": row, "column": column}
+                writer.writerow(place | _numbers(grid, entry) | {"reduced": "; ".join(grid.reduced)})
+    return file.getvalue()
+
+
+def _numbers(grid: Grid, entry: Entry) -> dict[str, Any]:
+    """Of an entry; None where there is nothing to say."""
+    mine, paper = entry.ours, entry.paper
+    return {
+        "ours": mine and mine.mean,
+        "ours_std": mine and mine.std,
+        "seeds": entry.seeds,
+        "paper": paper and paper.value,
+        "paper_std": paper and paper.std,
+        "source": paper and paper.source,
+        "difference": entry.difference,
+        "outside": None if grid.reduced else entry.outside,
+    }
+
+
+def tables(name: str, grids: Sequence[Grid]) -> dict[str, Any]:
+    """All of it, as JSON can hold it; numbers are in %."""
+    return {
+        "experiment": name,
+        "panels": [
+            {
+                "name": grid.name,
+                "title": grid.title,
+                "reduced": grid.reduced,
+                "ddof": 0 if "ddof 0" in grid.spread else 1,
+                "spread": grid.spread,
+                "columns": grid.columns,
+                "rows": [
+                    {
+                        "label": row,
+                        "columns": dict(zip(grid.columns, (_numbers(grid, e) for e in entries), strict=True)),
+                    }
+                    for row, entries in grid.rows.items()
+                ],
+                "notes": notes(grid),
+            }
+            for grid in grids
+        ],
+    }
+
+
+def as_json(name: str, grids: Sequence[Grid]) -> str:
+    """As text."""
+    return json.dumps(tables(name, grids), indent=1, ensure_ascii=False) + "\n"

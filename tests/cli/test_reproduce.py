@@ -1,0 +1,203 @@
+"""``fedco2 reproduce`` as a user meets it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.main import main
+from cli.reproduce import reproduce
+from cli.train import PLACES, train
+from cli.train_run import nested, planned
+from fedtrain.folder import Folder
+from fedtrain.reproduce.exhibits import NAMES
+from fedtrain.reproduce.plan import finder, plan
+from fedtrain.reproduce.request import Request
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = ["--data", "standin", "--set", "model.name=two-layer", "--set", "model.width=8", "--set", "data.train_size=20"]
+ONE = ["T7", "--methods", "fedavg", "--seeds", "1", *TINY]
+
+
+@pytest.fixture
+def ask(capsys, monkeypatch, tmp_path):
+    """Runs the command away from the source tree; (code, out, err)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("FEDCO2_DATA", str(tmp_path / "no data"))
+
+    def run(*arguments):
+        code = main(["reproduce", *map(str, arguments)])
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    return run
+
+
+def test_the_list_has_everything_in_the_papers_order(ask):
+    code, out, err = ask("--list", "--json")
+    items = json.loads(out)
+    assert (code, err) == (0, "")
+    assert [item["name"] for item in items] == list(NAMES)
+    assert all(item["estimated_seconds"] > 0 and item["runs"] > 0 for item in items)
+    t7 = items[NAMES.index("T7")]
+    assert t7["data"] == {"digits": "stand-in"}
+    assert (t7["rounds"], t7["paper_rounds"], t7["seeds"], t7["runs"]) == ([20], [300], 5, 45)
+
+
+def test_the_list_for_people(ask):
+    code, out, _ = ask("--list", "T7", "F4")
+    assert code == 0
+    assert "20 of 300" in out
+    assert "CIFAR-10 (stand-in)" in out
+    assert "an estimate" in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_a_dry_run_shows_every_command_and_writes_nothing(ask, tmp_path):
+    code, out, _ = ask("T7", "F2", "--methods", "fedavg,fedbn", "--seeds", "2", "--dry-run", "--jobs", "2")
+    *commands, last = out.splitlines()
+    assert code == 0
+    assert len(commands) == len(set(commands)) == 8  # four of Table 7, of which Figure 2 has all, and four on Office
+    assert all(line.startswith("fedco2 train --preset") for line in commands)
+    assert last.startswith("# dry run: 8 of 8 runs")
+    assert list(tmp_path.iterdir()) == []
+    told = json.loads(ask("T7", "--dry-run", "--json")[1])
+    assert len(told) == 45
+    assert not told[0]["finished"]
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("name", ["T3", "T10", "F3", "F6", "F7"])
+def test_a_command_by_hand_is_the_same_run(name, legacy):
+    request = Request(source="standin", seeds="3,", legacy=legacy, rounds=50)
+    look = finder(request)
+    for cell in plan(name, request, look).cells.values():
+        options = train.make_context("train", shlex.split(shlex.join(cell.arguments()))).params
+        given = {PLACES[key]: options[key] for key in PLACES if options[key] is not None}
+        config, _ = planned(nested(given, options["sets"]), options)
+        assert config == cell.config
+
+
+def test_runs_are_made_one_that_fails_is_named_and_the_same_command_mends_it(ask, tmp_path):
+    both = ["T7", "--methods", "fedavg,fedbn", "--seeds", "1", *TINY, "--rounds", "1", "--jobs", "2", "--out", "mine"]
+    dry = json.loads(ask(*both, "--dry-run", "--json")[1])
+    bad = next(Path(one["folder"]) for one in dry if "fedavg" in one["folder"])
+    bad.mkdir(parents=True)
+    (bad / "metrics.jsonl").write_text("somebody else's")
+    code, out, err = ask(*both)
+    assert code == 1
+    assert f"failed: {bad}: error: {bad} holds metrics.jsonl already" in err
+    assert str(bad.with_name(f"{bad.name}.log")) in err
+    assert "1 of 2 runs" in out.replace("\n", " ")
+    assert "stand-in images" in out
+    text = (tmp_path / "mine" / "T7" / "table.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    assert {row["row"] for row in rows if row["ours"]} == {"FedBN"}
+
+    (bad / "metrics.jsonl").unlink()
+    code, out, _ = ask(*both)
+    assert code == 0
+    assert "1 of 2 runs" not in out
+    told = json.loads((tmp_path / "mine" / "T7" / "table.json").read_text(encoding="utf-8"))
+    (panel,) = told["panels"]
+    assert panel["reduced"][:3] == ["1 of 300 rounds", "1 of 5 seeds", "Digits stand-in images"]
+    assert [row["label"] for row in panel["rows"]] == ["FedAvg", "FedBN"]
+
+    code, out, err = ask(*both, "--json")  # all is there: nothing runs, and a folder is used where it lies
+    assert (code, err, json.loads(out)["failed"]) == (0, "", [])
+    assert json.loads(out)["experiments"][0] == told
+    code, out, err = ask(*both[:-1], "other", "--adopt", "mine/runs", "--json")
+    assert json.loads(out)["experiments"][0] == told
+    assert not (tmp_path / "other" / "runs").exists()
+
+    (tmp_path / "mine" / "T7" / "table.md").write_text("notes of my own")
+    code, _, err = ask(*both)
+    assert code == 2
+    assert "not overwritten" in err
+
+
+def test_killed_in_the_middle_the_same_command_goes_on(ask, tmp_path):
+    rounds = 300
+    command = [*ONE, "--rounds", str(rounds), "--eval-every", "100", "--out", "kept"]
+    program = subprocess.Popen(
+        [sys.executable, "-m", "cli", "reproduce", *command], cwd=tmp_path, stderr=subprocess.DEVNULL
+    )
+    wait_for(lambda: any("round  20/" in log.read_text() for log in (tmp_path / "kept").glob("runs/*.log")))
+    os.kill(program.pid, signal.SIGKILL)
+    program.wait()
+    (folder,) = (log.with_suffix("") for log in (tmp_path / "kept" / "runs").glob("*.log"))
+    wait_for(lambda: not (folder / ".lock").exists())  # the run itself has noticed, saved and gone
+    saved = Folder(folder).round_reached()
+    assert 20 <= saved < rounds
+    assert not Folder(folder).finished
+    assert "--resume" in ask(*command, "--dry-run")[1]
+    code, out, _ = ask(*command)
+    assert code == 0
+    assert "FedAvg" in out
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert [one["round"] for one in manifest["resumed"]] == [saved]
+
+
+def wait_for(what, seconds=60):
+    limit = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+
+
+def test_interrupted_it_says_how_to_go_on(ask, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cli.reproduce_work.run_all", interrupted)
+    code, out, err = ask(*ONE)
+    assert (code, out) == (130, "")
+    assert "interrupted after 0 of 1 runs" in err
+    assert "go on with: fedco2" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "name tables or figures"),
+        (["T6"], "unknown table or figure 'T6'"),
+        (["T7", "--seeds", "x"], "--seeds x"),
+        (["T7", "--methods", "fedbm"], "did you mean 'fedbn'"),
+        (["T3", "--dataset", "office"], "cannot be run on office"),
+        (["T7", "--set", "local.lrr=1"], "did you mean 'lr'"),
+        (["T7", "--adopt", "nowhere"], "no run is here"),
+        (["T7", "--paper", "nowhere.toml"], "cannot be read"),
+        (["T7", "--rounds", "0"], "--rounds"),
+        (["T7", "--set", "seed=3"], "--seeds"),
+        (["T7", "--rule", "best-by-validation"], "use --rule last"),
+    ],
+)
+def test_what_is_refused(ask, arguments, words):
+    code, out, err = ask(*arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_real_data_that_are_not_there(ask):
+    code, _, err = ask("T7", "--data", "real")
+    assert code == 3
+    assert "fedco2 data get digits" in err
+
+
+def test_every_option_has_a_help_text():
+    with click.Context(reproduce) as context:
+        assert all(
+            option.get_help_record(context)[1] for option in reproduce.params if isinstance(option, click.Option)
+        )
