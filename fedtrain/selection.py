@@ -42,7 +42,8 @@ def best_round(rows: Sequence[Row]) -> int | None:
     for row in rows:
         if row["split"] == "val" and row["branch"] == "fused":
             means.setdefault(row["round"], []).append(row["accuracy"])
-    return max(means, key=lambda round: (fmean(means[round]), -round), default=None)
+    # rounded, or equal means such as those of (1/5, 5/5) and (2/5, 4/5) would be told apart by their last digit
+    return max(means, key=lambda number: (round(fmean(means[number]), 12), -number), default=None)
 
 
 def at_round(test: Sequence[Row], round: int) -> Summary:
