@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.console import console
-from cli.train_view import percent
 from fedtrain.protocol import Split
+from fedtrain.report.wording import percent
 from fedtrain.selection import Row, over_clients
 from fedtrain.use.personal import TrainedRun, open_run
 from fedtrain.use.scoring import data_of, score

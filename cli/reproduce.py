@@ -78,7 +78,7 @@ def reproduce(ctx: click.Context, /, **options: Any) -> None:
     if not options["names"] and not options["listing"]:
         raise click.UsageError("name tables or figures, for instance T7 or F2; --list shows all")
     from cli.reproduce_run import run
-    from cli.reproduce_work import Interrupted
+    from cli.stopping import Interrupted
 
     try:
         if not run(options):

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Sequence
 
 from cli.console import console
 from cli.reproduce_view import Watching
+from cli.stopping import stopping
 from fedtrain.reproduce.estimate import seconds
 from fedtrain.reproduce.plan import Plan
 from fedtrain.reproduce.runner import Outcome, run_all
 from fedtrain.reproduce.runs import Job
-
-
-class Interrupted(Exception):  # noqa: N818 - it is no error
-    """The user stopped it; the message says how to go on."""
 
 
 def cores() -> int:
@@ -35,25 +29,12 @@ def work(plans: Sequence[Plan], todo: Sequence[Job], threads: int, extra: Sequen
     weights = {job: seconds(job.cell, found[job.cell.config.data.dataset]) for job in todo}
     command = [sys.executable, "-m", "cli.tied", str(os.getpid())]
     watch = Watching(console(stderr=True), weights)
-    with stopping(todo), watch:
+    with stopping(lambda: way_on(todo)), watch:
         return run_all(todo, command, extra, at_once, threads, watch)
 
 
-@contextmanager
-def stopping(todo: Sequence[Job]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end all runs with their checkpoints."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    except KeyboardInterrupt:
-        done = sum(job.finished for job in todo)
-        way = shlex.join(["fedco2", *sys.argv[1:]])
-        raise Interrupted(
-            f"interrupted after {done} of {len(todo)} runs, the others are saved; go on with: {way}"
-        ) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def way_on(todo: Sequence[Job]) -> str:
+    """How far it came, and the command that goes on."""
+    done = sum(job.finished for job in todo)
+    way = shlex.join(["fedco2", *sys.argv[1:]])
+    return f"after {done} of {len(todo)} runs, the others are saved; go on with: {way}"

@@ -98,7 +98,7 @@ def train(ctx: click.Context, /, **options: Any) -> None:
     given = {PLACES[name]: options[name] for name in PLACES if options[name] is not None}
     if options["resume"] is not None and (clash := _clash(options)):
         raise click.UsageError(f"{clash} contradicts --resume: the run says what it is; leave it out")
-    from cli.train_resume import Interrupted
+    from cli.stopping import Interrupted
     from cli.train_run import run
 
     try:

@@ -1,13 +1,9 @@
-"""A run that goes on: which one it is, what may have changed, and how it is stopped in the first place."""
+"""A run that goes on: which one it is, what may have changed, and how one that was stopped goes on."""
 
 from __future__ import annotations
 
 import shlex
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from fedtrain.config import Config, dump, from_tables, to_tables
@@ -29,10 +25,6 @@ MAY_VARY = {
     "machine.personal",
 }
 """What may change when a run goes on."""
-
-
-class Interrupted(Exception):  # noqa: N818 - it is no error
-    """The user stopped the run; the message says how to go on."""
 
 
 def continued(folder: Folder, tables: Table) -> Config:
@@ -98,21 +90,9 @@ def go_on(folder: Folder, work: Experiment, now: dict[str, Any]) -> list[str]:
     ]
 
 
-@contextmanager
-def stopping(folder: Folder, data_dir: Path | None) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the run with a checkpoint, and with the command that goes on."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    except KeyboardInterrupt:
-        rounds = folder.round_reached()
-        when = f"after {rounds} rounds, which are saved" if rounds else "before the first round was over"
-        data = ["--data-dir", str(data_dir)] if data_dir else []
-        way = shlex.join(["fedco2", "train", "--resume", str(folder.path), *data])
-        raise Interrupted(f"interrupted {when}; go on with: {way}") from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def way_on(folder: Folder, data_dir: Path | None) -> str:
+    """How far an interrupted run came, and the command that goes on."""
+    rounds = folder.round_reached()
+    when = f"after {rounds} rounds, which are saved" if rounds else "before the first round was over"
+    data = ["--data-dir", str(data_dir)] if data_dir else []
+    return f"{when}; go on with: {shlex.join(['fedco2', 'train', '--resume', str(folder.path), *data])}"

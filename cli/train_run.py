@@ -14,7 +14,8 @@ import torch
 
 from cli.console import console
 from cli.folders import new_folder
-from cli.train_resume import continued, go_on, stopping
+from cli.stopping import stopping
+from cli.train_resume import continued, go_on, way_on
 from cli.train_view import View, show_plan, show_summary
 from fedtrain.config import Config, load
 from fedtrain.data.catalogue import dataset
@@ -54,7 +55,7 @@ def run(given: Mapping[str, Any], options: dict[str, Any]) -> None:
                 console(stderr=True).print(f"note: {note}", soft_wrap=True)
         else:
             folder.begin(work.config, told)
-        with stopping(folder, options["data_dir"]):
+        with stopping(lambda: way_on(folder, options["data_dir"])):
             view = View(console(stderr=options["as_json"]), work, folder, quiet=options["as_json"])
             with view:
                 summary = run_rounds(work, folder, view)

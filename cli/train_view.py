@@ -24,15 +24,12 @@ from fedtrain.folder import Folder
 from fedtrain.ledger import Ledger
 from fedtrain.manifest import our_version
 from fedtrain.protocol import Scores
+from fedtrain.report.wording import percent
 from fedtrain.run import Progress as RoundProgress
+from fedtrain.selection import RULES
 
 FEW = 8
 """Up to so many clients have a column each."""
-RULES = {
-    "last": "after the last round",
-    "best-by-validation": "at the round of the best mean validation accuracy",
-    "window": "mean over the evaluations of the window at the end",
-}
 
 
 def amount(count: float) -> str:
@@ -42,11 +39,6 @@ def amount(count: float) -> str:
             return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     raise AssertionError
-
-
-def percent(value: float) -> str:
-    """An accuracy."""
-    return f"{100 * value:.1f}"
 
 
 def header(screen: Console, work: Experiment, parts: Anatomy) -> None:

@@ -12,6 +12,12 @@ from typing import Any
 
 Row = dict[str, Any]
 Summary = dict[str, Any]
+RULES = {
+    "last": "after the last round",
+    "best-by-validation": "at the round of the best mean validation accuracy",
+    "window": "mean over the evaluations of the window at the end",
+}
+"""In words."""
 
 
 def checked(row: Any) -> Row:

@@ -93,6 +93,17 @@ def parse(text: str) -> tuple[str, str, Any]:
         return section, key, value.strip()
 
 
+def flat(tables: Mapping[str, Any]) -> Table:
+    """``section.key`` and values."""
+    pairs: Table = {}
+    for section, table in tables.items():
+        if isinstance(table, Mapping):
+            pairs |= {f"{section}.{key}": value for key, value in table.items()}
+        else:
+            pairs[section] = table
+    return pairs
+
+
 def merge(*tables: Mapping[str, Any]) -> Table:
     """Later tables win, section by section and key by key."""
     result: Table = {}

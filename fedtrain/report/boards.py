@@ -7,17 +7,14 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
+from fedtrain import selection
 from fedtrain.report.likeness import group, testing
 from fedtrain.report.records import FUSED, Record
 from fedtrain.report.rows import Line, lines
 from fedtrain.tables import nearest
 from theory.errors import InputError
 
-RULES = {
-    "last": "after the last evaluated round",
-    "best-by-validation": "at the round of the best mean validation accuracy",
-    "window": "mean over the evaluations of the window at the end",
-}
+RULES = selection.RULES | {"last": "after the last evaluated round"}  # a run of a report need not be finished
 
 
 @dataclass(frozen=True)

@@ -9,23 +9,17 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from fedtrain.files import replacing
+from fedtrain.files import check_new, replacing
 from fedtrain.report import page_tables, wording
 from fedtrain.report.boards import RULES, Board, table
 from fedtrain.report.likeness import differences
 from fedtrain.report.pictures import labels, pictures
-from theory.errors import InputError
 from theory.report.page import style
 
 
 def check_new_page(path: Path) -> None:
-    """Refuse a file that is there, is no page, or has no folder; better before the figures are drawn than after."""
-    if path.suffix.lower() != ".html":
-        raise InputError(f"{path}: the report is a page; let the name end in .html")
-    if path.exists():
-        raise InputError(f"{path} is there already and is not overwritten; choose another --out")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: there is no folder {path.parent}; make it first")
+    """Refuse what cannot become the page."""
+    check_new(path, ".html", "the report is a page", "--out")
 
 
 def write_page(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedtrain.files import replacing
-from theory.errors import InputError
+from fedtrain.files import check_new, replacing
 from theory.report.style import drawing
 
 if TYPE_CHECKING:
@@ -14,13 +13,8 @@ if TYPE_CHECKING:
 
 
 def check_new_png(path: Path) -> None:
-    """Refuse a file that is there, is no PNG, or has no folder; better before a figure is drawn than after."""
-    if path.suffix.lower() != ".png":
-        raise InputError(f"{path}: figures are PNG files; let the name end in .png")
-    if path.exists():
-        raise InputError(f"{path} is there already and is not overwritten; choose another name")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: there is no folder {path.parent}; make it first")
+    """Refuse what cannot become the figure."""
+    check_new(path, ".png", "figures are PNG files", "name")
 
 
 def write_png(figure: Figure, path: Path) -> None:

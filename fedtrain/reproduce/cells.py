@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from fedtrain.config import SECTIONS, Config, method_named, to_tables
-from fedtrain.tables import Table, write
+from fedtrain.tables import Table, flat, write
 
 OPTIONS = {
     "method.name": "--method",
@@ -64,17 +64,6 @@ class Cell:
             text = value if isinstance(value, str) else json.dumps(value)
             words += [OPTIONS[path], text] if path in OPTIONS else ["--set", f"{path}={text}"]
         return words
-
-
-def flat(tables: Mapping[str, Any]) -> Table:
-    """``section.key`` and values."""
-    pairs: Table = {}
-    for section, table in tables.items():
-        if isinstance(table, Mapping):
-            pairs |= {f"{section}.{key}": value for key, value in table.items()}
-        else:
-            pairs[section] = table
-    return pairs
 
 
 def digest(tables: Mapping[str, Any], *, standin: bool) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from fedtrain.config import Config
 from fedtrain.data.catalogue import DATASETS, Dataset
 from fedtrain.data.source import Found
-from fedtrain.reproduce.cells import flat
 from fedtrain.reproduce.plan import Plan
+from fedtrain.tables import flat
 
 TESTED = {
     "digits": {"mnist": 14_000, "svhn": 19_858, "usps": 1_860, "synthdigits": 97_791, "mnist_m": 14_000},
