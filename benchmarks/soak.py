@@ -26,7 +26,7 @@ from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
 from fedtrain.folder import Folder
 from fedtrain.local import Local
-from fedtrain.manifest import manifest
+from fedtrain.manifest import described, manifest
 from fedtrain.run import Progress, run
 
 EVERY = 10
@@ -84,7 +84,7 @@ def soak(rounds: int, place: Path) -> list[Reading]:
         checkpoints=Checkpoints(every=25, keep=3),
     )
     work, folder = Experiment(config, federation()), Folder(place)
-    folder.begin(config, manifest(config, work.federation, "soak"))
+    folder.begin(config, manifest(config, described(work.federation), "soak"))
     readings: list[Reading] = []
     clock, measure = time.process_time(), yardstick(work)
 

@@ -20,6 +20,7 @@ from cli.console import BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED
 from cli.data import data
 from cli.doctor import doctor
 from cli.evaluate import evaluate
+from cli.flower import flower
 from cli.methods import methods
 from cli.predict import predict
 from cli.report import report as report_on_runs
@@ -95,7 +96,7 @@ def fedco2(ctx: click.Context, debug: bool) -> None:
     ctx.ensure_object(Settings).debug = debug
 
 
-for command in (theory, train, evaluate, predict, reproduce, report_on_runs, methods, data, doctor, completion):
+for command in (theory, train, evaluate, predict, reproduce, report_on_runs, flower, methods, data, doctor, completion):
     fedco2.add_command(command)
 
 

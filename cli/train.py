@@ -19,6 +19,7 @@ PLACES = {
     "data_seed": "data.seed",
     "rounds": "server.rounds",
     "sample": "server.sample",
+    "peers": "server.peers",
     "local_epochs": "local.epochs",
     "batch_size": "local.batch_size",
     "lr": "local.lr",
@@ -53,6 +54,7 @@ PLACES = {
 @click.option("--alpha", type=float, default=None, help="Dirichlet concentration; smaller is more skewed.")
 @click.option("--clients", type=int, default=None, help="How many clients (label skews).")
 @click.option("--sample", type=float, default=None, help="The share of the clients that trains in a round.")
+@click.option("--peers", type=int, default=None, help="Send each client so many heads, not all (not in the paper).")
 @click.option("--rounds", type=int, default=None, help="Rounds of federated training.")
 @click.option("--local-epochs", type=int, default=None, help="Passes over the local data in a round.")
 @click.option("--batch-size", type=int, default=None, help="Samples of a step.")
@@ -67,7 +69,8 @@ PLACES = {
 @click.option("--device", default=None, help="auto, cpu or cuda.")
 @click.option("--threads", type=int, default=None, help="Cores to use.")
 @click.option("--engine", default=None, help="fast, or plain: no tricks, the same mathematics.  [default: fast]")
-@click.option("--fleet", default=None, help="Where clients run: auto, in-turn, threads or stacked.  [default: auto]")
+@click.option("--fleet", default=None, help="Where clients run: auto, in-turn, threads, stacked or torchrun.")
+@click.option("--nproc", type=click.IntRange(1), default=None, help="With --fleet torchrun: start so many processes.")
 @click.option("--personal", default=None, help="Where clients' own entries wait: memory or disk.  [default: memory]")
 @click.option("--preset", default=None, help="A protocol by name.  [default: the data set's]")
 @click.option("--config", type=click.Path(path_type=Path), default=None, help="A TOML file of settings.")
@@ -91,6 +94,7 @@ def train(ctx: click.Context, /, **options: Any) -> None:
       fedco2 train --dataset cifar10 --skew dirichlet --alpha 0.3 --clients 20 --sample 0.25
       fedco2 train --dataset digits --set method.intra=none --set method.inter=online
       fedco2 train --dataset digits --skew label+feature --dry-run
+      fedco2 train --dataset office --fleet torchrun --nproc 2
       fedco2 train --resume runs/digits-fedco2-20260101-120000
 
     Settings come from, the later the stronger: preset, --config, options and --set.

@@ -1,98 +1,16 @@
-"""A run that goes on: which one it is, what may have changed, and how one that was stopped goes on."""
+"""How a run that was stopped goes on."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
 
-from fedtrain.config import Config, dump, from_tables, to_tables
-from fedtrain.experiment import Experiment
-from fedtrain.folder import CONFIG, MANIFEST, SUMMARY, Folder
-from fedtrain.tables import Table, merge
-from theory.errors import InputError
-
-MAY_VARY = {
-    "server.rounds",
-    "server.on_client_failure",
-    "evaluation.every",
-    "checkpoints.every",
-    "checkpoints.keep",
-    "machine.device",
-    "machine.threads",
-    "machine.engine",
-    "machine.fleet",
-    "machine.personal",
-}
-"""What may change when a run goes on."""
+from fedtrain.folder import Folder
 
 
-def continued(folder: Folder, tables: Table) -> Config:
-    """The configuration of a run that goes on, with the changes that are allowed."""
-    begun = folder.config()
-    name = merge({"name": begun.method_name}, tables.get("method", {}))["name"]
-    if name != begun.method_name:  # before the parameters of one are read as those of the other
-        raise InputError(f"{folder.path} holds a run of {begun.method_name}, not of {name}; leave --resume out")
-    new = from_tables(merge(to_tables(begun), tables))
-    refuse_if_other(folder, new)
-    return new
-
-
-def refuse_if_other(folder: Folder, new: Config) -> None:
-    """Two configurations in one folder would be neither."""
-    changed = differences(to_tables(folder.config()), to_tables(new))
-    if other := {key: pair for key, pair in changed.items() if key not in MAY_VARY}:
-        shown = ", ".join(f"{key} {old!r} -> {now!r}" for key, (old, now) in other.items())
-        raise InputError(f"{folder.path} holds another run ({shown}); choose another --out")
-
-
-def differences(old: Table, new: Table) -> dict[str, tuple[Any, Any]]:
-    """Keys whose values differ, by their path."""
-    found: dict[str, tuple[Any, Any]] = {}
-    for section in old.keys() | new.keys():
-        a, b = old.get(section), new.get(section)
-        if isinstance(a, dict) and isinstance(b, dict):
-            found |= {f"{section}.{key}": pair for key, pair in differences(a, b).items()}
-        elif a != b:
-            found[section] = a, b
-    return dict(sorted(found.items()))
-
-
-def go_on(folder: Folder, work: Experiment, now: dict[str, Any]) -> list[str]:
-    """Make sure that the run in the folder is this one and has rounds to make; what to say of the change of scene.
-
-    ``now`` is the manifest that a run begun now would have; what differs is added to the old one.
-    """
-    refuse_if_other(folder, work.config)
-    manifest = folder.read_json(MANIFEST)
-    if manifest.get("data", {}).get("sha256") != work.federation.fingerprint:
-        raise InputError(
-            f"{folder.path} was begun with other data (their checksum differs); say where those are with --data-dir, "
-            "or choose another --out"
-        )
-    done, rounds, before = folder.round_reached(), work.config.server.rounds, folder.config().server.rounds
-    concluded = folder.read_json(SUMMARY).get("rounds", 0) if folder.finished else 0  # of a shorter run, maybe
-    if min(concluded, done) >= rounds:
-        raise InputError(
-            f"{folder.path} holds this run, finished after {concluded} rounds; raise --rounds to go on, "
-            "or choose another --out"
-        )
-    if rounds != before and done >= rounds:
-        raise InputError(f"{folder.path} has made {done} of its {before} rounds; to go on, ask for more than {done}")
-    folder.write(CONFIG, dump(work.config))
-    scene = {key: now[key] for key in ("command", "started", "versions", "git", "machine")}
-    earlier = [manifest, *manifest.get("resumed", [])]
-    was, is_now = ({key: one.get(key) for key in ("versions", "machine")} for one in (earlier[-1], scene))
-    folder.write_json(MANIFEST, manifest | {"resumed": [*earlier[1:], {"round": done, **scene}]})
-    return [
-        f"{key} was {old!r} and is {new!r} now: the last digits may differ from a run that was not interrupted"
-        for key, (old, new) in differences(was, is_now).items()
-    ]
-
-
-def way_on(folder: Folder, data_dir: Path | None) -> str:
+def way_on(folder: Folder, data_dir: Path | None, command: str = "train") -> str:
     """How far an interrupted run came, and the command that goes on."""
     rounds = folder.round_reached()
     when = f"after {rounds} rounds, which are saved" if rounds else "before the first round was over"
     data = ["--data-dir", str(data_dir)] if data_dir else []
-    return f"{when}; go on with: {shlex.join(['fedco2', 'train', '--resume', str(folder.path), *data])}"
+    return f"{when}; go on with: {shlex.join(['fedco2', *command.split(), '--resume', str(folder.path), *data])}"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -15,17 +17,21 @@ import torch
 from cli.console import console
 from cli.folders import new_folder
 from cli.stopping import stopping
-from cli.train_resume import continued, go_on, way_on
+from cli.train_ranks import start
+from cli.train_resume import way_on
 from cli.train_view import View, show_plan, show_summary
 from fedtrain.config import Config, load
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.settings import USED
 from fedtrain.data.source import Found, find
 from fedtrain.experiment import experiment, plan
+from fedtrain.fleets.group import Place
+from fedtrain.fleets.ranks import follow, leading
 from fedtrain.folder import Folder
-from fedtrain.manifest import manifest
+from fedtrain.manifest import described, manifest
 from fedtrain.memory import keep_freed_memory
 from fedtrain.presets import chain
+from fedtrain.resume import continued, go_on
 from fedtrain.run import run as run_rounds
 from fedtrain.tables import Table, merge, parse
 from theory.errors import InputError
@@ -33,6 +39,8 @@ from theory.errors import InputError
 
 def run(given: Mapping[str, Any], options: dict[str, Any]) -> None:
     """Plan, show, train, show."""
+    if given.get("machine.fleet") == "torchrun":
+        hush()
     tables = nested(given, options["sets"])
     if options["resume"] is not None:
         folder = Folder(options["resume"])
@@ -43,26 +51,52 @@ def run(given: Mapping[str, Any], options: dict[str, Any]) -> None:
     else:
         config, found = planned(tables, options)
         folder = Folder(options["out"] or new_folder(f"{config.data.dataset}-{config.method_name}"))
+    place = member(config, options)
+    if options["nproc"] and place is None and not options["dry_run"]:
+        raise click.exceptions.Exit(start(options["nproc"], config.machine.threads))
     work = experiment(set_threads(config), found.without_images() if options["dry_run"] else found)
     if options["dry_run"]:
         show_plan(console(), work, as_json=options["as_json"])
         return
     keep_freed_memory()
+    if place is not None and place.rank:
+        follow(work, place)
+        return
     with folder.alone():
-        told = manifest(work.config, work.federation, shlex.join(["fedco2", *sys.argv[1:]]))
+        told = manifest(work.config, described(work.federation), shlex.join(["fedco2", *sys.argv[1:]]))
         if folder.holds_a_run:
-            for note in go_on(folder, work, told):
+            for note in go_on(folder, work.config, told):
                 console(stderr=True).print(f"note: {note}", soft_wrap=True)
         else:
             folder.begin(work.config, told)
         with stopping(lambda: way_on(folder, options["data_dir"])):
             view = View(console(stderr=options["as_json"]), work, folder, quiet=options["as_json"])
-            with view:
-                summary = run_rounds(work, folder, view)
+            with view, leading(work, place, folder) if place else nullcontext() as fleet:
+                summary = run_rounds(work, folder, view, fleet)
     if options["as_json"]:
         click.echo(json.dumps({**summary, "out": str(folder.path)}, ensure_ascii=False))
     else:
         show_summary(console(), summary, folder.path)
+
+
+def member(config: Config, options: dict[str, Any]) -> Place | None:
+    """Which of several processes this is; rank 0 speaks for all. None if there is but one, or they are not started."""
+    if config.machine.fleet != "torchrun":
+        if options["nproc"]:
+            raise InputError("--nproc is for --fleet torchrun; add that or leave it out")
+        return None
+    place = Place.ours()
+    if place is None and not options["nproc"] and not options["dry_run"]:
+        raise InputError("--fleet torchrun needs its processes: start this with torchrun, or add --nproc 2")
+    hush()
+    return place
+
+
+def hush() -> None:
+    """Let rank 0 speak for all, of errors too."""
+    place = Place.ours()
+    if place is not None and place.rank:
+        sys.stderr = sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - to the end of the process
 
 
 def nested(given: Mapping[str, Any], sets: tuple[str, ...]) -> Table:

@@ -20,7 +20,7 @@ from fedtrain.protocol import Weights
 from fedtrain.tables import Table, brief, nearest, read, shown, write
 from theory.errors import InputError
 
-Fleets = Literal["auto", "in-turn", "threads", "stacked"]
+Fleets = Literal["auto", "in-turn", "threads", "stacked", "torchrun"]
 Rule = Literal["last", "best-by-validation", "window"]
 
 
@@ -50,6 +50,8 @@ class Server:
     """The share of the clients that trains in a round."""
     weights: Weights = "uniform"
     """Whether clients count alike in the mean, or by their number of samples."""
+    peers: int = 0
+    """How many other clients' heads each one is sent, drawn afresh each round; 0 for all, as in the paper."""
     on_client_failure: Literal["stop", "skip"] = "stop"
     """When a client cannot train: stop the run, or leave that client out of that round's mean."""
 
@@ -58,6 +60,8 @@ class Server:
             raise InputError(f"server.rounds is {self.rounds}; it must be at least 1")
         if not 0 < self.sample <= 1:
             raise InputError(f"server.sample is {self.sample}; it is a share of the clients: choose it in (0, 1]")
+        if self.peers < 0:
+            raise InputError(f"server.peers is {self.peers}; it must be 0 (all) or more")
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,8 @@ class Machine:
     """How a step is computed: with all tricks, or as it is written."""
     fleet: Fleets = "auto"
     """in-turn: one client after the other; threads: several at a time, a core each (on CUDA a stream); stacked: all
-    clients of a round as one, by vmap (for GPUs); auto: threads on CPUs with the fast engine, else in-turn."""
+    clients of a round as one, by vmap (for GPUs); torchrun: divided among processes, each with cores or a GPU of its
+    own; auto: threads on CPUs with the fast engine, else in-turn."""
     personal: Literal["memory", "disk"] = "memory"
     """Where a client's own entries wait for its turn; on disk they take memory only while nobody else needs it."""
 

@@ -83,17 +83,22 @@ class Experiment:
     def fleet(self, folder: Path | None = None) -> LocalFleet:
         """All clients, in this process; what they keep on disk, if anything, is in the folder."""
         machine, server, clients = self.config.machine, self.config.server, self.federation.clients
-        skip, first = server.on_client_failure == "skip", self.bench()
+        first = self.bench()
         keep: Keep = partial(shelved, folder=folder) if machine.personal == "disk" else dict
+        ways: dict[str, Any] = {
+            "skip_failures": server.on_client_failure == "skip",
+            "keep": keep,
+            "peers": server.peers,
+        }
         quick = machine.engine == "fast" and first.device.type == "cpu"
-        if machine.fleet == "threads" or (machine.fleet == "auto" and quick):
+        if machine.fleet == "threads" or (machine.fleet in ("auto", "torchrun") and quick):
             chosen = len(cohort([client.name for client in clients], server.sample, 0, 0))
             cores = torch.get_num_threads()
             if cores > 1 and chosen > 1:
                 benches = [first, *(first.twin() for _ in range(min(chosen, cores + chosen % cores) - 1))]
-                return ThreadFleet(benches, clients, skip_failures=skip, keep=keep)
+                return ThreadFleet(benches, clients, **ways)
         kind = StackedFleet if machine.fleet == "stacked" else LocalFleet
-        return kind(first, clients, skip_failures=skip, keep=keep)
+        return kind(first, clients, **ways)
 
 
 def plan(preset: str, given: Mapping[str, Any], root: Path | None = None) -> tuple[Config, Found]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from fedtrain import checkpoint
 from fedtrain.config import Config, dump, from_tables, load
+from fedtrain.cupboard import Cupboard
 from fedtrain.files import replacing
 from fedtrain.selection import Row, checked
 from fedtrain.tables import Table, brief
@@ -20,6 +21,8 @@ from theory.errors import InputError
 CONFIG, MANIFEST, METRICS, SUMMARY = "config.toml", "manifest.json", "metrics.jsonl", "summary.json"
 LOCK, BEGINNING = ".lock", ".beginning"
 CHECKPOINT = Path("checkpoints") / "last.safetensors"
+OWN = Path("checkpoints") / "own"
+"""What clients keep, if it is not in the checkpoint itself."""
 
 
 class Folder:
@@ -32,6 +35,11 @@ class Folder:
     def holds_a_run(self) -> bool:
         """Whether a run was begun here."""
         return (self.path / CONFIG).exists()
+
+    @property
+    def cupboard(self) -> Cupboard:
+        """Where clients that do not train in the server's process keep what is theirs."""
+        return Cupboard(self.path / OWN)
 
     @property
     def finished(self) -> bool:
@@ -93,7 +101,12 @@ class Folder:
         """Take away what a process that was killed left half-written, and nothing that is not ours."""
         if not self.holds_a_run and not (self.path / BEGINNING).exists():
             return
-        for pattern in (".*.part", "figures/.*.part", "checkpoints/.*"):  # safetensors has temporary files of its own
+        for pattern in (
+            ".*.part",
+            "figures/.*.part",
+            "checkpoints/.*",
+            f"{OWN}/*/.*",
+        ):  # safetensors has temporary files of its own
             for part in self.path.glob(pattern):
                 part.unlink()
         if self.holds_a_run:
@@ -150,6 +163,7 @@ class Folder:
             os.fsync(file.fileno())  # the rows that the checkpoint counts on
         checkpoint.save(state, self.path / CHECKPOINT)
         self.keep(state.message.round, keep)
+        self._clear_cupboard(state)
 
     def keep(self, round: int, limit: int) -> None:
         """Let the last checkpoint, of this round, stay as one of the ``limit`` latest; done twice it is done once."""
@@ -161,6 +175,18 @@ class Folder:
         os.link(last, named)  # no second copy on the disk until the next one is written
         for old in sorted(last.parent.glob("round-*.safetensors"))[:-limit]:
             old.unlink()
+
+    def _clear_cupboard(self, state: checkpoint.State) -> None:
+        """Take away what no checkpoint needs; a round that is not over may have left more, which stays."""
+        if not (self.path / OWN).exists():
+            return
+        for client in (*state.personal, *state.elsewhere):
+            self.cupboard.clear(client, self.needed(client), before=state.message.round)
+
+    def needed(self, client: str) -> set[int]:
+        """The turns of a client that a checkpoint speaks of."""
+        every = [checkpoint.turns_of(path) for path in (self.path / CHECKPOINT).parent.glob("*.safetensors")]
+        return {turns[client] for turns in every if client in turns}
 
     def restore(self) -> checkpoint.State | None:
         """The last checkpoint, if one was written."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 import time
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from fedtrain.config import Config
 from fedtrain.data.clients import Federation, Samples
 
 
-def manifest(config: Config, data: Federation, command: str) -> dict[str, Any]:
-    """What a reader needs to trust or to repeat the numbers."""
+def manifest(config: Config, data: Mapping[str, Any], command: str) -> dict[str, Any]:
+    """What a reader needs to trust or to repeat the numbers; ``data`` as `described`."""
     return {
         "command": command,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -27,23 +28,29 @@ def manifest(config: Config, data: Federation, command: str) -> dict[str, Any]:
             "device": str(config.machine.resolved()),
             "threads": torch.get_num_threads(),
         },
-        "data": {
-            "title": data.title,
-            "standin": data.standin,
-            "sha256": data.fingerprint,
-            "classes": list(data.classes),
-            "notes": list(data.notes),
-            "clients": [
-                {
-                    "name": client.name,
-                    "train": class_counts(client.train, len(data.classes)),
-                    "val": class_counts(client.val, len(data.classes)),
-                    "test": class_counts(client.test, len(data.classes)),
-                    "noise": client.noise,
-                }
-                for client in data.clients
-            ],
-        },
+        "data": dict(data),
+    }
+
+
+def described(data: Federation) -> dict[str, Any]:
+    """The data, for who does not have them."""
+    return {
+        "title": data.title,
+        "standin": data.standin,
+        "sha256": data.fingerprint,
+        "classes": list(data.classes),
+        "notes": list(data.notes),
+        "clients": [
+            {
+                "name": client.name,
+                "train": class_counts(client.train, len(data.classes)),
+                "val": class_counts(client.val, len(data.classes)),
+                "test": class_counts(client.test, len(data.classes)),
+                "noise": client.noise,
+                "sha256": client.fingerprint,
+            }
+            for client in data.clients
+        ],
     }
 
 

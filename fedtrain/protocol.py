@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Literal, Protocol
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from fedtrain.chance import generator
 from fedtrain.errors import TrainingError
 from fedtrain.methods.base import AnyMethod
-from fedtrain.partition import StateDict
+from fedtrain.partition import Names, StateDict, is_finite
 
 Split = Literal["train", "val", "test"]
 Weights = Literal["uniform", "size"]
@@ -66,6 +67,25 @@ class Fleet(Protocol):
     @property
     def names(self) -> Sequence[str]:
         """The clients, in the order of the data set."""
+        ...
+
+    @property
+    def norm(self) -> Names:
+        """The batch-norm entries of a client's module."""
+        ...
+
+    @property
+    def personal(self) -> Mapping[str, StateDict]:
+        """What clients keep, as far as it is held here."""
+        ...
+
+    @property
+    def elsewhere(self) -> Mapping[str, int]:
+        """Clients that hold it where they train: the round in which each trained last, 0 for none yet."""
+        ...
+
+    def opening(self) -> Broadcast:
+        """The first message."""
         ...
 
     def train(self, message: Broadcast, cohort: Collection[str]) -> Sequence[Update | Failure]:
@@ -127,6 +147,37 @@ def cohort(names: Sequence[str], sample: float, seed: int, round: int) -> list[s
     drawn = torch.randperm(len(ranked), generator=generator(seed, "cohort", round))[:size]
     chosen = {ranked[i] for i in drawn.tolist()}
     return [name for name in names if name in chosen]
+
+
+def refusal(update: Update, client: str, message: Broadcast) -> str | None:
+    """Why an answer from afar must not enter the mean; None if it may."""
+    if update.client != client:
+        return f"it speaks for {update.client}"
+    if not isinstance(update.num_examples, int) or update.num_examples < 1:
+        return f"it has {update.num_examples} examples"
+    if not isinstance(update.loss, float) or not isfinite(update.loss):
+        return f"its loss is {update.loss}"
+    for sent, known in ((update.shared, message.shared), (update.published, message.peers.get(client, {}))):
+        if sent.keys() != known.keys():
+            return f"its entries are others: {', '.join(sorted(sent.keys() ^ known.keys()))}"
+        for name, value in sent.items():
+            if (value.dtype, value.shape) != (known[name].dtype, known[name].shape):
+                return (
+                    f"{name} is {value.dtype} {tuple(value.shape)}, not {known[name].dtype} {tuple(known[name].shape)}"
+                )
+            if not is_finite(value):
+                return f"{name} is not finite"
+    return None
+
+
+def addressed(message: Broadcast, client: str, peers: int, seed: int) -> Broadcast:
+    """What one client is sent: the heads of all others, or of so many of them, drawn afresh each round (0 for all)."""
+    if not peers or peers >= len(message.peers):
+        return message
+    others = sorted(name for name in message.peers if name != client)
+    drawn = torch.randperm(len(others), generator=generator(seed, "peers", client, message.round))[:peers]
+    chosen = {others[i] for i in drawn.tolist()}
+    return replace(message, peers={name: head for name, head in message.peers.items() if name in chosen})
 
 
 def federate(

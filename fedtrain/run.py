@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from math import isfinite
-from typing import Any
+from typing import Any, Protocol
 
 from fedtrain.checkpoint import State
 from fedtrain.config import Checkpoints
 from fedtrain.errors import TrainingError
 from fedtrain.experiment import Experiment
-from fedtrain.fleets.local import LocalFleet
 from fedtrain.folder import CHECKPOINT, SUMMARY, Folder
 from fedtrain.ledger import Ledger, exchange
-from fedtrain.protocol import Failure, Scores, Split, Update, federate
+from fedtrain.protocol import Failure, Fleet, Scores, Split, Update, addressed, federate
 from fedtrain.report.figures import draw_figures
 from fedtrain.selection import Row, summarise
 from theory.errors import InputError
@@ -42,21 +42,37 @@ class Progress:
     """Clients that were left out."""
 
 
-def run(experiment: Experiment, folder: Folder, watch: Callable[[Progress], None]) -> dict[str, Any]:
+class Steady(Fleet, Protocol):
+    """A fleet that can rest and go on."""
+
+    def resume(self, state: State, folder: Folder) -> State:
+        """Go on from a checkpoint; the state as this fleet holds it."""
+        ...
+
+    def secure(self, turns: Mapping[str, int]) -> None:
+        """Have on a disk what clients that are elsewhere became in these rounds; a checkpoint is about to say so."""
+        ...
+
+
+def run(
+    experiment: Experiment, folder: Folder, watch: Callable[[Progress], None], fleet: Steady | None = None
+) -> dict[str, Any]:
     """Begin, or go on from the last checkpoint, until the last round; the summary.
 
-    A round that is interrupted or fails is given up; what was complete before it is saved.
+    A round that is interrupted or fails is given up; what was complete before it is saved. Without a fleet, clients
+    train in this process.
     """
-    config, fleet = experiment.config, experiment.fleet(folder.path)
-    restored = folder.restore()
-    if restored is not None and not belongs(restored, fleet):
+    config, restored = experiment.config, folder.restore()
+    fleet = fleet or experiment.fleet(folder.path)
+    if restored is None:
+        state = State(fleet.opening(), dict(fleet.personal), elsewhere=dict(fleet.elsewhere))
+    elif {*restored.personal, *restored.elsewhere} != set(fleet.names):
         raise InputError(f"{folder.path / CHECKPOINT}: of another network or other clients; start the run anew")
-    state = restored or State(fleet.opening(), dict(fleet.personal))
-    state = state.to(fleet.bench.device, personal=config.machine.personal == "memory")
-    fleet.personal = dict(state.personal)
+    else:
+        state = fleet.resume(restored, folder)
     folder.cut_rows(state.rows_end)
     splits: list[Split] = ["train", "val", "test"] if config.evaluation.train else ["val", "test"]
-    server, saved = config.server, Saving(folder, config.checkpoints)
+    server, saved = config.server, Saving(fleet, folder, config.checkpoints)
     rounds = federate(
         fleet, state.message, server.rounds, sample=server.sample, weights=server.weights, seed=config.seed
     )
@@ -71,7 +87,8 @@ def run(experiment: Experiment, folder: Folder, watch: Callable[[Progress], None
             refuse_if_lost(number, scores, config.local.lr)
             end = folder.append(rows_of(number, scores)) if due else state.rows_end
             answers: list[Update | Failure] = [*round.updates, *round.failures]
-            traffic = sum((exchange(state.message, answer, fleet.bench.norm) for answer in answers), Ledger())
+            sent = partial(addressed, state.message, peers=server.peers, seed=config.seed)
+            traffic = sum((exchange(sent(answer.client), answer, fleet.norm) for answer in answers), Ledger())
             seconds = time.perf_counter() - clock
             state = State(
                 round.message,
@@ -80,6 +97,7 @@ def run(experiment: Experiment, folder: Folder, watch: Callable[[Progress], None
                 state.seconds + seconds,
                 end,
                 (*state.skipped, *({"round": number, **asdict(failure)} for failure in round.failures)),
+                dict(fleet.elsewhere),
             )
             losses = {update.client: update.loss for update in round.updates}
             watch(Progress(number, losses, scores, traffic, seconds, round.failures))
@@ -97,8 +115,8 @@ def run(experiment: Experiment, folder: Folder, watch: Callable[[Progress], None
 class Saving:
     """Checkpoints now and then, so seldom that they cost little."""
 
-    def __init__(self, folder: Folder, wanted: Checkpoints) -> None:
-        self.folder, self.wanted = folder, wanted
+    def __init__(self, fleet: Steady, folder: Folder, wanted: Checkpoints) -> None:
+        self.fleet, self.folder, self.wanted = fleet, folder, wanted
         self.cost, self.last, self.saved = 0.0, time.perf_counter(), -1
 
     def limit(self, state: State) -> int:
@@ -117,17 +135,10 @@ class Saving:
         if self.saved == state.message.round:
             return
         start = time.perf_counter()
+        self.fleet.secure(state.elsewhere)
         self.folder.save(state, keep=self.limit(state))
         self.last, self.saved = time.perf_counter(), state.message.round
         self.cost = self.last - start
-
-
-def belongs(state: State, fleet: LocalFleet) -> bool:
-    """Whether clients, names and shapes are those of the fleet."""
-    bench, shared = fleet.bench, state.message.shared
-    if state.personal.keys() != set(fleet.names) or shared.keys() != bench.shared:
-        return False
-    return all(bench.fits({**kept, **shared}) for kept in state.personal.values())
 
 
 def refuse_if_lost(round: int, scores: Mapping[str, Scores], lr: float) -> None:

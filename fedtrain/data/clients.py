@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -67,6 +67,16 @@ class ClientData:
     noise: float = 0.0
     """Standard deviation of the Gaussian noise that this client sees on its inputs."""
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over all that it holds."""
+        digest = hashlib.sha256(f"{self.name}/{self.noise}".encode())
+        for samples in (self.train, self.val, self.test):
+            for tensor in () if samples is None else (samples.inputs, samples.labels):
+                digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+                digest.update(tensor.cpu().contiguous().numpy().data)
+        return digest.hexdigest()
+
     def to(self, device: torch.device | str) -> ClientData:
         """The same on a device."""
         val = None if self.val is None else self.val.to(device)
@@ -101,14 +111,12 @@ class Federation:
     notes: tuple[str, ...] = ()
     """What a reader of the results must know: the split is ours, SynthDigits is re-created, ..."""
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """SHA-256 over all that the clients hold."""
-        digest = hashlib.sha256()
-        for client in sorted(self.clients, key=lambda client: client.name):
-            digest.update(f"{client.name}/{client.noise}".encode())
-            for samples in (client.train, client.val, client.test):
-                for tensor in () if samples is None else (samples.inputs, samples.labels):
-                    digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-                    digest.update(tensor.cpu().contiguous().numpy().data)
-        return digest.hexdigest()
+        return joint_fingerprint(client.fingerprint for client in self.clients)
+
+
+def joint_fingerprint(each: Iterable[str]) -> str:
+    """Of a federation, from those of its clients in any order: who knows no data but these can tell it too."""
+    return hashlib.sha256("".join(sorted(each)).encode()).hexdigest()

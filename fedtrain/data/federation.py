@@ -15,6 +15,7 @@ from fedtrain.data.shares import check, shares
 from fedtrain.data.skews import misaligned, noise_levels
 from fedtrain.data.skews.share import Indices
 from fedtrain.data.source import Found, find
+from theory.errors import InputError
 
 
 def federation(settings: DataSettings, root: Path | None = None) -> Federation:
@@ -23,11 +24,15 @@ def federation(settings: DataSettings, root: Path | None = None) -> Federation:
     return assemble(settings, find(settings, root))
 
 
-def assemble(settings: DataSettings, found: Found) -> Federation:
-    """The clients that the settings make of these pools."""
+def assemble(settings: DataSettings, found: Found, only: int | None = None) -> Federation:
+    """The clients that the settings make of these pools, or the one at this place; images of others are not read."""
     parts = shares(settings, found.pools)
     levels = noise_levels(len(parts), settings.noise).tolist()
-    clients = (client(settings, found.pools[part.pool], part, noise) for part, noise in zip(parts, levels, strict=True))
+    if only is not None and not 0 <= only < len(parts):
+        raise InputError(f"there is no client {only}: these settings make {len(parts)}, counted from 0")
+    chosen = slice(None) if only is None else slice(only, only + 1)
+    pairs = list(zip(parts, levels, strict=True))[chosen]
+    clients = (client(settings, found.pools[part.pool], part, noise) for part, noise in pairs)
     data = dataset(settings.dataset)
     wrong = "labels do not belong to their images (misaligned, as in published results)"
     return Federation(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from fedtrain.bench import Bench, Keep
+from fedtrain.checkpoint import State
 from fedtrain.data.clients import ClientData
 from fedtrain.errors import TrainingError
-from fedtrain.partition import StateDict
-from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update
+from fedtrain.folder import CHECKPOINT, Folder
+from fedtrain.partition import Names, StateDict
+from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update, addressed
 from theory.errors import InputError
 
 T = TypeVar("T")
@@ -21,30 +24,59 @@ class LocalFleet:
     """Keeps the data on the bench's device, and what is personal too, unless told where to keep that."""
 
     def __init__(
-        self, bench: Bench, clients: Sequence[ClientData], *, skip_failures: bool = False, keep: Keep = dict
+        self,
+        bench: Bench,
+        clients: Sequence[ClientData],
+        *,
+        skip_failures: bool = False,
+        keep: Keep = dict,
+        peers: int = 0,
     ) -> None:
         if len({client.name for client in clients}) < len(clients):
             raise InputError("two clients have the same name; give each its own")
-        self.bench, self.skip_failures, self.keep = bench, skip_failures, keep
+        self.bench, self.skip_failures, self.keep, self.peers = bench, skip_failures, keep, peers
         self.clients = {client.name: client.to(bench.device) for client in clients}
         self.personal: dict[str, StateDict] = bench.starts(self.clients, keep)
+        self.elsewhere: dict[str, int] = {}
 
     @property
     def names(self) -> Sequence[str]:
         """The clients, in the order of the data set."""
         return list(self.clients)
 
+    @property
+    def norm(self) -> Names:
+        """The batch-norm entries of a client's module."""
+        return self.bench.norm
+
     def opening(self) -> Broadcast:
         """The first message."""
         return self.bench.opening(self.names)
+
+    def resume(self, state: State, folder: Folder) -> State:
+        """Go on from a checkpoint, whichever fleet made it."""
+        own = {name: state.own(name, folder.cupboard, self.bench.start) for name in self.names}
+        shared = state.message.shared
+        if shared.keys() != self.bench.shared or not all(self.bench.fits({**kept, **shared}) for kept in own.values()):
+            raise InputError(f"{folder.path / CHECKPOINT}: of another network or other clients; start the run anew")
+        state = replace(state, personal=own, elsewhere={}).to(self.bench.device, personal=self.keep is dict)
+        self.personal = {name: self.keep(kept) for name, kept in state.personal.items()}
+        return replace(state, personal=dict(self.personal))
+
+    def secure(self, turns: Mapping[str, int]) -> None:
+        """Nothing to do: what clients keep is in the checkpoint."""
 
     def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
         """Everyone named."""
 
         def turn(bench: Bench, name: str) -> Turn:
-            return bench.train(self.clients[name], self.personal[name], message)
+            return bench.train(self.clients[name], self.personal[name], self.addressed(message, name))
 
         return self.gather(turn, message.round + 1, list(cohort))
+
+    def addressed(self, message: Broadcast, client: str) -> Broadcast:
+        """What this client is sent of it."""
+        return addressed(message, client, self.peers, self.bench.seed)
 
     def gather(self, turn: Callable[[Bench, str], Turn], round: int, cohort: Sequence[str]) -> list[Update | Failure]:
         """All answers; what clients keep changes when all are done, so that a round can be abandoned."""
@@ -69,7 +101,7 @@ class LocalFleet:
         """Everyone."""
 
         def one(bench: Bench, name: str) -> Scores:
-            return bench.evaluate(self.clients[name], self.personal[name], message, splits)
+            return bench.evaluate(self.clients[name], self.personal[name], self.addressed(message, name), splits)
 
         return dict(zip(self.names, self.each(one, self.names), strict=True))
 

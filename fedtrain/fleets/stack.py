@@ -24,15 +24,19 @@ class Stack:
     """The clients of one round."""
 
     def __init__(
-        self, bench: Bench, clients: Sequence[ClientData], personal: Mapping[str, StateDict], message: Broadcast
+        self,
+        bench: Bench,
+        clients: Sequence[ClientData],
+        personal: Mapping[str, StateDict],
+        sent: Mapping[str, Broadcast],
     ) -> None:
         # by size, so that clients whose batches have the same length are neighbours and their rows need no copy
         self.clients = sorted(clients, key=lambda client: -len(client.train))
-        self.bench, self.round = bench, message.round
+        self.bench, self.round = bench, next(iter(sent.values())).round
         self.views: list[View[nn.Module]] = []
         starts = []
         for client in self.clients:
-            view = bench.receive(client, personal[client.name], message, bench.method.anchored(message.round))
+            view = bench.receive(client, personal[client.name], sent[client.name], bench.method.anchored(self.round))
             self.views.append(view)
             self.stage = Stage(bench.module, view.start)  # the same two modules for everyone
             starts.append({name: entry.detach().clone() for name, entry in self.stage.entries().items()})

@@ -18,7 +18,8 @@ class StackedFleet(LocalFleet):
         """Everyone named, together; if that fails they take turns, for in turn it shows whose fault it is."""
         names = list(cohort)
         try:
-            stack = Stack(self.bench, [self.clients[name] for name in names], self.personal, message)
+            sent = {name: self.addressed(message, name) for name in names}
+            stack = Stack(self.bench, [self.clients[name] for name in names], self.personal, sent)
             losses = stack.advance()
         except Exception as error:
             before = dict(self.personal)

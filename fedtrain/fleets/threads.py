@@ -22,9 +22,15 @@ class ThreadFleet(LocalFleet):
     """
 
     def __init__(
-        self, benches: Sequence[Bench], clients: Sequence[ClientData], *, skip_failures: bool = False, keep: Keep = dict
+        self,
+        benches: Sequence[Bench],
+        clients: Sequence[ClientData],
+        *,
+        skip_failures: bool = False,
+        keep: Keep = dict,
+        peers: int = 0,
     ) -> None:
-        super().__init__(benches[0], clients, skip_failures=skip_failures, keep=keep)
+        super().__init__(benches[0], clients, skip_failures=skip_failures, keep=keep, peers=peers)
         self.benches = list(benches)
         cuda = self.bench.device.type == "cuda"
         self.streams = {bench: torch.cuda.Stream(bench.device) for bench in self.benches} if cuda else {}

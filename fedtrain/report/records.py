@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
-
-from fedtrain import checkpoint
+from fedtrain.checkpoint import damaged
 from fedtrain.config import SECTIONS, Evaluation, method_named
 from fedtrain.folder import CHECKPOINT, MANIFEST, SUMMARY, Folder
+from fedtrain.sealed import DAMAGE, note
 from fedtrain.selection import Row, Summary, summarise
 from fedtrain.tables import Table, brief, read, write
 from theory.errors import InputError
@@ -160,9 +158,8 @@ def _cost(folder: Folder) -> tuple[int, int, int, float]:
     if not path.exists():
         return 0, 0, 0, 0.0
     try:
-        with safe_open(path, "pt") as file:
-            about = json.loads((file.metadata() or {})["about"])
+        about = note(path)
         up, down = (sum(map(int, about["ledger"][way].values())) for way in ("up", "down"))
         return int(about["round"]), up, down, float(about["seconds"])
-    except checkpoint.DAMAGE as error:
-        raise checkpoint.damaged(path, error) from None
+    except DAMAGE as error:
+        raise damaged(path, error) from None

@@ -24,7 +24,7 @@ from fedtrain.tables import brief, merge, nearest
 from theory.errors import InputError
 
 MOST_SAMPLES = 10**8
-"""More training samples than any manifest of ours speaks of."""
+"""More samples than any manifest of ours speaks of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +77,8 @@ def open_run(path: Path, device: str | None = None) -> TrainedRun:
     manifest = folder.read_json(MANIFEST)
     federation = remembered(config, manifest, path / MANIFEST)
     bench = Experiment(config, federation).bench()
+    own = {client.name: state.own(client.name, folder.cupboard, bench.start) for client in federation.clients}
+    state = replace(state, personal=own, elsewhere={})
     for client in federation.clients:
         if not bench.fits({**state.personal.get(client.name, {}), **state.message.shared}):
             raise damaged(path / CHECKPOINT, ValueError(f"it does not fit the network of client {client.name}"))
@@ -89,15 +91,21 @@ def remembered(config: Config, manifest: dict[str, Any], path: Path) -> Federati
     try:
         told: dict[str, Any] = manifest["data"]
         side = standin_size(data.name) if told["standin"] else data.size
-        none = Samples(torch.empty((0, 3, side, side), dtype=torch.uint8), torch.empty(0, dtype=torch.int64))
+        none = torch.empty((0, 3, side, side), dtype=torch.uint8)
         labels = torch.arange(len(told["classes"]))
-        if not told["clients"] or sum(sum(one["train"]) for one in told["clients"]) > MOST_SAMPLES:
+
+        def held(counts: list[int]) -> Samples:
+            return Samples(none, labels.repeat_interleave(torch.tensor(counts)))
+
+        most = max((sum(sum(one[part]) for one in told["clients"]) for part in ("train", "val", "test")), default=0)
+        if not told["clients"] or most > MOST_SAMPLES:
             raise ValueError("no clients, or more samples than there can be")
         clients = tuple(
             ClientData(
                 str(one["name"]),
-                Samples(none.inputs, labels.repeat_interleave(torch.tensor(one["train"]))),
-                none,
+                held(one["train"]),
+                held(one["test"]),
+                held(one["val"]) if sum(one["val"]) else None,
                 noise=float(one["noise"]),
             )
             for one in told["clients"]

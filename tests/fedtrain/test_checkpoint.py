@@ -11,11 +11,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fedtrain import checkpoint
+from fedtrain import sealed
 from fedtrain.checkpoint import FORMAT, State, restore, round_of, save
 from fedtrain.ledger import Ledger, Traffic
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.protocol import Broadcast
+from fedtrain.sealed import digest
 from theory.errors import InputError
 
 LEDGER = Ledger(Traffic(1, 2, 3), Traffic(4, 5, 6))
@@ -92,7 +93,7 @@ def test_a_crash_leaves_the_old_one_and_no_stray_file(where, error, tmp_path, mo
     def crash(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(checkpoint if where == "save_file" else os, where, crash)
+    monkeypatch.setattr(sealed if where == "save_file" else os, where, crash)
     with pytest.raises(type(error)):
         save(tiny(2), path)
     monkeypatch.undo()
@@ -204,7 +205,7 @@ GOOD = {
 )
 def test_safetensors_of_somebody_else_are_refused(about, tmp_path):
     tensors = {"x": torch.zeros(2)}
-    told = None if about is None else {"about": about, "sha256": checkpoint._digest(tensors, about)}
+    told = None if about is None else {"about": about, "sha256": digest(tensors, about)}
     save_file(tensors, tmp_path / "c", told)
     with pytest.raises(InputError, match="not a checkpoint"):
         restore(tmp_path / "c")
@@ -213,7 +214,7 @@ def test_safetensors_of_somebody_else_are_refused(about, tmp_path):
 def test_safetensors_with_all_that_is_said_of_a_checkpoint_are_one(tmp_path):
     """So that those above are refused for what they lack, not for their checksum."""
     tensors, about = {"x": torch.zeros(2)}, json.dumps(GOOD)
-    save_file(tensors, tmp_path / "c", {"about": about, "sha256": checkpoint._digest(tensors, about)})
+    save_file(tensors, tmp_path / "c", {"about": about, "sha256": digest(tensors, about)})
     assert restore(tmp_path / "c").message.round == 3
 
 

@@ -15,7 +15,7 @@ import torch
 from fedtrain.config import Config
 from fedtrain.data.clients import Federation, Preparation
 from fedtrain.folder import BEGINNING, CHECKPOINT, CONFIG, LOCK, MANIFEST, METRICS, SUMMARY, Folder
-from fedtrain.manifest import class_counts, git_commit, manifest
+from fedtrain.manifest import class_counts, described, git_commit, manifest
 from theory.errors import InputError
 
 ROWS = [
@@ -308,7 +308,7 @@ def test_a_damaged_checkpoint_is_named(begun):
 
 def test_the_manifest_says_what_was_used(toy):
     data = Federation(tuple(toy.clients()), ("x", "y", "z"), "Toy (stand-in)", True, Preparation(), ("drawn",))
-    about = json.loads(json.dumps(manifest(Config(), data, "fedco2 train")))
+    about = json.loads(json.dumps(manifest(Config(), described(data), "fedco2 train")))
     assert set(about) == {"command", "started", "versions", "git", "machine", "data"}
     assert set(about["versions"]) == {"fedco2", "python", "torch"}
     assert about["machine"]["threads"] == torch.get_num_threads()

@@ -14,7 +14,7 @@ from fedtrain.data.catalogue import dataset
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
 from fedtrain.folder import MANIFEST, Folder
-from fedtrain.manifest import manifest
+from fedtrain.manifest import described, manifest
 from fedtrain.methods import METHODS
 from fedtrain.run import run as run_rounds
 from fedtrain.use.newcomer import MOST, new_client
@@ -62,7 +62,7 @@ def trained(tmp_path_factory):
         how = Preparation(CIFAR.mean, CIFAR.std, noise_unit=unit)
         data = Federation(clients(noise), CIFAR.classes, "A toy", False, how)
         folder = Folder(tmp_path_factory.mktemp(method) / "run")
-        folder.begin(config, manifest(config, data, "fedco2 train"))
+        folder.begin(config, manifest(config, described(data), "fedco2 train"))
         run_rounds(Experiment(config, data), folder, lambda progress: None)
         return folder.path, data
 

@@ -204,7 +204,7 @@ def test_others_are_chosen_from_heads_that_are_there_once():
     assert not Others(heads, torch.tensor([], dtype=torch.long))
     assert torch.equal(said(z), Peers([heads[3], heads[0]])(z))
     each = fleet(StackedFleet, FedCO2())
-    stack = Stack(each.bench, list(each.clients.values()), each.personal, each.opening())
+    stack = Stack(each.bench, list(each.clients.values()), each.personal, dict.fromkeys(each.names, each.opening()))
     assert len(stack.heads) == 4
     assert [len(set(which.tolist())) for which in stack.others] == [3] * 4
     for client, which in zip(stack.clients, stack.others, strict=True):

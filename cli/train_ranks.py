@@ -1,0 +1,76 @@
+"""``--fleet torchrun``: the processes of a run, when the user leaves it to us to start them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+
+import torch
+
+from fedtrain.errors import TrainingError
+from fedtrain.fleets.group import STORE
+from fedtrain.interrupts import SIGNALS
+
+PATIENCE = 10.0
+"""Seconds that a process has to see for itself that it is over."""
+
+
+def start(ranks: int, threads: int | None) -> int:
+    """Run this command on so many processes of this machine; the exit code of the first, which speaks for all.
+
+    They find each other by a file, where torchrun would have a port open to the network.
+    """
+    with TemporaryDirectory(prefix="fedco2-") as folder:
+        shared = {STORE: str(Path(folder) / "store"), "WORLD_SIZE": str(ranks)}
+        shared["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # -P: no `cli` of the current folder's
+        if threads is None:  # else every process has so many
+            shared["OMP_NUM_THREADS"] = str(max(1, torch.get_num_threads() // ranks))
+        processes: list[subprocess.Popen[bytes]] = []
+
+        def pass_on(number: int, frame: FrameType | None) -> None:
+            """A terminal's Ctrl-C reaches the ranks by itself; who stops only this process means them too."""
+            for process in processes if number == signal.SIGTERM else []:
+                process.send_signal(signal.SIGINT)
+
+        before = {number: signal.signal(number, pass_on) for number in SIGNALS}
+        try:
+            for rank in range(ranks):
+                own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+                command = [sys.executable, "-P", "-m", "cli", *sys.argv[1:]]
+                heard = subprocess.DEVNULL if rank else None
+                environment = {**os.environ, **shared, **own}
+                processes.append(subprocess.Popen(command, env=environment, stdout=heard, stderr=heard))
+            return _led(processes)
+        finally:
+            for process in processes:
+                _end(process)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _led(processes: list[subprocess.Popen[bytes]]) -> int:
+    """Wait for the first of them, but no longer than it may take it to see that another is lost; its exit code."""
+    leader, *others = processes
+    while leader.poll() is None and not any(process.poll() for process in others):
+        time.sleep(0.05)
+    if (code := _end(leader)) < 0:
+        raise TrainingError(f"rank 0 was ended by {signal.Signals(-code).name}; go on with --resume")
+    for process in others if code else []:
+        process.terminate()  # it may wait for a leader that will never come
+    return code
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """Wait, then ask, then insist; the exit code."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(PATIENCE)
+        process.send_signal(number)
+    return process.wait()

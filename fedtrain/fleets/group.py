@@ -1,0 +1,65 @@
+"""The process group that this process was started into, if any."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from fedtrain.errors import TrainingError
+
+STORE = "FEDCO2_STORE"
+"""Names a file by which ranks of one machine find each other, so that nothing has to listen for them."""
+PATIENCE = timedelta(days=1)
+"""A rank may train for long before it answers; one that dies is noticed at once."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which process of how many this is."""
+
+    rank: int
+    world: int
+    on_this_machine: int
+    """Its number among those of this machine: the GPU that is its own."""
+
+    @classmethod
+    def ours(cls) -> Place | None:
+        """As whoever started this process says; None if nobody says anything."""
+        if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+            return None
+        return cls(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0")))
+
+    def device(self, wanted: torch.device) -> torch.device:
+        """Each rank has a GPU of its own, unless one is named."""
+        if wanted.type != "cuda" or wanted.index is not None:
+            return wanted
+        if self.on_this_machine >= torch.cuda.device_count():
+            raise TrainingError(f"rank {self.rank} finds no GPU of its own; start as many ranks as there are GPUs")
+        return torch.device("cuda", self.on_this_machine)
+
+
+@contextmanager
+def joined(place: Place, device: torch.device) -> Iterator[None]:
+    """Within, the ranks can talk: gloo from CPU to CPU, nccl from GPU to GPU."""
+    store = os.environ.get(STORE)
+    if store or os.environ.get("MASTER_ADDR", "127.0.0.1") in ("127.0.0.1", "localhost"):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # else gloo listens on whatever the host name means
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+        init_method=f"file://{store}" if store else "env://",
+        rank=place.rank,
+        world_size=place.world,
+        timeout=PATIENCE,
+    )
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,67 @@
+"""An experiment on several ranks: rank 0 leads, the others follow."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from fedtrain.experiment import Experiment
+from fedtrain.fleets.group import Place, joined
+from fedtrain.fleets.station import Station
+from fedtrain.fleets.torchrun import TorchrunFleet
+from fedtrain.fleets.wire import Wire
+from fedtrain.folder import Folder
+from fedtrain.interrupts import SIGNALS
+from theory.errors import InputError
+
+
+@contextmanager
+def leading(work: Experiment, place: Place, folder: Folder) -> Iterator[TorchrunFleet]:
+    """On rank 0: the fleet of all ranks, which are let go at the end."""
+    part = of_rank(work, place)
+    wire = Wire(part.config.machine.resolved())
+    with joined(place, wire.device):
+        wire.tell({"folder": str(folder.path.absolute())}, {})
+        fleet = TorchrunFleet(
+            Station(part.fleet(folder.path), folder), [client.name for client in work.federation.clients], wire
+        )
+        try:
+            yield fleet
+        finally:
+            fleet.end()
+
+
+def follow(work: Experiment, place: Place) -> None:
+    """On any other rank: do what rank 0 says. To be stopped is for rank 0 to answer; here it ends the turn at hand."""
+    part = of_rank(work, place)
+    wire = Wire(part.config.machine.resolved())
+    with joined(place, wire.device):
+        folder = Folder(Path(wire.listen()[0]["folder"]))
+        station = Station(part.fleet(folder.path), folder)
+
+        def halt(number: int, frame: FrameType | None) -> None:
+            station.halt()
+
+        before = {number: signal.signal(number, halt) for number in SIGNALS}
+        try:
+            station.serve(wire)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def of_rank(work: Experiment, place: Place) -> Experiment:
+    """The part of an experiment that is one rank's: every so many-th client, on a device of its own."""
+    clients, config = work.federation.clients, work.config
+    if place.world > len(clients):
+        raise InputError(f"{place.world} ranks for {len(clients)} clients: some would idle; start fewer")
+    device = str(place.device(config.machine.resolved()))
+    return replace(
+        work,
+        config=replace(config, machine=replace(config.machine, device=device)),
+        federation=replace(work.federation, clients=clients[place.rank :: place.world]),
+    )

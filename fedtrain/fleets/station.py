@@ -1,0 +1,97 @@
+"""One rank of a process group: its clients, and what it does when it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedtrain.errors import TrainingError
+from fedtrain.fleets.local import LocalFleet
+from fedtrain.fleets.wire import Wire
+from fedtrain.folder import Folder
+from fedtrain.parcels import Parcel, of_answers, of_scores, to_message
+from fedtrain.partition import StateDict
+from fedtrain.protocol import Broadcast
+from theory.errors import InputError
+
+
+class Station:
+    """Holds what its clients became in their last two turns: a round that is given up can be made again."""
+
+    def __init__(self, fleet: LocalFleet, folder: Folder) -> None:
+        self.fleet, self.folder = fleet, folder
+        self.held: dict[str, dict[int, StateDict]] = {name: {0: own} for name, own in fleet.personal.items()}
+        self.message: Broadcast | None = None
+        self.halted = False
+
+    def halt(self) -> None:
+        """End the turn at hand, and with it the run: a client that was stopped has not failed."""
+        self.halted = True
+        self.fleet.bench.halt.set()
+
+    def serve(self, wire: Wire) -> None:
+        """Do what rank 0 says until it says that this is the end."""
+        while True:
+            note, entries = wire.listen()
+            if note["do"] == "end":
+                return
+            wire.send(0, *self.obey(note, entries))
+
+    def obey(self, note: Mapping[str, Any], entries: StateDict) -> Parcel:
+        """What came of it; an error is told, not raised."""
+        try:
+            done = self._done(note, entries)
+        except Exception as error:
+            done = {"error": type(error).__name__, "text": str(error)}, {}
+        if self.halted and note["do"] in ("train", "evaluate"):
+            return {"error": "Halted", "text": "a rank was interrupted; go on from the last checkpoint"}, {}
+        return done
+
+    def _done(self, note: Mapping[str, Any], entries: StateDict) -> Parcel:
+        """``do``: train or evaluate with the message at hand, keep what clients became, go back to what was kept.
+
+        ``turns`` says of each client in which round it trained last.
+        """
+        turns: dict[str, int] = {name: turn for name, turn in note["turns"].items() if name in self.held}
+        if note["do"] == "keep":
+            self._keep(turns)
+        elif note["do"] == "restore":
+            self._restore(turns)
+        elif note["do"] == "evaluate":
+            return {"scores": of_scores(self._at(turns).evaluate(self._heard(note, entries), note["splits"]))}, {}
+        else:
+            message = self._heard(note, entries)
+            cohort = [name for name in note["cohort"] if name in self.held]
+            answers = self._at(turns).train(message, cohort)
+            for name in cohort:
+                self.held[name] = {
+                    turns[name]: self.held[name][turns[name]],
+                    message.round + 1: self.fleet.personal[name],
+                }
+            return of_answers(answers)
+        return {}, {}
+
+    def _heard(self, note: Mapping[str, Any], entries: StateDict) -> Broadcast:
+        """The server's message, which is sent but once."""
+        if "round" in note:
+            self.message = to_message(note, entries)
+        if self.message is None:
+            raise TrainingError("a rank was told to work before it was told with what")
+        return self.message
+
+    def _at(self, turns: Mapping[str, int]) -> LocalFleet:
+        """The clients as they were after these turns."""
+        self.fleet.personal |= {name: self.held[name][turn] for name, turn in turns.items()}
+        return self.fleet
+
+    def _keep(self, turns: Mapping[str, int]) -> None:
+        for name, turn in turns.items():
+            if turn:
+                self.folder.cupboard.put(name, turn, self.held[name][turn])
+
+    def _restore(self, turns: Mapping[str, int]) -> None:
+        state = self.folder.restore()
+        if state is None:
+            raise InputError(f"{self.folder.path}: rank 0 sees a checkpoint here and another rank does not")
+        self.fleet.resume(state, self.folder)
+        self.held = {name: {turns[name]: own} for name, own in self.fleet.personal.items()}

@@ -1,0 +1,98 @@
+"""All clients, divided among the ranks of a process group (torchrun); this is how rank 0 sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch.distributed as dist
+
+from fedtrain.checkpoint import State
+from fedtrain.errors import TrainingError
+from fedtrain.fleets.station import Station
+from fedtrain.fleets.wire import Wire
+from fedtrain.folder import Folder
+from fedtrain.interrupts import later
+from fedtrain.parcels import Parcel, of_message, to_answers, to_scores
+from fedtrain.partition import Names, StateDict
+from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update
+from theory.errors import InputError
+
+
+class TorchrunFleet:
+    """Messages and updates travel; what clients keep does not: each rank has its own, and writes it when told.
+
+    The sum is rank 0's, over updates in the order of the clients' names, as in one process: so are its bits.
+    """
+
+    def __init__(self, station: Station, names: Sequence[str], wire: Wire) -> None:
+        self.station, self.names, self.wire = station, list(names), wire
+        self.personal: dict[str, StateDict] = {}
+        self.elsewhere = dict.fromkeys(names, 0)
+        self.told: Broadcast | None = None
+        self.owing: list[int] = []
+        """Ranks whose answer to the last call was not heard yet."""
+
+    @property
+    def norm(self) -> Names:
+        """The batch-norm entries of a client's module."""
+        return self.station.fleet.norm
+
+    def opening(self) -> Broadcast:
+        """The first message."""
+        return self.station.fleet.bench.opening(self.names)
+
+    def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
+        """Everyone named, each on its rank."""
+        replies = self._call({"do": "train", "cohort": list(cohort), "turns": self.elsewhere}, message)
+        answers = {answer.client: answer for reply in replies for answer in to_answers(*reply)}
+        self.elsewhere |= {name: message.round + 1 for name, answer in answers.items() if isinstance(answer, Update)}
+        return [answers[name] for name in cohort]
+
+    def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
+        """Everyone."""
+        replies = self._call({"do": "evaluate", "splits": list(splits), "turns": self.elsewhere}, message)
+        scores = {name: score for note, _ in replies for name, score in to_scores(note["scores"]).items()}
+        return {name: scores[name] for name in self.names}
+
+    def resume(self, state: State, folder: Folder) -> State:
+        """Go on from a checkpoint, whichever fleet made it; every rank reads what is its own."""
+        self.elsewhere = {name: state.elsewhere.get(name, state.message.round) for name in self.names}
+        self._call({"do": "restore", "turns": self.elsewhere})
+        there = state.to(self.wire.device, personal=False)
+        return replace(there, personal={}, elsewhere=dict(self.elsewhere))
+
+    def secure(self, turns: Mapping[str, int]) -> None:
+        """Every rank writes down what its clients became in these turns."""
+        self._call({"do": "keep", "turns": turns})
+
+    def end(self) -> None:
+        """Let the other ranks go."""
+        with later():
+            self._settle()
+            self.wire.tell({"do": "end"}, {})
+
+    def _call(self, note: Mapping[str, Any], message: Broadcast | None = None) -> list[Parcel]:
+        """Tell everyone, do this rank's part, and hear what the others say; the message is sent but once."""
+        about, entries = of_message(message) if message is not None and message is not self.told else ({}, {})
+        with later():
+            self._settle()
+            self.wire.tell({**note, **about}, entries)
+            self.owing = list(range(1, dist.get_world_size()))
+        self.told = message or self.told
+        replies = [self.station.obey({**note, **about}, entries)]
+        with later():
+            while self.owing:
+                replies.append(self.wire.receive(self.owing[0]))
+                self.owing.pop(0)
+        for told, _ in replies:
+            if "error" in told:
+                raise InputError(told["text"]) if told["error"] == "InputError" else TrainingError(told["text"])
+        return replies
+
+    def _settle(self) -> None:
+        """Hear out who still had to answer to a call that was given up."""
+        while self.owing:
+            self.wire.receive(self.owing[0])
+            self.owing.pop(0)

@@ -1,0 +1,70 @@
+"""Tensors and a note from one rank to another: no pickle, no copy but one, bit by bit what was sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from fedtrain.errors import TrainingError
+from fedtrain.packing import packed, unpacked
+from fedtrain.parcels import Parcel
+from fedtrain.partition import StateDict
+from fedtrain.tables import brief
+
+
+class Wire:
+    """The note goes as JSON from CPU to CPU (gloo), the tensors as one block from device to device (gloo or nccl)."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def send(self, to: int, note: Mapping[str, Any], entries: StateDict) -> None:
+        """To one rank."""
+        self._give(lambda piece: dist.send(piece, to), note, entries)
+
+    def receive(self, sender: int) -> Parcel:
+        """From one rank; waits for it."""
+        return self._get(lambda piece: dist.recv(piece, sender))
+
+    def tell(self, note: Mapping[str, Any], entries: StateDict) -> None:
+        """From rank 0 to all others."""
+        self._give(lambda piece: dist.broadcast(piece, 0), note, entries)
+
+    def listen(self) -> Parcel:
+        """What rank 0 tells all others; waits for it."""
+        return self._get(lambda piece: dist.broadcast(piece, 0))
+
+    def _give(self, move: Callable[[Tensor], object], note: Mapping[str, Any], entries: StateDict) -> None:
+        forms, block = packed(entries, self.device)
+        text = json.dumps({"note": note, "forms": forms, "size": len(block)}).encode()
+        header = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        with _spoken():
+            for piece in (torch.tensor([len(header)]), header, *([block] if len(block) else [])):
+                move(piece)
+
+    def _get(self, move: Callable[[Tensor], object]) -> Parcel:
+        length = torch.zeros(1, dtype=torch.int64)
+        with _spoken():
+            move(length)
+            header = torch.empty(int(length), dtype=torch.uint8)
+            move(header)
+            told = json.loads(header.numpy().tobytes())
+            block = torch.empty(told["size"], dtype=torch.uint8, device=self.device)
+            if len(block):
+                move(block)
+        return told["note"], unpacked(told["forms"], block)
+
+
+@contextmanager
+def _spoken() -> Iterator[None]:
+    """What torch says of a rank that is gone, in our words."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise TrainingError(f"another rank is gone ({brief(error)}); go on from the last checkpoint") from None

@@ -1,0 +1,84 @@
+"""Messages as they travel or rest: a note that JSON can hold, and tensors by name."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from fedtrain.partition import StateDict
+from fedtrain.protocol import Broadcast, Failure, Score, Scores, Update
+
+Parcel = tuple[dict[str, Any], StateDict]
+
+
+def flat(groups: Mapping[str, StateDict]) -> StateDict:
+    """The tensors of all groups: ``group/name``."""
+    return {f"{group}/{name}": value for group, state in groups.items() for name, value in state.items()}
+
+
+def grouped(entries: StateDict) -> Mapping[str, StateDict]:
+    """By whose they are: ``shared``, ``peers/3``, ``personal/3``, ``0/published``."""
+    groups: defaultdict[str, StateDict] = defaultdict(dict)
+    for key, value in entries.items():
+        *group, name = key.split("/", 1 if key.startswith("shared/") else 2)
+        groups["/".join(group)][name] = value
+    return groups
+
+
+def of_message(message: Broadcast) -> Parcel:
+    """A message; clients go by their place in the note, for their names may hold anything."""
+    places = {f"peers/{i}": head for i, head in enumerate(message.peers.values())}
+    return {"round": message.round, "peers": list(message.peers)}, flat({"shared": message.shared, **places})
+
+
+def to_message(note: Mapping[str, Any], entries: StateDict) -> Broadcast:
+    """The message that became this parcel."""
+    groups = grouped(entries)
+    return Broadcast(
+        note["round"], groups["shared"], {name: groups[f"peers/{i}"] for i, name in enumerate(note["peers"])}
+    )
+
+
+def of_answers(answers: Sequence[Update | Failure]) -> Parcel:
+    """What clients answer to a message."""
+    notes, groups = [], {}
+    for i, answer in enumerate(answers):
+        if isinstance(answer, Update):
+            groups[f"{i}/shared"], groups[f"{i}/published"] = answer.shared, answer.published
+            notes.append({"client": answer.client, "num_examples": answer.num_examples, "loss": answer.loss})
+        else:
+            notes.append(asdict(answer))
+    return {"answers": notes}, flat(groups)
+
+
+def to_answers(note: Mapping[str, Any], entries: StateDict) -> list[Update | Failure]:
+    """The answers that became this parcel."""
+    groups = grouped(entries)
+    return [
+        Failure(**told)
+        if "reason" in told
+        else Update(told["client"], groups[f"{i}/shared"], groups[f"{i}/published"], told["num_examples"], told["loss"])
+        for i, told in enumerate(note["answers"])
+    ]
+
+
+def of_scores(scores: Mapping[str, Scores]) -> dict[str, Any]:
+    """Scores by client, split and branch; JSON holds every digit of them."""
+    return {
+        client: {
+            split: {branch: asdict(score) for branch, score in branches.items()} for split, branches in splits.items()
+        }
+        for client, splits in scores.items()
+    }
+
+
+def to_scores(note: Mapping[str, Any]) -> dict[str, Scores]:
+    """The scores that became this note."""
+    return {
+        client: {
+            split: {branch: Score(**score) for branch, score in branches.items()} for split, branches in splits.items()
+        }
+        for client, splits in note.items()
+    }
