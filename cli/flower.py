@@ -1,0 +1,102 @@
+"""``fedco2 flower``: the same training on Flower's nodes, simulated or real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.console import INTERRUPTED
+from cli.flower_deploy import down, status, up
+from cli.train import PLACES, train
+
+NOT_HERE = {"fleet", "nproc", "personal", "dry_run"}
+"""Options of `fedco2 train` that mean nothing here."""
+
+
+@click.group(short_help="Train on Flower's nodes: simulated, or a real deployment.")
+def flower() -> None:
+    """Train as `fedco2 train` does, with every client on a Flower node of its own: the same numbers, bit by bit.
+
+    What is personal never leaves its node. Needs Flower: pip install 'fedco2[flower]'.
+
+    \b
+    Examples:
+      fedco2 flower simulate --dataset digits --rounds 5
+      fedco2 flower up --clients 5
+      fedco2 flower run --dataset digits --rounds 5
+      fedco2 flower status
+      fedco2 flower down
+    """
+
+
+def options_of_train(*more: click.Parameter) -> list[click.Parameter]:
+    """What a run is, is said as for `fedco2 train`."""
+    return [*(option for option in train.params if option.name not in NOT_HERE), *more]
+
+
+MIN_CLIENTS = click.Option(
+    ["--min-clients"], type=click.IntRange(1), help="Go on when so many have answered in time.  [default: all]"
+)
+TIMEOUT = click.Option(
+    ["--timeout"],
+    type=click.FloatRange(min=0),
+    default=600.0,
+    show_default=True,
+    help="Seconds of a round after which nobody is waited for but --min-clients.",
+)
+DIR = click.Option(
+    ["--dir", "deployment"],
+    type=click.Path(path_type=Path),
+    default=Path("flower"),
+    show_default=True,
+    help="Folder of the deployment.",
+)
+WORKERS = click.Option(
+    ["--workers"], type=click.IntRange(1), help="Clients that train at the same time.  [default: one a core]"
+)
+
+
+@flower.command(params=options_of_train(MIN_CLIENTS, TIMEOUT, WORKERS))
+@click.pass_context
+def simulate(ctx: click.Context, /, **options: Any) -> None:
+    """Train on simulated nodes of this machine.
+
+    \b
+    Example:
+      fedco2 flower simulate --dataset digits --method fedbn --rounds 5
+    """
+    go(ctx, options, "in_simulation")
+
+
+@flower.command(params=options_of_train(MIN_CLIENTS, TIMEOUT, DIR))
+@click.pass_context
+def run(ctx: click.Context, /, **options: Any) -> None:
+    """Train on the nodes of a deployment that is up, and look on.
+
+    \b
+    Example:
+      fedco2 flower up --clients 5
+      fedco2 flower run --dataset digits --method fedbn --rounds 5
+    """
+    go(ctx, options, "on_deployment")
+
+
+def go(ctx: click.Context, options: dict[str, Any], where: str) -> None:
+    """As `fedco2 train` goes about it."""
+    given = {PLACES[name]: options[name] for name in PLACES if options.get(name) is not None}
+    from cli import flower_run
+    from cli.stopping import Interrupted
+
+    plan = flower_run.prepared(given, options)
+    try:
+        summary = getattr(flower_run, where)(plan, options)
+    except Interrupted as stop:
+        click.echo(str(stop), err=True)
+        ctx.exit(INTERRUPTED)
+    flower_run.show(summary, plan, options)
+
+
+for command in (up, status, down):
+    flower.add_command(command)

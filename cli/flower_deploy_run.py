@@ -1,0 +1,59 @@
+"""What ``fedco2 flower up``, ``status`` and ``down`` do once their options are read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from cli.data_view import grid
+from cli.stopping import stopping
+from fedtrain.flower.deployment import Deployment
+from fedtrain.flower.hosts import several_hosts
+from fedtrain.flower.status import Status
+
+
+def run_up(folder: Path, clients: int, tls: bool, data_dir: Path | None, threads: int) -> None:
+    """Start all of it."""
+
+    def tell(line: str) -> None:
+        click.echo(line, err=True)
+
+    with stopping(lambda: "before all nodes were online; nothing is left running"):
+        Deployment(folder).up(clients, data_dir=data_dir, tls=tls, threads=threads, tell=tell)
+    click.echo(f"{clients} nodes are online; fedco2 flower down --dir {folder} ends them")
+
+
+def show_status(folder: Path, as_json: bool) -> bool:
+    """Look at it; whether all is well."""
+    seen = Deployment(folder).status()
+    if as_json:
+        click.echo(json.dumps(asdict(seen) | {"well": seen.well}, ensure_ascii=False))
+    else:
+        _show(seen)
+    return seen.well
+
+
+def _show(seen: Status) -> None:
+    security = "TLS, nodes known by their keys" if seen.tls else "not encrypted"
+    click.echo(f"SuperLink on {seen.address} ({security}): {f'process {seen.pid}' if seen.alive else 'not running'}")
+    rows = [
+        (node.client, node.pid if node.alive else "not running", node.node_id or "-", "yes" if node.online else "no")
+        for node in seen.nodes
+    ]
+    grid(("client", "process", "node id", "online"), rows)
+    if seen.runs:
+        grid(("run", "status", "details"), [(run.id, run.status, run.details) for run in seen.runs])
+
+
+def run_down(folder: Path) -> None:
+    """End all of it."""
+    ended = Deployment(folder).down()
+    click.echo(f"{ended} processes ended" if ended else f"{folder}: nothing runs here")
+
+
+def print_hosts(clients: int, host: str, threads: int, data_dir: Path | None) -> None:
+    """Print the commands for several hosts."""
+    click.echo(several_hosts(clients, host, threads=threads, data_dir=data_dir))

@@ -1,0 +1,35 @@
+"""Look on while a run goes on in a deployment: what the server tells, and how it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fedtrain.errors import TrainingError
+from fedtrain.flower.control import Control
+from fedtrain.folder import Folder
+
+PAUSE, LOOK = 0.5, 10.0
+"""Seconds between two looks at the log, and at what the SuperLink says, which costs a second or two."""
+
+
+def follow(control: Control, run_id: str, folder: Folder, log: Path, say: Callable[[str], None]) -> None:
+    """Until the run is over; an error if it was not completed."""
+    read, looked = log.stat().st_size if log.exists() else 0, time.monotonic()
+    while True:
+        if log.exists():
+            with log.open(encoding="utf-8") as file:
+                file.seek(read)
+                text = file.read()
+                read = file.tell()
+            if text:
+                say(text.rstrip("\n"))
+        if folder.finished or time.monotonic() - looked > LOOK:
+            state, looked = control.run_state(run_id), time.monotonic()
+            if state.over and state.completed:
+                return
+            if state.over:
+                why = state.details.removeprefix("ServerApp failed with exception: ") or state.status
+                raise TrainingError(f"the run did not end well: {why}")
+        time.sleep(PAUSE)

@@ -1,0 +1,26 @@
+"""The Flower app of the server, in a deployment: it runs where the SuperLink does, and tells its story to a file."""
+
+from __future__ import annotations
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from rich.console import Console
+
+from cli.train_view import View
+from fedtrain.flower.app import read_plan
+from fedtrain.flower.conduct import conduct
+
+WIDTH = 200
+"""Columns; a file has none."""
+
+
+def main(grid: Grid, context: Context) -> None:
+    """One run, from the first round or from where it stopped."""
+    plan, log = read_plan(context.run_config)
+    with log.open("a", encoding="utf-8", buffering=1) as file:
+        screen = Console(file=file, width=WIDTH, markup=False, highlight=False, emoji=False)
+        conduct(grid, plan, lambda work: View(screen, work, plan.folder, quiet=False), screen.print)
+
+
+app = ServerApp()
+app.main()(main)

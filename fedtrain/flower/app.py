@@ -1,0 +1,50 @@
+"""The Flower app of a run: a folder that names our two halves and says what the server is to do."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from fedtrain.config import dump, from_tables
+from fedtrain.flower.conduct import Plan
+from fedtrain.folder import Folder
+from fedtrain.manifest import our_version
+
+SERVER, NODE = "cli.flower_server:app", "fedtrain.flower.node:app"
+NUMBER = "0.0.0"
+"""The version of an app that is installed nowhere; Flower wants one."""
+
+
+def write_app(folder: Path, plan: Plan, log: Path) -> None:
+    """Flower sends this folder to server and nodes; the code is the package that is installed there."""
+    told = {
+        "out": str(plan.folder.path.absolute()),
+        "config": dump(plan.config),
+        "clients": plan.clients,
+        "least": plan.least,
+        "patience": float(plan.patience),
+        "command": plan.command,
+        "log": str(log.absolute()),
+    }
+    app = {"publisher": "fedco2", "components": {"serverapp": SERVER, "clientapp": NODE}, "config": told}
+    about = {"name": "fedco2-run", "version": NUMBER, "description": f"a run of fedco2 {our_version()}"}
+    text = tomli_w.dumps({"project": about, "tool": {"flwr": {"app": app}}})
+    (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+
+
+def read_plan(told: Mapping[str, Any]) -> tuple[Plan, Path]:
+    """What the server is to do, and where it tells how it goes."""
+    config = from_tables(tomllib.loads(str(told["config"])))
+    plan = Plan(
+        config,
+        Folder(Path(str(told["out"]))),
+        int(told["clients"]),
+        int(told["least"]),
+        float(told["patience"]),
+        str(told["command"]),
+    )
+    return plan, Path(str(told["log"]))

@@ -1,0 +1,83 @@
+"""A run on Flower's nodes, from meeting the clients to the summary; the server has no data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+from flwr.serverapp import Grid
+
+from fedtrain.config import Config
+from fedtrain.data.clients import joint_fingerprint
+from fedtrain.experiment import Experiment
+from fedtrain.flower.fleet import FlowerFleet, Patience, question
+from fedtrain.flower.post import Post
+from fedtrain.folder import MANIFEST, Folder
+from fedtrain.manifest import manifest
+from fedtrain.resume import go_on
+from fedtrain.run import Progress, run
+from fedtrain.use.personal import remembered
+from theory.errors import InputError
+
+Watch = AbstractContextManager[Callable[[Progress], None]]
+MEETING = 300.0
+"""Seconds until all clients must have said who they are."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the server is to do."""
+
+    config: Config
+    folder: Folder
+    clients: int
+    """How many there are."""
+    least: int
+    """How many must answer in a round; all others are waited for only so long."""
+    patience: float
+    command: str
+    halt: Event = field(default_factory=Event)
+
+
+def conduct(
+    grid: Grid, plan: Plan, watching: Callable[[Experiment], Watch], say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Begin or go on; the summary. ``watching`` gives what looks on while the experiment runs."""
+    if not 1 <= plan.least <= plan.clients:
+        raise InputError(f"at least {plan.least} of {plan.clients} clients cannot be; choose from 1 to {plan.clients}")
+    config, folder = plan.config, plan.folder
+    post = Post(grid, question(config, str(folder.path.absolute())), plan.halt)
+    post.gather(plan.clients, MEETING)
+    data = merged([told["data"] for told in sorted(post.described.values(), key=lambda told: int(told["place"]))])
+    told = manifest(config, data, plan.command)
+    work = Experiment(config, remembered(config, told, folder.path / MANIFEST))
+    with folder.alone():
+        if folder.holds_a_run:
+            for note in go_on(folder, config, told):
+                say(f"note: {note}")
+        else:
+            folder.begin(config, told)
+        fleet = FlowerFleet(post, work.bench(), config, folder, Patience(plan.least, plan.patience))
+        with watching(work) as watch:
+            return run(work, folder, watch, fleet)
+
+
+def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The description of all clients' data from that of each one's."""
+    first = parts[0]
+    for part in parts[1:]:
+        for key in ("title", "standin", "classes"):
+            if part[key] != first[key]:
+                name = part["clients"][0]["name"]
+                raise InputError(
+                    f"client {name}: its {key} is {part[key]!r}, others' {first[key]!r}; give all the same data set"
+                )
+    return {
+        **first,
+        "sha256": joint_fingerprint(part["clients"][0]["sha256"] for part in parts),
+        "notes": list(dict.fromkeys(note for part in parts for note in part["notes"])),
+        "clients": [client for part in parts for client in part["clients"]],
+    }

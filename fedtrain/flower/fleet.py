@@ -1,0 +1,136 @@
+"""All clients, each on a Flower node of its own; this is how the server sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedtrain.bench import Bench
+from fedtrain.checkpoint import State
+from fedtrain.config import Config, to_tables
+from fedtrain.errors import TrainingError
+from fedtrain.flower.post import Post, error_of
+from fedtrain.folder import CHECKPOINT, Folder
+from fedtrain.parcels import Parcel, of_message, to_answers, to_scores
+from fedtrain.partition import Names, StateDict
+from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update, addressed, cohort, refusal
+from theory.errors import InputError
+
+
+@dataclass(frozen=True)
+class Patience:
+    """For how many clients to wait, and how long for the others."""
+
+    least: int
+    seconds: float
+
+
+class FlowerFleet:
+    """One message a round: who is evaluated and trains next does both when asked for the first.
+
+    What clients keep is theirs: the server knows only in which round each trained last, and says so. A turn is thus
+    made again, with the same bits, after anything was lost on the way.
+    """
+
+    def __init__(self, post: Post, bench: Bench, config: Config, folder: Folder, patience: Patience) -> None:
+        self.post, self.bench, self.config, self.folder, self.patience = post, bench, config, folder, patience
+        self.names = sorted(post.described, key=lambda name: int(post.described[name]["place"]))
+        self.personal: dict[str, StateDict] = {}
+        self.elsewhere = dict.fromkeys(self.names, 0)
+        self.ahead: tuple[Broadcast | None, dict[str, Update | Failure]] = None, {}
+        """What was answered to a message when it was evaluated."""
+
+    @property
+    def norm(self) -> Names:
+        """The batch-norm entries of a client's module."""
+        return self.bench.norm
+
+    def opening(self) -> Broadcast:
+        """The first message."""
+        return self.bench.opening(self.names)
+
+    def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
+        """Everyone named, each on its node."""
+        done, answers = self.ahead
+        if done is not message:
+            answers, _ = self._round(message, cohort, [], cohort)
+        self.ahead = None, {}
+        self.elsewhere |= {name: message.round + 1 for name in cohort if isinstance(answers[name], Update)}
+        return [answers[name] for name in cohort]
+
+    def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
+        """Everyone; nothing if not everyone could be asked, for a mean over some of them would mislead."""
+        server = self.config.server
+        last = message.round >= server.rounds
+        next_ones = [] if last else cohort(self.names, server.sample, self.config.seed, message.round)
+        answers, scores = self._round(message, self.names, splits, next_ones)
+        self.ahead = message, answers
+        return {name: scores[name] for name in self.names} if scores.keys() >= set(self.names) else {}
+
+    def resume(self, state: State, folder: Folder) -> State:
+        """Go on from a checkpoint of this fleet; what clients keep is on their nodes."""
+        if state.personal:
+            raise InputError(f"{folder.path}: this run holds what its clients keep; go on with fedco2 train --resume")
+        if not self.bench.fits({**self.bench.start(self.names[0]), **state.message.shared}):
+            raise InputError(f"{folder.path / CHECKPOINT}: of another network; start the run anew")
+        self.elsewhere = dict(state.elsewhere)
+        return state
+
+    def secure(self, turns: Mapping[str, int]) -> None:
+        """Nothing to do: a node has on its disk what it answers."""
+
+    def _round(
+        self, message: Broadcast, whom: Collection[str], splits: Collection[Split], training: Collection[str]
+    ) -> tuple[dict[str, Update | Failure], dict[str, Scores]]:
+        """Ask, and judge what is answered."""
+        letters = {name: self._letter(message, name, splits, name in training) for name in whom}
+        replies = self.post.ask(letters, min(self.patience.least, len(letters)), self.patience.seconds)
+        answers: dict[str, Update | Failure] = {}
+        scores: dict[str, Scores] = {}
+        for name in whom:
+            try:
+                if name not in replies:
+                    raise TrainingError(f"client {name}: no answer within {self.patience.seconds:g} s")
+                note, _ = replies[name]
+                if "error" in note:
+                    raise error_of(f"client {name}", note)
+                if splits:
+                    scores |= {name: to_scores(note["scores"])[name]}
+                if name in training:
+                    answers[name] = self._judged(name, replies[name], message)
+            except (TrainingError, InputError) as error:
+                if self.config.server.on_client_failure == "stop" and name in replies:
+                    raise
+                answers[name] = Failure(name, str(error))
+        return answers, scores
+
+    def _letter(self, message: Broadcast, name: str, splits: Collection[Split], train: bool) -> Parcel:
+        sent = addressed(message, name, self.config.server.peers, self.config.seed)
+        sent = replace(sent, peers={peer: head for peer, head in sent.peers.items() if peer != name})
+        note, entries = of_message(sent)
+        about = {
+            **self.post.question,
+            "train": train,
+            "splits": list(splits),
+            "turn": self.elsewhere[name],
+            "needed": sorted(self.folder.needed(name)),
+        }
+        return {**note, **about}, entries
+
+    def _judged(self, name: str, reply: Parcel, message: Broadcast) -> Update | Failure:
+        """The answer, unless it would spoil the mean."""
+        try:
+            (answer,) = to_answers(*reply)
+        except (KeyError, TypeError, ValueError) as error:
+            raise TrainingError(f"client {name}: its answer is none of fedco2's ({error}); update its node") from None
+        if isinstance(answer, Failure):
+            raise TrainingError(answer.reason)
+        if reason := refusal(answer, name, message):
+            raise TrainingError(f"client {name}, round {message.round + 1}: refused, {reason}")
+        return answer
+
+
+def question(config: Config, run: str) -> dict[str, Any]:
+    """What a node must know to find out which client it is."""
+    return {"config": to_tables(config), "run": run}

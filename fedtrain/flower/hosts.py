@@ -1,0 +1,90 @@
+"""The commands for a deployment on several hosts."""
+
+from __future__ import annotations
+
+import shlex
+from ipaddress import ip_address
+from pathlib import Path
+
+from fedtrain.flower import commands
+from fedtrain.flower.control import CONNECTION
+from fedtrain.flower.environment import INSTALL, QUIET
+
+PORT = 8000
+HERE = Path()
+STATE, DATA = Path("/var/lib/fedco2"), Path("/srv/fedco2-data")
+
+
+def several_hosts(clients: int, host: str, *, threads: int = 1, data_dir: Path | None = None) -> str:
+    """What to type where, with the SuperLink on ``host``, a name or an address that all nodes reach."""
+    settings = {name: value for name, value in QUIET.items() if name.startswith("FLWR")}
+    quiet = shlex.join(f"{name}={value}" for name, value in (settings | {"OMP_NUM_THREADS": str(threads)}).items())
+    superlink = shlex.join(commands.superlink(PORT, Path("superlink.db"), HERE, host="0.0.0.0"))
+    return "\n".join(
+        [
+            "# On every host, the same versions, and nothing told or fetched unasked",
+            INSTALL,
+            f"export {quiet}",
+            "",
+            f"# On {host}: a test CA and a certificate for 30 days; better are your own CA's",
+            *_certificates(host),
+            "",
+            f"# On the host of each node: a key of its own. Bring node-K.pub to {host}, and ca.pem from there",
+            *(f"ssh-keygen -q -t ecdsa -b 384 -N '' -C '' -f node-{client}" for client in range(clients)),
+            "",
+            f"# On {host}, in a terminal of its own: the SuperLink. Who reaches its port {PORT} may let in nodes and",
+            "# have them run code, so let the firewall open it to the nodes alone. With --database it can be restarted",
+            superlink,
+            "",
+            f"# On {host}: say where it is, and let in the nodes",
+            "mkdir -p ~/.flwr && cat >> ~/.flwr/config.toml <<END",
+            f"[superlink.{CONNECTION}]",
+            f'address = "{_bracketed(host)}:{PORT}"',
+            'root-certificates = "$PWD/ca.pem"',
+            "END",
+            *(f"flwr supernode register node-{client}.pub {CONNECTION}" for client in range(clients)),
+            "",
+            "# On the host of each node, once its key is registered. What its client keeps is in state-dir: save it",
+            *(_supernode(client, clients, host, data_dir or DATA) for client in range(clients)),
+            "",
+            f"# On {host}: look, and run the app in folder APP",
+            f"flwr supernode list {CONNECTION}",
+            f"flwr run APP {CONNECTION} --stream",
+        ]
+    )
+
+
+def _certificates(host: str) -> list[str]:
+    # the SuperLink's own processes reach it as 127.0.0.1
+    all_names = dict.fromkeys([f"{'IP' if _is_address(host) else 'DNS'}:{host}", "DNS:localhost", "IP:127.0.0.1"])
+    names = f"subjectAltName={','.join(all_names)}"
+    curve = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
+    return [
+        "umask 077",
+        f"openssl req -x509 {curve} -keyout ca.key -out ca.pem -days 30 -subj '/CN=fedco2 test CA' "
+        "-addext keyUsage=critical,keyCertSign,cRLSign",
+        f"openssl req {curve} -keyout server.key -out server.csr -subj {shlex.quote(f'/CN={host}')}",
+        f"printf '%s\\n' {shlex.quote(names)} basicConstraints=CA:FALSE extendedKeyUsage=serverAuth "
+        "authorityKeyIdentifier=keyid > server.ext",
+        "openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days 30 "
+        "-extfile server.ext",
+    ]
+
+
+def _supernode(client: int, clients: int, host: str, data: Path) -> str:
+    config = commands.node_config(client, clients, STATE / str(client), data)
+    address = f"{_bracketed(host)}:{PORT}"
+    # two nodes of one host need two ports
+    words = commands.supernode(address, 9100 + client, config, HERE / commands.CA, HERE / f"node-{client}")
+    return shlex.join(words)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        return bool(ip_address(host))
+    except ValueError:
+        return False
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

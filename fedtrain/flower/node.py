@@ -1,0 +1,65 @@
+"""The Flower app of a client: it answers who it is, and does its half of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedtrain.flower.records import NOTE, content, opened
+from fedtrain.flower.site import Site
+from fedtrain.manifest import described
+from fedtrain.parcels import Parcel, flat
+from fedtrain.partition import StateDict
+
+
+def describe(message: Message, context: Context) -> Message:
+    """Which client this is, and what its data are like."""
+
+    def answer() -> Parcel:
+        note, _ = opened(message.content)
+        site = Site.here(context.node_config, note)
+        return {"client": site.name, "place": site.place, "data": described(site.work.federation)}, {}
+
+    return Message(told(answer), reply_to=message)
+
+
+def turn(message: Message, context: Context) -> Message:
+    """Evaluate and train, as the message says; what is personal stays in the node's folder, and in its memory."""
+
+    def answer() -> Parcel:
+        note, entries = opened(message.content)
+        site = Site.here(context.node_config, note)
+        reply, kept = site.turn(note, entries, remembered(context.state, note))
+        if kept is not None:
+            about = {"run": note["run"], "turn": note["round"] + 1}
+            context.state.clear()
+            context.state.update(content(about, flat({"own/0": kept})))
+        return reply
+
+    return Message(told(answer), reply_to=message)
+
+
+def remembered(state: RecordDict, note: dict[str, Any]) -> StateDict | None:
+    """What the client kept after the turn that the server speaks of, if the node remembers just that."""
+    if NOTE not in state:
+        return None
+    about, entries = opened(state)
+    if (about["run"], about["turn"]) != (note["run"], note["turn"]):
+        return None
+    return {key.removeprefix("own/0/"): value for key, value in entries.items()}
+
+
+def told(answer: Callable[[], Parcel]) -> RecordDict:
+    """The answer, or what went wrong, in words that the server can pass on."""
+    try:
+        return content(*answer())
+    except Exception as error:
+        return content({"error": type(error).__name__, "text": str(error)}, {})
+
+
+app = ClientApp()
+app.query()(describe)
+app.train()(turn)

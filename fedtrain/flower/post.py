@@ -1,0 +1,146 @@
+"""Letters to clients and their answers, whichever node a client is on: nodes die, come back and have new numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from fedtrain.errors import TrainingError
+from fedtrain.flower.records import content, opened
+from fedtrain.parcels import Parcel
+from theory.errors import InputError
+
+PAUSE = 0.1
+"""Seconds between two looks for answers."""
+LOOK_AROUND = 2.0
+"""Seconds between two looks for nodes that are new."""
+RAISED = 2
+"""Flower's error code for an app that failed; all others mean that the node or the letter was lost."""
+
+
+@dataclass
+class Post:
+    """Knows which node each client is on: by asking, since a node's number says nothing and may change."""
+
+    grid: Grid
+    question: Mapping[str, Any]
+    """What a node is asked when it turns up."""
+    halt: Event = field(default_factory=Event)
+    """Set from another thread, it ends all waiting."""
+    nodes: dict[str, int] = field(default_factory=dict)
+    """Where each client is; of two nodes that speak for it, the later one: the other died and was not missed yet."""
+    described: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What each client said of itself."""
+    met: set[int] = field(default_factory=set)
+    """Nodes that said who they are."""
+    asked: dict[str, int] = field(default_factory=dict)
+    """Questions without an answer yet, and whom."""
+    looked: float = float("-inf")
+
+    def gather(self, clients: int, patience: float) -> None:
+        """Wait until so many clients have said who they are."""
+        end = time.monotonic() + patience
+        for _ in self._ticks():
+            self._look_around()
+            if len(self.nodes) >= clients:
+                return
+            if time.monotonic() > end:
+                here = ", ".join(self.nodes) or "none"
+                raise InputError(f"{clients} clients are wanted and {len(self.nodes)} came ({here}); start their nodes")
+
+    def ask(self, letters: Mapping[str, Parcel], least: int, patience: float) -> dict[str, Parcel]:
+        """The answers: all of them, or after ``patience`` seconds ``least``. Who was lost gets its letter again."""
+        contents = {client: content(*letter) for client, letter in letters.items()}
+        answers: dict[str, Parcel] = {}
+        underway: dict[str, tuple[str, int]] = {}
+        end = time.monotonic() + patience
+        for _ in self._ticks():
+            for reply in self._answers(underway):
+                client, node = underway.pop(number_of(reply))
+                if lost(reply):
+                    self._lose(node)
+                else:
+                    answers.setdefault(client, read(reply))
+            if len(answers) == len(letters) or (len(answers) >= least and time.monotonic() > end):
+                break
+            self._look_around()
+            wanted = {
+                (client, node) for client, node in self.nodes.items() if client in letters.keys() - answers.keys()
+            }
+            new = sorted(wanted - set(underway.values()))
+            numbers = self._send("train", [(contents[client], node) for client, node in new])
+            underway |= dict(zip(numbers, new, strict=True))
+        return answers
+
+    def _ticks(self) -> Iterator[None]:
+        while True:
+            if self.halt.is_set():
+                raise KeyboardInterrupt
+            yield
+            time.sleep(PAUSE)
+
+    def _look_around(self) -> None:
+        """Ask nodes that are new who they are; one that is gone is no client's any more."""
+        for reply in self._answers(self.asked):
+            node = self.asked.pop(number_of(reply))
+            if lost(reply):
+                continue  # if it is back, it is asked again
+            note, _ = read(reply)
+            if "error" in note:
+                raise error_of(f"node {node}", note)
+            self.met.add(node)
+            self.nodes[note["client"]] = node
+            self.described[note["client"]] = note
+        if time.monotonic() - self.looked < LOOK_AROUND:
+            return
+        self.looked = time.monotonic()
+        online = set(self.grid.get_node_ids())
+        for node in self.met - online:
+            self._lose(node)
+        new = sorted(online - self.met - set(self.asked.values()))
+        numbers = self._send("query", [(content(self.question, {}), node) for node in new])
+        self.asked |= dict(zip(numbers, new, strict=True))
+
+    def _lose(self, node: int) -> None:
+        self.met.discard(node)
+        self.nodes = {client: at for client, at in self.nodes.items() if at != node}
+
+    def _send(self, kind: str, letters: Sequence[tuple[RecordDict, int]]) -> list[str]:
+        """All in one go: what several of them hold alike is moved once."""
+        messages = [Message(letter, dst_node_id=node, message_type=kind) for letter, node in letters]
+        return [str(number) for number in self.grid.push_messages(messages)] if messages else []
+
+    def _answers(self, underway: Mapping[str, object]) -> list[Message]:
+        return list(self.grid.pull_messages(list(underway))) if underway else []
+
+
+def number_of(reply: Message) -> str:
+    """Of the letter that is answered; the sender's number does not do, for an error is the SuperLink's."""
+    return str(reply.metadata.reply_to_message_id)
+
+
+def lost(reply: Message) -> bool:
+    """Whether node or letter were lost, and another try may do."""
+    return reply.has_error() and reply.error.code != RAISED
+
+
+def read(reply: Message) -> Parcel:
+    """What a node says; an app that failed, or one that is not ours, says what kind of error that is."""
+    if reply.has_error():
+        return {"error": "TrainingError", "text": f"its app failed ({reply.error.reason}); see the node's log"}, {}
+    try:
+        return opened(reply.content)
+    except (KeyError, TypeError, ValueError) as error:
+        return {"error": "TrainingError", "text": f"its answer is none of fedco2's ({error}); update its node"}, {}
+
+
+def error_of(whose: str, note: Mapping[str, Any]) -> InputError | TrainingError:
+    """The error that a note speaks of."""
+    kind = InputError if note["error"] in ("InputError", "DataError") else TrainingError
+    return kind(f"{whose}: {note['text']}")

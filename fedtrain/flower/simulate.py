@@ -1,0 +1,63 @@
+"""All nodes on this machine, without a SuperLink: Flower's simulation, which shares them out over Ray's workers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event
+from types import FrameType
+from typing import Any
+
+from fedtrain.flower.environment import environment
+from fedtrain.flower.site import STATE_DIR
+
+
+def simulate(nodes: int, workers: int, state: Path, conduct: Callable[[Any], Any], halt: Event) -> Any:
+    """What ``conduct`` makes of the grid; nodes keep what is theirs in the folder ``state``."""
+    with TemporaryDirectory(prefix="fedco2-") as home:
+        os.environ.update(environment(Path(home)))  # before Ray and Flower are loaded, and for their processes
+        os.environ[STATE_DIR] = str(state.absolute())
+        from flwr.app import Context
+        from flwr.serverapp import Grid, ServerApp
+        from flwr.simulation import run_simulation
+
+        from fedtrain.flower.node import app as node
+
+        logging.getLogger("flwr").setLevel(logging.CRITICAL)  # what goes wrong comes back as an exception
+        results: list[Any] = []
+        server = ServerApp()
+
+        def main(grid: Grid, context: Context) -> None:
+            results.append(conduct(grid))
+
+        server.main()(main)
+        quiet = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
+        resources = {"num_cpus": 1, "num_gpus": 0.0}
+        with stopping(halt):
+            run_simulation(
+                server,
+                node,
+                nodes,
+                backend_config={"init_args": {"num_cpus": workers, **quiet}, "client_resources": resources},
+            )
+        return results[0]
+
+
+@contextmanager
+def stopping(halt: Event) -> Iterator[None]:
+    """Ctrl-C is for who waits for the clients: that is another thread, and Flower waits for it."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        halt.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

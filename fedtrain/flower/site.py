@@ -1,0 +1,82 @@
+"""One client where its data are: its experiment, what it keeps, and its half of a round."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedtrain.config import from_tables
+from fedtrain.cupboard import Cupboard, folder_name
+from fedtrain.data.federation import assemble
+from fedtrain.data.source import find
+from fedtrain.experiment import Experiment
+from fedtrain.fleets.local import LocalFleet
+from fedtrain.parcels import Parcel, of_answers, of_scores, to_message
+from fedtrain.partition import StateDict
+from fedtrain.protocol import Update
+from theory.errors import InputError
+
+STATE_DIR = "FEDCO2_STATE"
+"""Environment: the folder of nodes that were told none, all on this machine and for one run."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Made anew for each message: Flower gives every one a process of its own."""
+
+    work: Experiment
+    """With this client alone."""
+    place: int
+    """Of the client, among all."""
+    cupboard: Cupboard
+
+    @classmethod
+    def here(cls, node: Mapping[str, Any], note: Mapping[str, Any]) -> Site:
+        """As the node's own settings say; the server says which experiment it is, and never names a folder here."""
+        if "partition-id" not in node:
+            raise InputError('this node was not told which client it is; start it with --node-config "partition-id=0"')
+        place, config = int(node["partition-id"]), from_tables(note["config"])
+        config = replace(config, machine=replace(config.machine, device=str(node.get("device", "auto"))))
+        if config.machine.threads is not None:
+            torch.set_num_threads(config.machine.threads)
+        root = Path(str(node["data-dir"])) if "data-dir" in node else None
+        work = Experiment(config, assemble(config.data, find(config.data, root), only=place))
+        if "state-dir" in node:
+            own = Path(str(node["state-dir"])) / folder_name(str(note["run"]))
+        elif STATE_DIR in os.environ:
+            own = Path(os.environ[STATE_DIR])
+        else:
+            raise InputError('this node has no folder for what it keeps; start it with --node-config "state-dir=..."')
+        return cls(work, place, Cupboard(own))
+
+    @property
+    def name(self) -> str:
+        """Of the client."""
+        return self.work.federation.clients[0].name
+
+    def turn(
+        self, note: Mapping[str, Any], entries: StateDict, remembered: StateDict | None = None
+    ) -> tuple[Parcel, StateDict | None]:
+        """Evaluate, then train, as far as asked for: the answer, and what the client keeps if it has trained.
+
+        ``note["turn"]`` says in which round this client trained last, as far as the server knows: a turn whose answer
+        was lost did not happen. What it kept then is ``remembered``, or on the disk, where what it keeps now goes
+        before the server hears of it.
+        """
+        message, turn, name = to_message(note, entries), int(note["turn"]), self.name
+        fleet = LocalFleet(self.work.bench(), self.work.federation.clients, skip_failures=True)
+        if turn:
+            fleet.personal = {name: remembered if remembered is not None else self.cupboard.take(name, turn)}
+        scores = of_scores(fleet.evaluate(message, note["splits"])) if note["splits"] else {}
+        answers = fleet.train(message, [name]) if note["train"] else []
+        told, sent = of_answers(answers)
+        kept = fleet.personal[name] if any(isinstance(answer, Update) for answer in answers) else None
+        if kept is not None:
+            self.cupboard.put(name, message.round + 1, kept)
+        self.cupboard.clear(name, {turn, *note["needed"]}, before=message.round + 1)
+        return ({**told, "client": name, "scores": scores}, sent), kept
