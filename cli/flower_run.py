@@ -23,7 +23,7 @@ from cli.train_view import View, show_summary
 from fedtrain.data.federation import assemble
 from fedtrain.data.source import find
 from fedtrain.flower.environment import require_flower
-from fedtrain.folder import OWN, SUMMARY, Folder
+from fedtrain.folder import SUMMARY, Folder
 from fedtrain.resume import continued
 from theory.errors import InputError
 
@@ -66,7 +66,6 @@ def in_simulation(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
             simulate(
                 plan.clients,
                 workers,
-                folder.path / OWN,
                 lambda grid: conduct(grid, plan, lambda work: View(screen, work, folder, quiet), screen.print),
                 plan.halt,
             )

@@ -14,14 +14,14 @@ from types import FrameType
 from typing import Any
 
 from fedtrain.flower.environment import environment
-from fedtrain.flower.site import STATE_DIR
+from fedtrain.flower.site import SIMULATED
 
 
-def simulate(nodes: int, workers: int, state: Path, conduct: Callable[[Any], Any], halt: Event) -> Any:
-    """What ``conduct`` makes of the grid; nodes keep what is theirs in the folder ``state``."""
+def simulate(nodes: int, workers: int, conduct: Callable[[Any], Any], halt: Event) -> Any:
+    """What ``conduct`` makes of the grid."""
     with TemporaryDirectory(prefix="fedco2-") as home:
         os.environ.update(environment(Path(home)))  # before Ray and Flower are loaded, and for their processes
-        os.environ[STATE_DIR] = str(state.absolute())
+        os.environ[SIMULATED] = "1"
         from flwr.app import Context
         from flwr.serverapp import Grid, ServerApp
         from flwr.simulation import run_simulation

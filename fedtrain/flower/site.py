@@ -16,13 +16,14 @@ from fedtrain.data.federation import assemble
 from fedtrain.data.source import find
 from fedtrain.experiment import Experiment
 from fedtrain.fleets.local import LocalFleet
+from fedtrain.folder import Folder
 from fedtrain.parcels import Parcel, of_answers, of_scores, to_message
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Update
 from theory.errors import InputError
 
-STATE_DIR = "FEDCO2_STATE"
-"""Environment: the folder of nodes that were told none, all on this machine and for one run."""
+SIMULATED = "FEDCO2_SIMULATED"
+"""Environment: set where server and nodes are one process's, and what clients keep goes into the run's own folder."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Site:
         work = Experiment(config, assemble(config.data, find(config.data, root), only=place))
         if "state-dir" in node:
             own = Path(str(node["state-dir"])) / folder_name(str(note["run"]))
-        elif STATE_DIR in os.environ:
-            own = Path(os.environ[STATE_DIR])
+        elif SIMULATED in os.environ:
+            own = Folder(Path(str(note["run"]))).cupboard.folder
         else:
             raise InputError('this node has no folder for what it keeps; start it with --node-config "state-dir=..."')
         return cls(work, place, Cupboard(own))

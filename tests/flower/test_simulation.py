@@ -1,0 +1,51 @@
+"""Flower's simulation: the bits of one process, for every method, and what a node does not do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import small
+
+from fedtrain.folder import Folder
+from fedtrain.run import run
+
+pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
+
+LIMIT = 300
+"""Seconds."""
+SCRIPT = Path(small.__file__).with_name("simulated.py")
+
+
+def simulated(root: Path, cases: list[str]) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(SCRIPT), str(root), json.dumps(cases)]
+    done = subprocess.run(command, env=environment, timeout=LIMIT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory):
+    """Every case in one process."""
+    root = tmp_path_factory.mktemp("ours")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
+        for case in small.CASES:
+            work, folder = small.experiment(case), Folder(root / case)
+            folder.begin(work.config, {})
+            run(work, folder, small.quiet)
+    return root
+
+
+def test_simulated_nodes_give_the_bits_of_one_process(ours, tmp_path):
+    """All methods, everybody and a part of them, clients of unequal sizes: messages, heads, metrics, and what is kept."""
+    simulated(tmp_path, list(small.CASES))
+    for case in small.CASES:
+        work = small.experiment(case)
+        one, other = (small.everything(work, Folder(root / case)) for root in (ours, tmp_path))
+        assert small.different(one, other) == [], case
+        assert Folder(tmp_path / case).finished

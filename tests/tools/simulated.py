@@ -1,0 +1,41 @@
+"""A process that runs cases of `small` one after the other on the simulated nodes of one Flower simulation."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from threading import Event
+
+import small
+import torch
+
+from fedtrain import run as module
+from fedtrain.flower.conduct import Plan, conduct
+from fedtrain.flower.simulate import simulate
+from fedtrain.folder import Folder
+
+CLIENTS = 5
+
+
+def main(root: Path, cases: list[str]) -> None:
+    torch.set_num_threads(1)
+    module.draw_figures = lambda folder, summary: []
+
+    def all_of_them(grid) -> list[dict]:
+        return [
+            conduct(
+                grid,
+                Plan(small.config(case), Folder(root / case), CLIENTS, CLIENTS, 60.0, "test"),
+                lambda work: nullcontext(small.quiet),
+                print,
+            )
+            for case in cases
+        ]
+
+    simulate(CLIENTS, 2, all_of_them, Event())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

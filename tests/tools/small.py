@@ -1,0 +1,120 @@
+"""Small experiments that configurations alone describe, for all methods, and what two runs of one must agree in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+from fedtrain.config import Config
+from fedtrain.data.federation import assemble
+from fedtrain.experiment import Experiment, plan
+from fedtrain.folder import METRICS, Folder
+from fedtrain.methods import METHODS
+from fedtrain.tables import merge
+
+COMMON = {
+    "data": {"source": "standin"},
+    "model": {"name": "two-layer", "width": 8},
+    "local": {"lr": 0.05, "batch_size": 16},
+    "machine": {"threads": 1, "device": "cpu"},
+}
+ALL = {"data": {"train_size": 24, "percent": "none"}, "server": {"rounds": 3}, "evaluation": {"every": 2}}
+"""Five clients with 24 images each, all of them in every round."""
+SOME = {
+    "data": {"skew": "label+feature", "alpha": 5.0, "divide": 20, "least_per_class": 1},
+    "local": {"momentum": 0.9, "weight_decay": 1e-5, "epochs": 2, "batch_size": 32},
+    "server": {"rounds": 5, "sample": 0.6, "weights": "size"},
+    "evaluation": {"every": 3, "window": 2, "window_every": 1, "report": "window", "train": True},
+}
+"""Five clients with 91 to 122 images, three in a round, who count by their size, with momentum, two passes."""
+LABEL_SKEW = {
+    "fedbn": {"bn_stats": "shared"},
+    "fedrod": {"balanced": True, "personal_sgd": "plain"},
+    "fedco2": {"intra": "none", "inter": "none", "bn_stats": "shared", "start": "own"},
+    "singleset": {"start": "own"},
+}
+CASES = {
+    **{f"{name} all": merge(COMMON, ALL, {"method": {"name": name}}) for name in METHODS},
+    **{
+        f"{name} some": merge(COMMON, SOME, {"method": {"name": name, **LABEL_SKEW.get(name, {})}}) for name in METHODS
+    },
+    "fedco2 both": merge(COMMON, SOME, {"method": {"name": "fedco2"}}),
+}
+"""By method and who takes part; "fedco2 some" is its form for label skew, "fedco2 both" the full one."""
+
+
+@dataclass(frozen=True)
+class Learning(Experiment):
+    """The same with heads that learn; those of this network are fixed, as the theory has them."""
+
+    def maker(self):
+        draw = super().maker()
+
+        def made():
+            net = draw()
+            net.head.requires_grad_(True)
+            return net
+
+        return made
+
+
+def config(name: str) -> Config:
+    """What the case is, complete."""
+    return _planned(name)[0]
+
+
+def experiment(name: str, *, learning: bool = False, **changes) -> Experiment:
+    """The case as `fedtrain.experiment` makes it of the configuration, or with heads that learn; sections may differ."""
+    settings = config(name)
+    changed = replace(settings, **{key: replace(getattr(settings, key), **new) for key, new in changes.items()})
+    return (Learning if learning else Experiment)(changed, _federation("some" if settings.server.sample < 1 else "all"))
+
+
+@cache
+def _planned(name: str):
+    return plan("digits", CASES[name])
+
+
+@cache
+def _federation(kind: str):
+    settings, found = _planned(f"fedavg {kind}")
+    return assemble(settings.data, found)
+
+
+def bits(state) -> dict[str, object]:
+    """Tensors by name as what they are, bit by bit."""
+    return {name: (value.dtype, value.shape, value.cpu().numpy().tobytes()) for name, value in state.items()}
+
+
+def everything(work: Experiment, folder: Folder) -> dict[str, object]:
+    """All that two runs of one experiment must agree in: metrics as bytes, messages, heads, what clients keep, bytes."""
+    state, bench = folder.restore(), work.bench()
+    names = [client.name for client in work.federation.clients]
+    return {
+        "metrics": (folder.path / METRICS).read_bytes(),
+        "shared": bits(state.message.shared),
+        "heads": [(name, bits(head)) for name, head in state.message.peers.items()],
+        "own": {name: bits(state.own(name, folder.cupboard, bench.start)) for name in names},
+        "ledger": state.ledger,
+        "round": state.message.round,
+        "skipped": state.skipped,
+    }
+
+
+def different(one: dict[str, object], other: dict[str, object]) -> list[str]:
+    """What two runs do not agree in."""
+    return [part for part in one if one[part] != other[part]]
+
+
+def quiet(progress) -> None:
+    """Watch a run and say nothing."""
+
+
+def stopping(round: int | None):
+    """Watch a run, and stop it after a round."""
+
+    def watch(progress):
+        if progress.round == round:
+            raise KeyboardInterrupt
+
+    return watch
