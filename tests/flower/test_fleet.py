@@ -1,0 +1,361 @@
+"""The server's side of Flower on a grid that does as it is told: nodes that die, come back, fail, lie or never answer."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext, suppress
+from itertools import count
+
+import pytest
+import small
+import torch
+
+flwr = pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
+
+from flwr.app import Context, Error, Message, RecordDict  # noqa: E402
+from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
+
+from fedtrain.errors import TrainingError  # noqa: E402
+from fedtrain.flower import node, post  # noqa: E402
+from fedtrain.flower.conduct import Plan, conduct  # noqa: E402
+from fedtrain.flower.records import content, opened  # noqa: E402
+from fedtrain.folder import METRICS, Folder  # noqa: E402
+from fedtrain.run import run  # noqa: E402
+from theory.errors import InputError  # noqa: E402
+
+CLIENTS = 5
+RAISED, UNAVAILABLE = 2, 5
+
+
+class Dead(Exception):
+    """A node is killed while its app computes."""
+
+
+class Grid:
+    """Five nodes with one client each, whose apps are called when their answers are looked for."""
+
+    def __init__(self, root, tamper=None):
+        self.root, self.tamper = root, tamper
+        self.numbers, self.ids = count(1), count(100)
+        self.nodes = {next(self.ids): place for place in range(CLIENTS)}
+        self.memory = {number: RecordDict() for number in self.nodes}
+        self.listed = set(self.nodes)
+        self.letters = {}
+        self.log = []
+
+    def get_node_ids(self):
+        return sorted(self.listed)
+
+    def push_messages(self, messages):
+        numbers = [f"m{next(self.numbers)}" for _ in messages]
+        self.letters |= dict(zip(numbers, messages, strict=True))
+        return numbers
+
+    def pull_messages(self, numbers):
+        return [reply for number in list(numbers) if (reply := self.answer(number)) is not None]
+
+    def answer(self, number):
+        letter = self.letters[number]
+        at = letter.metadata.dst_node_id
+        if at not in self.nodes:
+            if at in self.listed:
+                return None  # dead, and not missed yet
+            return self.reply(number, letter, Error(UNAVAILABLE, "node unavailable"))
+        place = self.nodes[at]
+        app = node.describe if letter.metadata.message_type == "query" else node.turn
+        settings = {"partition-id": place, "state-dir": str(self.root / f"node {place}")}
+        context = Context(1, at, settings, self.memory[at], {})
+        try:
+            if self.tamper is not None:
+                self.tamper(self, place, letter)
+            reply = app(letter, context)
+        except Dead:
+            return None
+        except ValueError as error:
+            return self.reply(number, letter, Error(RAISED, str(error)))
+        self.log.append((place, letter.metadata.message_type, opened(letter.content)[0]))
+        return self.reply(number, letter, self.spoilt(place, letter, reply.content))
+
+    def reply(self, number, letter, what):
+        del self.letters[number]
+        made = Message(what, reply_to=letter)
+        made.metadata._reply_to_message_id = number
+        return made
+
+    def spoilt(self, place, letter, records):
+        return records
+
+    def kill(self, place, *, missed=False):
+        (at,) = [number for number, one in self.nodes.items() if one == place]
+        del self.nodes[at], self.memory[at]
+        if missed:
+            self.listed.discard(at)
+        return at
+
+    def start(self, place, number=None):
+        number = next(self.ids) if number is None else number
+        self.nodes[number], self.memory[number] = place, RecordDict()
+        self.listed.add(number)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """No pauses, no figures; messages may be made outside of an app."""
+    monkeypatch.setattr(post, "PAUSE", 0.0)
+    monkeypatch.setattr(post, "LOOK_AROUND", 0.0)
+    monkeypatch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+def go(grid, case, root, *, least=CLIENTS, patience=60.0, watch=small.quiet, **changes):
+    config = small.experiment(case, **changes).config
+    plan = Plan(config, Folder(root / "run"), CLIENTS, least, patience, "test")
+    return conduct(grid, plan, lambda work: nullcontext(watch), print)
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """The same in one process."""
+
+    def made(case, **changes):
+        work, folder = small.experiment(case, **changes), Folder(tmp_path / "alone")
+        folder.begin(work.config, {})
+        run(work, folder, small.quiet)
+        return folder
+
+    return made
+
+
+def agree(one: Folder, other: Folder) -> None:
+    a, b = one.restore(), other.restore()
+    assert (one.path / METRICS).read_bytes() == (other.path / METRICS).read_bytes()
+    assert small.bits(a.message.shared) == small.bits(b.message.shared)
+    assert {k: small.bits(v) for k, v in a.message.peers.items()} == {
+        k: small.bits(v) for k, v in b.message.peers.items()
+    }
+    assert a.ledger == b.ledger
+
+
+def test_one_message_a_round_with_the_evaluation_in_it(tmp_path, alone):
+    grid = Grid(tmp_path)
+    go(grid, "fedco2 all", tmp_path)
+    turns = [(note["round"], note["train"], note["splits"]) for _, kind, note in grid.log if kind == "train"]
+    each = [(0, True, []), (1, True, []), (2, True, ["val", "test"]), (3, False, ["val", "test"])]
+    assert sorted(turns, key=str) == sorted(each * CLIENTS, key=str)
+    agree(Folder(tmp_path / "run"), alone("fedco2 all"))
+
+
+def test_what_is_personal_stays_on_the_node(tmp_path):
+    grid, sent = Grid(tmp_path), []
+    grid.spoilt = lambda place, letter, records: sent.append(opened(records)[1]) or records
+    go(grid, "fedbn all", tmp_path)
+    personal = small.experiment("fedbn all").bench().personal
+    names = {key.split("/", 2)[2] for entries in sent for key in entries}
+    assert personal
+    assert names
+    assert not names & personal
+    assert not Folder(tmp_path / "run").restore().personal
+
+
+def test_a_node_that_is_killed_in_its_turn_and_comes_back_with_another_number(tmp_path, alone):
+    grid = Grid(tmp_path)
+
+    def tamper(grid, place, letter):
+        note = opened(letter.content)[0]
+        if letter.metadata.message_type == "train" and (place, note["round"]) == (2, 1):
+            grid.tamper = None
+            grid.kill(2)
+            grid.start(2)
+            raise Dead
+
+    grid.tamper = tamper
+    go(grid, "fedco2 all", tmp_path)
+    assert len(grid.listed) == CLIENTS + 1  # the dead one was never missed
+    agree(Folder(tmp_path / "run"), alone("fedco2 all"))
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_turn_whose_answer_is_lost_is_taken_again_from_what_was_kept_before(forgets, tmp_path, alone):
+    """For the server it did not happen, whether the node died with its answer or remembers it well."""
+    grid, lost = Grid(tmp_path), []
+
+    def spoilt(place, letter, records):
+        note = opened(letter.content)[0]
+        if letter.metadata.message_type == "train" and (place, note["round"], lost) == (3, 2, []):
+            lost.append(1)
+            if forgets:
+                grid.start(3, grid.kill(3, missed=True))  # with a key, a node keeps its number
+            return Error(UNAVAILABLE, "node unavailable")
+        return records
+
+    grid.spoilt = spoilt
+    go(grid, "fedbn all", tmp_path)
+    assert lost
+    agree(Folder(tmp_path / "run"), alone("fedbn all"))
+
+
+def test_a_client_that_never_answers_is_left_out_if_enough_do(tmp_path):
+    grid = Grid(tmp_path)
+
+    def tamper(grid, place, letter):
+        if letter.metadata.message_type == "train" and place == 4:
+            grid.kill(4)
+            raise Dead
+
+    grid.tamper = tamper
+    summary = go(grid, "fedavg all", tmp_path, least=4, patience=0.5)
+    assert [(one["round"], one["client"]) for one in summary["skipped"]] == [(n, "mnist_m") for n in (1, 2, 3)]
+    assert "no answer within 0.5 s" in summary["skipped"][0]["reason"]
+    assert summary["rules"] == {}  # a mean over four of five would be another number
+    assert summary["rounds"] == 3
+
+
+def test_without_enough_clients_the_run_waits(tmp_path, monkeypatch, alone):
+    """Nothing is given up: the client that is away for longer than the patience comes back, and all is as ever."""
+    grid, waited = Grid(tmp_path), []
+
+    def tamper(grid, place, letter):
+        if letter.metadata.message_type == "train" and place == 4 and not waited:
+            waited.append(0)
+            grid.kill(4)
+            raise Dead
+
+    def looking(numbers, honest=grid.pull_messages):
+        if waited:
+            waited[0] += 1
+            if waited[0] == 300:
+                grid.start(4)
+        return honest(numbers)
+
+    grid.tamper, grid.pull_messages = tamper, looking
+    go(grid, "fedavg all", tmp_path, least=5, patience=0.01)
+    assert waited[0] > 300
+    agree(Folder(tmp_path / "run"), alone("fedavg all"))
+
+
+def nan(note, entries):
+    name = next(key for key in entries if key.startswith("0/shared"))
+    entries[name] = torch.full_like(entries[name], math.nan)
+
+
+def shape(note, entries):
+    name = next(key for key in entries if key.startswith("0/shared"))
+    entries[name] = entries[name].reshape(-1)[:1]
+
+
+def dtype(note, entries):
+    name = next(key for key in entries if key.startswith("0/shared"))
+    entries[name] = entries[name].double()
+
+
+def fewer(note, entries):
+    entries.pop(next(iter(entries)))
+
+
+def more(note, entries):
+    entries["0/shared/another"] = torch.zeros(2)
+
+
+def loss(note, entries):
+    note["answers"][0]["loss"] = math.inf
+
+
+def examples(note, entries):
+    note["answers"][0]["num_examples"] = -3
+
+
+def name(note, entries):
+    note["answers"][0]["client"] = "mnist"
+
+
+def none(note, entries):
+    note["answers"] = []
+
+
+LIES = {
+    nan: "is not finite",
+    shape: r"is torch.float32 \(1,\), not torch.float32",
+    dtype: "is torch.float64",
+    fewer: "its entries are others",
+    more: "its entries are others: another",
+    loss: "its loss is inf",
+    examples: "it has -3 examples",
+    name: "it speaks for mnist",
+    none: "its answer is none of fedco2's",
+}
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
+def test_an_answer_that_would_spoil_the_mean_is_refused_and_named(lie, tmp_path):
+    def spoilt(place, letter, records):
+        if letter.metadata.message_type != "train" or place != 1:
+            return records
+        note, entries = opened(records)
+        if note["answers"]:
+            lie(note, entries)
+        return content(note, entries)
+
+    grid = Grid(tmp_path)
+    grid.spoilt = spoilt
+    with pytest.raises(TrainingError, match=f"client svhn.*{LIES[lie]}"):
+        go(grid, "fedbn all", tmp_path)
+    grid = Grid(tmp_path / "again")
+    grid.spoilt = spoilt
+    summary = go(grid, "fedbn all", tmp_path / "again", server={"on_client_failure": "skip"})
+    assert {one["client"] for one in summary["skipped"]} == {"svhn"}
+    assert len(summary["skipped"]) == 3
+
+
+def test_an_app_that_fails_is_told_in_its_own_words(tmp_path):
+    grid = Grid(tmp_path)
+
+    def tamper(grid, place, letter):
+        if letter.metadata.message_type == "train" and place == 0:
+            raise ValueError("no such thing")
+
+    grid.tamper = tamper
+    with pytest.raises(TrainingError, match="client mnist: its app failed .*no such thing"):
+        go(grid, "fedavg all", tmp_path)
+
+
+def test_clients_that_do_not_come_are_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedtrain.flower.conduct.MEETING", 0.2)
+    grid = Grid(tmp_path)
+    grid.kill(0)
+    with pytest.raises(InputError, match=r"5 clients are wanted and 4 came \(.*\); start their nodes"):
+        go(grid, "fedavg all", tmp_path)
+
+
+def test_a_server_that_was_stopped_goes_on_from_its_checkpoint(tmp_path, alone):
+    """Nodes are ahead of the checkpoint, and one of them forgot all that was not on its disk."""
+    for case in ("fedco2 all", "fedco2 both"):
+        root = tmp_path / case
+        grid = Grid(root)
+        for stop in (1, 2):
+            with suppress(KeyboardInterrupt):
+                go(grid, case, root, watch=small.stopping(stop))
+            assert Folder(root / "run").round_reached() == stop
+            grid.memory = {number: RecordDict() for number in grid.nodes}
+        go(grid, case, root)
+        work, folder = small.experiment(case), Folder(root / "alone")
+        folder.begin(work.config, {})
+        run(work, folder, small.quiet)
+        agree(Folder(root / "run"), folder)
+
+
+def test_a_node_without_what_it_kept_is_refused(tmp_path):
+    grid = Grid(tmp_path)
+    with suppress(KeyboardInterrupt):
+        go(grid, "fedbn all", tmp_path, watch=small.stopping(2))
+    grid.memory = {number: RecordDict() for number in grid.nodes}
+    for path in (tmp_path / "node 2").rglob("*.safetensors"):
+        path.unlink()
+    with pytest.raises(InputError, match="client usps: client usps: what it kept after round 2 is not in"):
+        go(grid, "fedbn all", tmp_path)
+
+
+def test_a_node_keeps_no_more_than_is_needed(tmp_path):
+    go(Grid(tmp_path), "fedbn some", tmp_path)
+    for place in range(CLIENTS):
+        assert 1 <= len([*(tmp_path / f"node {place}").rglob("*.safetensors")]) <= 3
