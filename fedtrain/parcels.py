@@ -27,10 +27,10 @@ def grouped(entries: StateDict) -> Mapping[str, StateDict]:
     return groups
 
 
-def of_message(message: Broadcast) -> Parcel:
-    """A message; clients go by their place in the note, for their names may hold anything."""
+def of_message(message: Broadcast) -> tuple[dict[str, Any], dict[str, StateDict]]:
+    """The note and the groups of a message; peers go by their place, for their names may hold anything."""
     places = {f"peers/{i}": head for i, head in enumerate(message.peers.values())}
-    return {"round": message.round, "peers": list(message.peers)}, flat({"shared": message.shared, **places})
+    return {"round": message.round, "peers": list(message.peers)}, {"shared": message.shared, **places}
 
 
 def to_message(note: Mapping[str, Any], entries: StateDict) -> Broadcast:

@@ -14,7 +14,7 @@ from fedtrain.fleets.station import Station
 from fedtrain.fleets.wire import Wire
 from fedtrain.folder import Folder
 from fedtrain.interrupts import later
-from fedtrain.parcels import Parcel, of_message, to_answers, to_scores
+from fedtrain.parcels import Parcel, flat, of_message, to_answers, to_scores
 from fedtrain.partition import Names, StateDict
 from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update
 from theory.errors import InputError
@@ -75,7 +75,8 @@ class TorchrunFleet:
 
     def _call(self, note: Mapping[str, Any], message: Broadcast | None = None) -> list[Parcel]:
         """Tell everyone, do this rank's part, and hear what the others say; the message is sent but once."""
-        about, entries = of_message(message) if message is not None and message is not self.told else ({}, {})
+        about, groups = of_message(message) if message is not None and message is not self.told else ({}, {})
+        entries = flat(groups)
         with later():
             self._settle()
             self.wire.tell({**note, **about}, entries)

@@ -105,7 +105,7 @@ class Control:
             raise TrainingError(f"{said}: {last}; see fedco2 flower status") from None
         if not answer.get("success"):
             why = " ".join(str(answer.get("error-message", "refused")).split())
-            raise TrainingError(f"{said}: {why}; see fedco2 flower status")
+            raise TrainingError(f"{said}: {why}")
         return answer
 
 

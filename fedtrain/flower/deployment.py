@@ -10,13 +10,14 @@ from pathlib import Path
 from fedtrain.errors import TrainingError
 from fedtrain.flower.alone import alone
 from fedtrain.flower.commands import CA
-from fedtrain.flower.control import Control, write_connection
+from fedtrain.flower.control import Control, Run, write_connection
 from fedtrain.flower.deployed import NAME, Deployed, Part, read
 from fedtrain.flower.environment import require_flower
 from fedtrain.flower.parts import DATABASE, HOME, LOGS, SECURITY, SUPERLINK, Parts, everything, node_name
 from fedtrain.flower.ports import free_ports
 from fedtrain.flower.processes import end
 from fedtrain.flower.status import NodeStatus, Status
+from fedtrain.interrupts import later
 from theory.errors import InputError
 
 LATE, PAUSE = 90.0, 3.0
@@ -67,7 +68,8 @@ class Deployment:
             try:
                 self._begin(Parts(self.folder, deployed), tell)
             except BaseException:
-                self._down()
+                with later():  # a second Ctrl-C does not save what the first one ends
+                    self._down()
                 raise
 
     def down(self) -> int:
@@ -79,7 +81,14 @@ class Deployment:
         """Look at all of it."""
         parts = self._parts()
         first, nodes = parts.deployed.superlink, parts.deployed.nodes
-        heard, runs = (self.control.nodes(), self.control.runs()) if first.alive else ({}, [])
+        heard: dict[str, str] = {}
+        runs: list[Run] = []
+        try:
+            if first.alive:
+                heard, runs = self.control.nodes(), self.control.runs()
+        except TrainingError:
+            if first.alive:  # else it ended while it was asked
+                raise
         seen = [
             NodeStatus(client, node.pid, node.alive, node.node_id, heard.get(node.node_id or "") == "online")
             for client, node in enumerate(nodes)

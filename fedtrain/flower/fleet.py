@@ -11,6 +11,7 @@ from fedtrain.checkpoint import State
 from fedtrain.config import Config, to_tables
 from fedtrain.errors import TrainingError
 from fedtrain.flower.post import Post, error_of
+from fedtrain.flower.records import Packing
 from fedtrain.folder import CHECKPOINT, Folder
 from fedtrain.parcels import Parcel, of_message, to_answers, to_scores
 from fedtrain.partition import Names, StateDict
@@ -84,7 +85,8 @@ class FlowerFleet:
         self, message: Broadcast, whom: Collection[str], splits: Collection[Split], training: Collection[str]
     ) -> tuple[dict[str, Update | Failure], dict[str, Scores]]:
         """Ask, and judge what is answered."""
-        letters = {name: self._letter(message, name, splits, name in training) for name in whom}
+        packing = Packing()
+        letters = {name: packing.letter(*self._told(message, name, splits, name in training)) for name in whom}
         replies = self.post.ask(letters, min(self.patience.least, len(letters)), self.patience.seconds)
         answers: dict[str, Update | Failure] = {}
         scores: dict[str, Scores] = {}
@@ -105,10 +107,13 @@ class FlowerFleet:
                 answers[name] = Failure(name, str(error))
         return answers, scores
 
-    def _letter(self, message: Broadcast, name: str, splits: Collection[Split], train: bool) -> Parcel:
+    def _told(
+        self, message: Broadcast, name: str, splits: Collection[Split], train: bool
+    ) -> tuple[dict[str, Any], dict[str, StateDict]]:
+        """What one client is told: of the message what is its own, and what to do with it."""
         sent = addressed(message, name, self.config.server.peers, self.config.seed)
         sent = replace(sent, peers={peer: head for peer, head in sent.peers.items() if peer != name})
-        note, entries = of_message(sent)
+        note, groups = of_message(sent)
         about = {
             **self.post.question,
             "train": train,
@@ -116,7 +121,7 @@ class FlowerFleet:
             "turn": self.elsewhere[name],
             "needed": sorted(self.folder.needed(name)),
         }
-        return {**note, **about}, entries
+        return {**note, **about}, groups
 
     def _judged(self, name: str, reply: Parcel, message: Broadcast) -> Update | Failure:
         """The answer, unless it would spoil the mean."""

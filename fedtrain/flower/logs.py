@@ -7,7 +7,8 @@ from pathlib import Path
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 NODE_ID = re.compile(r"SuperNode ID: (\d+)")
-REASON = re.compile(r"\[code: \d+\]|[Ee]rror\b|ERROR|Exception")
+LISTENS = "Uvicorn running on"
+REASON = re.compile(r"\[code: \d+\]|(?<!uvicorn\.)[Ee]rror\b|ERROR|Exception")  # that is the name of a log
 
 
 def said_since(log: Path, start: int) -> str:

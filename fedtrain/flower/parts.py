@@ -9,8 +9,8 @@ from fedtrain.errors import TrainingError
 from fedtrain.flower import commands
 from fedtrain.flower.deployed import Deployed, Part
 from fedtrain.flower.environment import environment
-from fedtrain.flower.logs import last_word, node_id, said_since
-from fedtrain.flower.ports import LOOPBACK, answers
+from fedtrain.flower.logs import LISTENS, last_word, node_id, said_since
+from fedtrain.flower.ports import LOOPBACK
 from fedtrain.flower.processes import Process, descendants, marked, spawn
 
 MARK, ROLE = "FEDCO2_DEPLOYMENT", "FEDCO2_PART"
@@ -61,10 +61,12 @@ class Parts:
         part = self.deployed.superlink
         self._start(part, SUPERLINK, commands.superlink(part.port, self.folder / DATABASE, self.certificates))
         until = time.monotonic() + START
-        while not answers(part.port) and part.alive and time.monotonic() < until:
+        while part.alive and time.monotonic() < until:
+            # its own word counts: on its port somebody else may answer
+            if LISTENS in said_since(self.log(SUPERLINK), part.log_from):
+                return
             time.sleep(0.1)
-        if not (part.alive and answers(part.port)):
-            raise self._failure(part, SUPERLINK, "did not start")
+        raise self._failure(part, SUPERLINK, "did not start")
 
     def start_node(self, client: int) -> None:
         """Return at once."""

@@ -54,9 +54,8 @@ class Post:
                 here = ", ".join(self.nodes) or "none"
                 raise InputError(f"{clients} clients are wanted and {len(self.nodes)} came ({here}); start their nodes")
 
-    def ask(self, letters: Mapping[str, Parcel], least: int, patience: float) -> dict[str, Parcel]:
+    def ask(self, letters: Mapping[str, RecordDict], least: int, patience: float) -> dict[str, Parcel]:
         """The answers: all of them, or after ``patience`` seconds ``least``. Who was lost gets its letter again."""
-        contents = {client: content(*letter) for client, letter in letters.items()}
         answers: dict[str, Parcel] = {}
         underway: dict[str, tuple[str, int]] = {}
         end = time.monotonic() + patience
@@ -74,7 +73,7 @@ class Post:
                 (client, node) for client, node in self.nodes.items() if client in letters.keys() - answers.keys()
             }
             new = sorted(wanted - set(underway.values()))
-            numbers = self._send("train", [(contents[client], node) for client, node in new])
+            numbers = self._send("train", [(letters[client], node) for client, node in new])
             underway |= dict(zip(numbers, new, strict=True))
         return answers
 

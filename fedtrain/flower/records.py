@@ -10,28 +10,42 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from fedtrain.packing import packed, unpacked
-from fedtrain.parcels import flat, grouped
+from fedtrain.packing import Forms, packed, unpacked
+from fedtrain.parcels import Parcel, flat, grouped
 from fedtrain.partition import StateDict
 
 NOTE, BLOCK = "note", "block"
 
 
-def content(note: Mapping[str, Any], entries: StateDict) -> RecordDict:
-    """A record for each group (the averaged entries, each head): what several nodes get alike is uploaded once.
+class Packing:
+    """Letters of one round: a group that goes into several of them (the averaged entries, a head) is packed once.
 
     One array holds all tensors of a group, for Flower moves arrays one by one and a network has many small ones.
     """
-    records = RecordDict()
-    forms = {}
-    for group, state in grouped(entries).items():
-        forms[group], block = packed(state)
-        records[group] = ArrayRecord({BLOCK: Array(block.numpy())})
-    records[NOTE] = ConfigRecord({"json": json.dumps({"note": note, "forms": forms})})
-    return records
+
+    def __init__(self) -> None:
+        self.done: dict[int, tuple[StateDict, Forms, ArrayRecord]] = {}
+
+    def letter(self, note: Mapping[str, Any], groups: Mapping[str, StateDict]) -> RecordDict:
+        """A record for each group, and the note."""
+        records = RecordDict({name: self._packed(state)[1] for name, state in groups.items()})
+        forms = {name: self._packed(state)[0] for name, state in groups.items()}
+        records[NOTE] = ConfigRecord({"json": json.dumps({"note": note, "forms": forms})})
+        return records
+
+    def _packed(self, state: StateDict) -> tuple[Forms, ArrayRecord]:
+        if id(state) not in self.done:  # which stays its own while it is held here
+            forms, block = packed(state)
+            self.done[id(state)] = state, forms, ArrayRecord({BLOCK: Array(block.numpy())})
+        return self.done[id(state)][1:]
 
 
-def opened(records: RecordDict) -> tuple[dict[str, Any], StateDict]:
+def content(note: Mapping[str, Any], entries: StateDict) -> RecordDict:
+    """A parcel that goes to one."""
+    return Packing().letter(note, grouped(entries))
+
+
+def opened(records: RecordDict) -> Parcel:
     """What became these records; ValueError, KeyError or TypeError if nothing of ours did."""
     told = json.loads(str(records.config_records[NOTE]["json"]))
     blocks = {group: records.array_records[group][BLOCK].numpy() for group in told["forms"]}

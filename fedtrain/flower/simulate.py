@@ -36,8 +36,8 @@ def simulate(nodes: int, workers: int, conduct: Callable[[Any], Any], halt: Even
             results.append(conduct(grid))
 
         server.main()(main)
-        quiet = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
-        resources = {"num_cpus": 1, "num_gpus": 0.0}
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
+        resources: dict[str, Any] = {"num_cpus": 1, "num_gpus": 0.0}
         with stopping(halt):
             run_simulation(
                 server,

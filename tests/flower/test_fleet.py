@@ -1,4 +1,4 @@
-"""The server's side of Flower on a grid that does as it is told: nodes that die, come back, fail, lie or never answer."""
+"""The server's side of Flower on a grid that does as it is told: nodes die, come back, fail, lie or never answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLIENTS = 5
 RAISED, UNAVAILABLE = 2, 5
 
 
-class Dead(Exception):
+class Dead(Exception):  # noqa: N818 - it is no error
     """A node is killed while its app computes."""
 
 
@@ -315,7 +315,7 @@ def test_an_app_that_fails_is_told_in_its_own_words(tmp_path):
             raise ValueError("no such thing")
 
     grid.tamper = tamper
-    with pytest.raises(TrainingError, match="client mnist: its app failed .*no such thing"):
+    with pytest.raises(TrainingError, match=r"client mnist: its app failed .*no such thing"):
         go(grid, "fedavg all", tmp_path)
 
 

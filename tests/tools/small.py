@@ -35,9 +35,7 @@ LABEL_SKEW = {
 }
 CASES = {
     **{f"{name} all": merge(COMMON, ALL, {"method": {"name": name}}) for name in METHODS},
-    **{
-        f"{name} some": merge(COMMON, SOME, {"method": {"name": name, **LABEL_SKEW.get(name, {})}}) for name in METHODS
-    },
+    **{f"{name} some": merge(COMMON, SOME, {"method": {"name": name, **LABEL_SKEW.get(name, {})}}) for name in METHODS},
     "fedco2 both": merge(COMMON, SOME, {"method": {"name": "fedco2"}}),
 }
 """By method and who takes part; "fedco2 some" is its form for label skew, "fedco2 both" the full one."""
@@ -64,7 +62,7 @@ def config(name: str) -> Config:
 
 
 def experiment(name: str, *, learning: bool = False, **changes) -> Experiment:
-    """The case as `fedtrain.experiment` makes it of the configuration, or with heads that learn; sections may differ."""
+    """What the configuration makes, or the same with heads that learn; ``section={"key": value}`` changes it."""
     settings = config(name)
     changed = replace(settings, **{key: replace(getattr(settings, key), **new) for key, new in changes.items()})
     return (Learning if learning else Experiment)(changed, _federation("some" if settings.server.sample < 1 else "all"))
@@ -87,7 +85,7 @@ def bits(state) -> dict[str, object]:
 
 
 def everything(work: Experiment, folder: Folder) -> dict[str, object]:
-    """All that two runs of one experiment must agree in: metrics as bytes, messages, heads, what clients keep, bytes."""
+    """All that two runs of one experiment must agree in: metrics, messages, heads, what clients keep, the ledger."""
     state, bench = folder.restore(), work.bench()
     names = [client.name for client in work.federation.clients]
     return {
