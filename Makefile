@@ -9,11 +9,11 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format wheel clean
+.PHONY: help demo test test-all lint format wheel clean
 
 help: ## list these targets
 	@echo 'usage: make <target>'
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-10s %s\n", $$1, $$2 }'
 
 # Runs again only when what is to be installed has changed.
 $(READY): pyproject.toml constraints.txt
@@ -34,6 +34,10 @@ demo: $(READY) ## check the theory on five clients, train Fed-CO2 on built-in im
 	@echo 'More: $(BIN)/fedco2 --help'
 
 test: $(READY) ## run the tests; make test ARGS="-k partition" runs some
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 4 $(ARGS)
+
+test-all: $(READY) ## install Flower too, then run the tests with those of Flower
+	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev,flower]'
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 4 $(ARGS)
 
 lint: $(READY) ## check style (ruff) and types (mypy)
