@@ -70,7 +70,14 @@ def simulate(ctx: click.Context, /, **options: Any) -> None:
     go(ctx, options, "in_simulation")
 
 
-@flower.command(params=options_of_train(MIN_CLIENTS, TIMEOUT, DIR))
+APP = click.Option(
+    ["--write-app", "app"],
+    type=click.Path(path_type=Path),
+    help="Only write a Flower app into this new folder, for `flwr run` on several hosts.",
+)
+
+
+@flower.command(params=options_of_train(MIN_CLIENTS, TIMEOUT, DIR, APP))
 @click.pass_context
 def run(ctx: click.Context, /, **options: Any) -> None:
     """Train on the nodes of a deployment that is up, and look on.
@@ -90,6 +97,9 @@ def go(ctx: click.Context, options: dict[str, Any], where: str) -> None:
     from cli.stopping import Interrupted
 
     plan = flower_run.prepared(given, options)
+    if options.get("app") is not None:
+        flower_run.write(plan, options["app"])
+        return
     try:
         summary = getattr(flower_run, where)(plan, options)
     except Interrupted as stop:

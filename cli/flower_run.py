@@ -77,11 +77,10 @@ def in_simulation(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
 def on_deployment(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
     """On the nodes of a deployment; the summary."""
     from cli.flower_follow import follow
-    from fedtrain.flower.deployed import read
     from fedtrain.flower.deployment import Deployment
 
     deployment, folder = Deployment(options["deployment"]), plan.folder
-    nodes = len(read(deployment.folder).nodes)
+    nodes = deployment.clients
     if nodes < plan.clients:
         raise InputError(f"this run has {plan.clients} clients and the deployment {nodes} nodes; see fedco2 flower up")
     log = deployment.folder / "logs" / f"{folder.path.name}.log"
@@ -105,6 +104,18 @@ def on_deployment(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
             lambda text: None if options["as_json"] else screen.print(text, soft_wrap=True),
         )
     return folder.read_json(SUMMARY)
+
+
+def write(plan: Plan, app: Path) -> None:
+    """The app alone, and what to do with it."""
+    if app.exists():
+        raise InputError(f"{app} is there already and is not overwritten; choose another --write-app")
+    app.mkdir(parents=True)
+    write_app(app, plan, plan.folder.path.with_name(f"{plan.folder.path.name}.log"))
+    click.echo(f"Written to {app}. Where the SuperLink is: flwr run {app} CONNECTION --stream")
+    click.echo(
+        f"There the run will be in {plan.folder.path.absolute()}, its story in {plan.folder.path.name}.log beside it."
+    )
 
 
 def show(summary: dict[str, Any], plan: Plan, options: dict[str, Any]) -> None:

@@ -20,6 +20,8 @@ from fedtrain.interrupts import SIGNALS
 
 PATIENCE = 10.0
 """Seconds that a process has to see for itself that it is over."""
+LAST_WORDS = 60.0
+"""Seconds that rank 0 has to see that another is lost, or to draw its figures if it had no more need of it."""
 
 
 def start(ranks: int, threads: int | None) -> int:
@@ -60,17 +62,17 @@ def _led(processes: list[subprocess.Popen[bytes]]) -> int:
     leader, *others = processes
     while leader.poll() is None and not any(process.poll() for process in others):
         time.sleep(0.05)
-    if (code := _end(leader)) < 0:
+    if (code := _end(leader, LAST_WORDS)) < 0:
         raise TrainingError(f"rank 0 was ended by {signal.Signals(-code).name}; go on with --resume")
     for process in others if code else []:
         process.terminate()  # it may wait for a leader that will never come
     return code
 
 
-def _end(process: subprocess.Popen[bytes]) -> int:
+def _end(process: subprocess.Popen[bytes], patience: float = PATIENCE) -> int:
     """Wait, then ask, then insist; the exit code."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(subprocess.TimeoutExpired):
-            return process.wait(PATIENCE)
+            return process.wait(patience)
         process.send_signal(number)
     return process.wait()

@@ -59,7 +59,14 @@ def to_answers(note: Mapping[str, Any], entries: StateDict) -> list[Update | Fai
     return [
         Failure(**told)
         if "reason" in told
-        else Update(told["client"], groups[f"{i}/shared"], groups[f"{i}/published"], told["num_examples"], told["loss"])
+        else Update(
+            told["client"],
+            groups[f"{i}/shared"],
+            # a head is kept for long, and with it would be the block that all came in
+            {name: value.clone() for name, value in groups[f"{i}/published"].items()},
+            told["num_examples"],
+            told["loss"],
+        )
         for i, told in enumerate(note["answers"])
     ]
 

@@ -34,6 +34,7 @@ class Station:
         while True:
             note, entries = wire.listen()
             if note["do"] == "end":
+                wire.part()
                 return
             wire.send(0, *self.obey(note, entries))
 

@@ -72,6 +72,7 @@ class TorchrunFleet:
         with later():
             self._settle()
             self.wire.tell({"do": "end"}, {})
+            self.wire.part()
 
     def _call(self, note: Mapping[str, Any], message: Broadcast | None = None) -> list[Parcel]:
         """Tell everyone, do this rank's part, and hear what the others say; the message is sent but once."""

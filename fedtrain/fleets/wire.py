@@ -40,6 +40,11 @@ class Wire:
         """What rank 0 tells all others; waits for it."""
         return self._get(lambda piece: dist.broadcast(piece, 0))
 
+    def part(self) -> None:
+        """Wait until all are ready to leave: who leaves while another still listens would be taken for dead."""
+        with _spoken():
+            dist.barrier()
+
     def _give(self, move: Callable[[Tensor], object], note: Mapping[str, Any], entries: StateDict) -> None:
         forms, block = packed(entries, self.device)
         text = json.dumps({"note": note, "forms": forms, "size": len(block)}).encode()

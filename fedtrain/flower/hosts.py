@@ -47,9 +47,10 @@ def several_hosts(clients: int, host: str, *, threads: int = 1, data_dir: Path |
             "# On the host of each node, once its key is registered. What its client keeps is in state-dir: save it",
             *(_supernode(client, clients, host, data_dir or DATA) for client in range(clients)),
             "",
-            f"# On {host}: look, and run the app in folder APP",
+            f"# On {host}: look, say what to train (all options of fedco2 train), and run it",
             f"flwr supernode list {CONNECTION}",
-            f"flwr run APP {CONNECTION} --stream",
+            "fedco2 flower run --dataset digits --rounds 5 --out run --write-app app",
+            f"flwr run app {CONNECTION} --stream",
         ]
     )
 

@@ -16,6 +16,7 @@ from fedtrain.run import run
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 
+ALL = [*small.CASES, *small.HEADS]
 LIMIT = 300
 """Seconds."""
 SCRIPT = Path(small.__file__).with_name("simulated.py")
@@ -34,7 +35,7 @@ def ours(tmp_path_factory):
     root = tmp_path_factory.mktemp("ours")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
-        for case in small.CASES:
+        for case in ALL:
             work, folder = small.experiment(case), Folder(root / case)
             folder.begin(work.config, {})
             run(work, folder, small.quiet)
@@ -42,9 +43,9 @@ def ours(tmp_path_factory):
 
 
 def test_simulated_nodes_give_the_bits_of_one_process(ours, tmp_path):
-    """All methods, everybody and a part of them, clients of unequal sizes: messages, heads, metrics, and what is kept."""
-    simulated(tmp_path, list(small.CASES))
-    for case in small.CASES:
+    """All methods, everybody and a part of them, clients of unequal sizes: messages, heads, metrics, what is kept."""
+    simulated(tmp_path, ALL)
+    for case in ALL:
         work = small.experiment(case)
         one, other = (small.everything(work, Folder(root / case)) for root in (ours, tmp_path))
         assert small.different(one, other) == [], case

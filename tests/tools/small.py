@@ -39,6 +39,13 @@ CASES = {
     "fedco2 both": merge(COMMON, SOME, {"method": {"name": "fedco2"}}),
 }
 """By method and who takes part; "fedco2 some" is its form for label skew, "fedco2 both" the full one."""
+HEADS = {
+    f"{name} heads": merge(
+        COMMON, ALL, {"data": {"train_size": 8}, "model": {"name": "digits"}, "method": {"name": name}}
+    )
+    for name in ("copa", "fedco2")
+}
+"""Those that publish heads, on a network whose heads learn; it is large."""
 
 
 @dataclass(frozen=True)
@@ -65,17 +72,18 @@ def experiment(name: str, *, learning: bool = False, **changes) -> Experiment:
     """What the configuration makes, or the same with heads that learn; ``section={"key": value}`` changes it."""
     settings = config(name)
     changed = replace(settings, **{key: replace(getattr(settings, key), **new) for key, new in changes.items()})
-    return (Learning if learning else Experiment)(changed, _federation("some" if settings.server.sample < 1 else "all"))
+    kind = "heads" if name in HEADS else "some" if settings.server.sample < 1 else "all"
+    return (Learning if learning else Experiment)(changed, _federation(kind))
 
 
 @cache
 def _planned(name: str):
-    return plan("digits", CASES[name])
+    return plan("digits", {**CASES, **HEADS}[name])
 
 
 @cache
 def _federation(kind: str):
-    settings, found = _planned(f"fedavg {kind}")
+    settings, found = _planned(f"copa {kind}")
     return assemble(settings.data, found)
 
 

@@ -1,0 +1,294 @@
+"""Clients divided among processes: the same bits as in one, stopped and resumed too; a rank that is lost is told."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import suppress
+
+import pytest
+import ranks
+import small
+import torch
+
+from fedtrain.checkpoint import turns_of
+from fedtrain.fleets.group import Place
+from fedtrain.fleets.ranks import of_rank
+from fedtrain.fleets.station import Station
+from fedtrain.folder import OWN, Folder
+from fedtrain.interrupts import later
+from fedtrain.protocol import Failure
+from fedtrain.run import run
+from theory.errors import InputError
+
+pytestmark = pytest.mark.usefixtures("no_figures")
+WORLDS = (1, 2)
+
+
+def in_process(case, path):
+    """A run in this process, from its beginning to its end."""
+    work, folder = small.experiment(case, learning=True), Folder(path)
+    folder.begin(work.config, {})
+    run(work, folder, small.quiet)
+    return small.everything(work, folder)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory, no_figures):
+    """All cases in one process: what came of each."""
+    root = tmp_path_factory.mktemp("alone")
+    return {case: in_process(case, root / case) for case in small.CASES}
+
+
+MIXED, KEPT, KILLED = "fedco2 both", "fedbn some", "fedco2 some"
+"""Of which cases the runs are that have a fate of their own."""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """All that ranks do here, in as few processes as it takes: each must load torch first."""
+    root = tmp_path_factory.mktemp("ranks")
+    cases = {world: [{"case": case, "folder": f"{world} {case}"} for case in small.CASES] for world in WORLDS}
+    two = [
+        *cases[2],
+        {"case": MIXED, "folder": "mixed", "stop": 1},
+        {"case": KEPT, "folder": "kept", "changes": {"checkpoints": {"every": 1, "keep": 2}}},
+        {"case": KILLED, "folder": "killed", "stop": 1},
+        {"case": KILLED, "folder": "killed", "die": 3},
+    ]
+    assert ranks.on_ranks(2, root, two) == [0, -signal.SIGKILL]
+    one = [
+        *cases[1],
+        {"case": MIXED, "folder": "mixed", "stop": 2},
+        {"case": "fedbn all", "folder": "damaged", "stop": 2},
+    ]
+    assert ranks.on_ranks(1, root, one) == [0]
+    return root
+
+
+@pytest.fixture(params=WORLDS, ids=lambda world: f"{world} ranks")
+def divided(request, root):
+    """All cases on so many ranks: the folder of each."""
+    return {case: Folder(root / f"{request.param} {case}") for case in small.CASES}
+
+
+def kept_files(folder):
+    return sorted(folder.path.glob(f"{OWN}/*/*"))
+
+
+def turns_kept(folder):
+    """Client and round of each file; a client's folder is its name, but for the underscore, and a mark."""
+    return {(path.parent.name.rsplit("-", 1)[0].replace("-", "_"), int(path.stem)) for path in kept_files(folder)}
+
+
+# --- the same bits
+
+
+def test_cases_are_worth_comparing(alone):
+    """Clients of unequal size, absent ones, heads that learn and differ, and methods that differ from each other."""
+    sizes = [len(client.train) for client in small.experiment("fedavg some").federation.clients]
+    assert len(set(sizes)) == len(sizes) == 5
+    assert len({everything["metrics"] for everything in alone.values()}) == len(alone)
+    for case in ("copa all", "copa some", "fedco2 all", "fedco2 both"):
+        start = small.experiment(case, learning=True).fleet().opening().peers
+        heads = dict(alone[case]["heads"])
+        assert len({str(head) for head in heads.values()}) == 5
+        assert all(small.bits(start[name]) != heads[name] for name in heads)
+
+
+def test_ranks_give_the_bits_of_one_process(divided, alone):
+    """Every method, with everybody and with a part of them, clients of unequal size, on one rank and on two."""
+    wrong = {
+        case: found
+        for case, folder in divided.items()
+        if (found := small.different(small.everything(small.experiment(case), folder), alone[case]))
+    }
+    assert not wrong
+
+
+def test_what_clients_keep_stays_where_they_train(root):
+    """Only what is shared or published is sent, by its names and by its bits."""
+    for case in small.CASES:
+        work, folder = small.experiment(case, learning=True), Folder(root / f"2 {case}")
+        bench, path = work.bench(), f"{work.config.method.published}."
+        published = {name for name in bench.personal if path != "." and name.startswith(path)}
+        heads = {name.removeprefix(path) for name in published}
+        moved = ranks.sent(root, folder.path.name)
+        assert bool(moved) == bool(bench.shared), case
+        for name, _ in moved:
+            assert plain(name) in (heads if "peers/" in name or "/published/" in name else bench.shared), (case, name)
+        if case.startswith("moon"):
+            continue  # it keeps what it has just sent
+        state, digests = folder.restore(), {digest for _, digest in moved}
+        for client in (name for name, turn in state.elsewhere.items() if turn):
+            own = state.own(client, folder.cupboard, bench.start)
+            still = {name: own[name] for name in bench.personal - published if own[name].numel() > 1}
+            assert not [name for name, value in still.items() if ranks.digest(value) in digests], (case, client)
+
+
+def plain(name):
+    """Without the group that it travels in."""
+    first, rest = name.split("/", 1)
+    return rest if first == "shared" else rest.split("/", 1)[1]
+
+
+def test_the_checkpoint_of_ranks_holds_nothing_personal_and_no_file_stays_that_it_does_not_need(divided):
+    for case, folder in divided.items():
+        state = folder.restore()
+        assert not state.personal
+        assert turns_kept(folder) == {item for item in state.elsewhere.items() if item[1]}, case
+        assert not list(folder.path.rglob("*.part"))
+    turns = divided["fedbn some"].restore().elsewhere
+    assert len(set(turns.values())) > 1  # absent clients have older turns
+
+
+# --- stopped, resumed, killed
+
+
+def test_stopped_and_killed_runs_go_on_with_other_ranks_and_in_one_process(root, alone):
+    """2 ranks, 1 rank, in process, 2 ranks: as never stopped; so is a run that a rank was lost of, which is told."""
+    work, mixed, killed = small.experiment(MIXED, learning=True), Folder(root / "mixed"), Folder(root / "killed")
+    assert (mixed.round_reached(), killed.round_reached()) == (2, 1)
+    assert ranks.lost_after(root) < 10
+    with suppress(KeyboardInterrupt):
+        run(work, mixed, small.stopping(3))
+    assert mixed.round_reached() == 3
+    assert set(mixed.restore().personal) == {client.name for client in work.federation.clients}
+    assert not kept_files(mixed)  # they are in the checkpoint now
+    jobs = [
+        {"case": MIXED, "folder": "mixed", "stop": 4},
+        {"case": MIXED, "folder": "mixed"},
+        {"case": KILLED, "folder": "killed"},
+    ]
+    assert ranks.on_ranks(2, root, jobs) == [0, 0]
+    assert mixed.finished
+    assert killed.finished
+    assert not small.different(small.everything(work, mixed), alone[MIXED])
+    assert not small.different(small.everything(small.experiment(KILLED), killed), alone[KILLED])
+
+
+def test_kept_checkpoints_keep_what_clients_kept(root):
+    work, folder = small.experiment(KEPT, learning=True), Folder(root / "kept")
+    kept = sorted(folder.path.glob("checkpoints/round-*"))
+    assert [path.name for path in kept] == ["round-000004.safetensors", "round-000005.safetensors"]
+    assert turns_kept(folder) == {item for path in kept for item in turns_of(path).items() if item[1]}
+    last = small.everything(work, folder)
+    kept[0].replace(folder.path / "checkpoints/last.safetensors")
+    assert folder.round_reached() == 4
+    run(work, folder, small.quiet)
+    assert not small.different(small.everything(work, folder), last)
+
+
+# --- files that are not what they should be
+
+
+def refused(folder, *words):
+    with pytest.raises(InputError) as caught:
+        run(small.experiment("fedbn all", learning=True), folder, small.quiet)
+    said = str(caught.value)
+    assert "\n" not in said
+    for word in words:
+        assert word in said, said
+
+
+def test_a_damaged_a_foreign_and_a_missing_file_are_refused(root):
+    folder = Folder(root / "damaged")
+    path, second, *_ = kept_files(folder)
+    good = path.read_bytes()
+    for bad in (good[:-1], good[:-4] + b"abcd", b"", second.read_bytes()):
+        path.write_bytes(bad)
+        refused(folder, str(path), "damaged", "start the run anew")
+    path.unlink()
+    refused(folder, "what it kept after round 2 is not in", str(folder.path / OWN), "it is where it trained")
+    path.write_bytes(good)
+    run(small.experiment("fedbn all", learning=True), folder, small.quiet)
+    assert folder.finished
+
+
+# --- ranks and places
+
+
+def test_more_ranks_than_clients_are_refused():
+    with pytest.raises(InputError, match="99 ranks for 5 clients: some would idle; start fewer"):
+        of_rank(small.experiment("fedavg all"), Place(0, 99, 0))
+
+
+def test_every_client_has_one_rank():
+    work = small.experiment("fedavg all")
+    names = [[c.name for c in of_rank(work, Place(i, 2, i)).federation.clients] for i in range(2)]
+    assert [len(part) for part in names] == [3, 2]
+    assert sorted(names[0] + names[1]) == sorted(client.name for client in work.federation.clients)
+
+
+def test_a_place_is_what_the_environment_says(monkeypatch):
+    for key in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(key, raising=False)
+    assert Place.ours() is None
+    monkeypatch.setenv("RANK", "1")
+    assert Place.ours() is None
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert Place.ours() == Place(1, 3, 0)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert Place.ours() == Place(1, 3, 1)
+    assert Place(1, 3, 1).device(torch.device("cpu")) == torch.device("cpu")
+
+
+# --- to be stopped
+
+
+def put_off(number, work):
+    with later():
+        signal.raise_signal(number)
+        work()
+
+
+def test_an_interruption_waits_for_what_must_not_be_torn():
+    for number in (signal.SIGINT, signal.SIGTERM):
+        done, before = [], signal.signal(number, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                put_off(number, lambda done=done: done.append(1))
+            assert done == [1]
+            with later():
+                pass
+            assert signal.getsignal(number) is signal.default_int_handler
+        finally:
+            signal.signal(number, before)
+
+
+def test_an_interruption_does_not_hide_nor_is_hidden():
+    with pytest.raises(ZeroDivisionError), later():
+        _ = 1 / 0
+    with pytest.raises(KeyboardInterrupt):
+        put_off(signal.SIGINT, lambda: 1 / 0)
+
+
+def test_other_threads_have_no_signals_to_put_off():
+    done = []
+
+    def work():
+        with later():
+            done.append(1)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(10)
+    assert done == [1]
+
+
+def test_a_rank_that_is_stopped_says_so_and_no_client_of_its_has_failed(tmp_path):
+    """Also when the server would put up with failures; what it holds can still be kept."""
+    work = small.experiment("fedbn all", server={"on_client_failure": "skip"})
+    folder = Folder(tmp_path / "run")
+    folder.begin(work.config, {})
+    station = Station(work.fleet(), folder)
+    names, message = station.fleet.names, station.fleet.opening()
+    note, entries = ranks.as_parcel(message, {"do": "train", "cohort": names, "turns": dict.fromkeys(names, 0)})
+    told, _ = station.obey(note, entries)
+    assert [answer["client"] for answer in told["answers"]] == list(names)
+    station.halt()
+    assert isinstance(station.fleet.train(message, names[:1])[0], Failure)  # what the server must not take it for
+    told, _ = station.obey(note, entries)
+    assert told == {"error": "Halted", "text": "a rank was interrupted; go on from the last checkpoint"}
+    assert station.obey({"do": "keep", "turns": dict.fromkeys(names, 1)}, {}) == ({}, {})
+    assert len(kept_files(folder)) == 5

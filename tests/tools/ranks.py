@@ -1,0 +1,129 @@
+"""Real processes that run cases of `small` as ranks, one case after the other, each in a group of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import small
+import torch
+
+from fedtrain import run as module
+from fedtrain.bench import Bench
+from fedtrain.errors import TrainingError
+from fedtrain.fleets.group import STORE, Place
+from fedtrain.fleets.ranks import follow, leading
+from fedtrain.fleets.wire import Wire
+from fedtrain.folder import Folder
+from fedtrain.parcels import flat, of_message
+
+LIMIT = 240
+"""Seconds; nothing here takes a tenth of it on a quiet machine."""
+
+
+def on_ranks(world: int, root: Path, jobs: list[dict]) -> list[int]:
+    """Run jobs ``{"case", "folder"?, "stop"?, "die"?}`` on so many processes; their exit codes."""
+    (root / "groups").mkdir(parents=True, exist_ok=True)
+    number = len(list((root / "groups").iterdir()))
+    group = root / "groups" / str(number)
+    group.mkdir()
+    (group / "jobs.json").write_text(json.dumps(jobs))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(world)}
+    command = [sys.executable, "-X", "faulthandler", "-W", "error", __file__, str(root), str(group)]
+    processes = [
+        subprocess.Popen(command, env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(world)
+    ]
+    end = time.monotonic() + LIMIT
+    try:
+        return [process.wait(max(0.1, end - time.monotonic())) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def lost_after(root: Path) -> float:
+    """Seconds from the death of a rank to the error of rank 0."""
+    return float((root / "told").read_text()) - float((root / "died").read_text())
+
+
+def sent(root: Path, folder: str) -> list[tuple[str, str]]:
+    """Name and digest of every tensor that any rank sent in the runs of this folder."""
+    files = root.glob(f"groups/*/sent ? {folder}.json")
+    return [tuple(one) for file in files for one in json.loads(file.read_text())]
+
+
+def as_parcel(message, note: dict) -> tuple[dict, dict]:
+    """A call as rank 0 makes it."""
+    about, groups = of_message(message)
+    return {**note, **about}, flat(groups)
+
+
+def digest(value: torch.Tensor) -> str:
+    return hashlib.blake2b(value.contiguous().cpu().numpy().tobytes(), digest_size=16).hexdigest()
+
+
+def main(root: Path, group: Path) -> None:
+    """One rank."""
+    torch.set_num_threads(1)
+    module.draw_figures = lambda folder, summary: []
+    place = Place.ours()
+    for number, job in enumerate(json.loads((group / "jobs.json").read_text())):
+        os.environ[STORE] = str(group / f"store {number}")
+        log: list[tuple[str, str]] = []
+        listen_in(log)
+        name = job.get("folder", job["case"])
+        work = small.experiment(job["case"], learning=True, **job.get("changes", {}))
+        if place.rank:
+            die_in(job.get("die"), root)
+            follow(work, place)
+        else:
+            lead(work, place, Folder(root / name), job, root)
+        (group / f"sent {place.rank} {name}.json").write_text(json.dumps(log))
+
+
+def lead(work, place: Place, folder: Folder, job: dict, root: Path) -> None:
+    if not folder.holds_a_run:
+        folder.begin(work.config, {})
+    try:
+        with suppress(KeyboardInterrupt), leading(work, place, folder) as fleet:
+            module.run(work, folder, small.stopping(job.get("stop")), fleet)
+    except TrainingError as error:
+        if not job.get("die") or "another rank is gone" not in str(error):
+            raise
+        (root / "told").write_text(repr(time.time()))
+
+
+def listen_in(log: list[tuple[str, str]], honest=Wire._give) -> None:
+    """Write down what this rank sends."""
+
+    def give(wire, move, note, entries):
+        log.extend((name, digest(value)) for name, value in entries.items())
+        honest(wire, move, note, entries)
+
+    Wire._give = give
+
+
+def die_in(round: int | None, root: Path) -> None:
+    """Be killed at the end of a turn in this round, counted from 1."""
+
+    def train(bench, data, personal, message, *, honest=Bench.train):
+        answer = honest(bench, data, personal, message)
+        if message.round + 1 == round:
+            (root / "died").write_text(repr(time.time()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+    Bench.train = train
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
