@@ -194,6 +194,10 @@ def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:
 
 def show_summary(screen: Console, summary: dict[str, Any], folder: Path) -> None:
     """The table of results under the rule that is reported, and the other rules in a line each."""
+    if not summary["rules"]:
+        screen.print("No evaluation was complete: in none did all clients answer, so there is no result.", style="bold")
+        screen.print(f"Written to {folder}: summary.json says who was left out of which round", soft_wrap=True)
+        return
     rule = summary["report"]
     best = summary["rules"][rule]
     branches = list(best["mean"])

@@ -107,7 +107,8 @@ def run(
         if state.message.round:
             saved.now(state)
     summary = conclusion(experiment, folder, state)
-    draw_figures(folder, summary)
+    if summary["rules"]:  # clients that never answer can leave every evaluation incomplete
+        draw_figures(folder, summary)
     folder.write_json(SUMMARY, summary)  # the last: it says that the run is finished
     return summary
 

@@ -15,11 +15,14 @@ flwr = pytest.importorskip("flwr", reason="Flower is not installed: make test-al
 from flwr.app import Context, Error, Message, RecordDict  # noqa: E402
 from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
+from cli.console import console  # noqa: E402
+from cli.train_view import show_summary  # noqa: E402
 from fedtrain.errors import TrainingError  # noqa: E402
 from fedtrain.flower import node, post  # noqa: E402
 from fedtrain.flower.conduct import Plan, conduct  # noqa: E402
 from fedtrain.flower.records import content, opened  # noqa: E402
 from fedtrain.folder import METRICS, Folder  # noqa: E402
+from fedtrain.report.figures import draw_figures  # noqa: E402
 from fedtrain.run import run  # noqa: E402
 from theory.errors import InputError  # noqa: E402
 
@@ -195,7 +198,8 @@ def test_a_turn_whose_answer_is_lost_is_taken_again_from_what_was_kept_before(fo
     agree(Folder(tmp_path / "run"), alone("fedbn all"))
 
 
-def test_a_client_that_never_answers_is_left_out_if_enough_do(tmp_path):
+def test_a_client_that_never_answers_is_left_out_if_enough_do(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("fedtrain.run.draw_figures", draw_figures)  # which has nothing to draw
     grid = Grid(tmp_path)
 
     def tamper(grid, place, letter):
@@ -209,6 +213,8 @@ def test_a_client_that_never_answers_is_left_out_if_enough_do(tmp_path):
     assert "no answer within 0.5 s" in summary["skipped"][0]["reason"]
     assert summary["rules"] == {}  # a mean over four of five would be another number
     assert summary["rounds"] == 3
+    show_summary(console(), summary, tmp_path / "run")
+    assert "No evaluation was complete" in capsys.readouterr().out
 
 
 def test_without_enough_clients_the_run_waits(tmp_path, monkeypatch, alone):

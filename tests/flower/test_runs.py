@@ -15,11 +15,11 @@ from fedtrain.run import run
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 
-from fedtrain.flower.app import write_app  # noqa: E402
-from fedtrain.flower.conduct import Plan  # noqa: E402
-from fedtrain.flower.deployed import read  # noqa: E402
-from fedtrain.flower.deployment import Deployment  # noqa: E402
-from fedtrain.flower.processes import descendants  # noqa: E402
+from fedtrain.flower.app import write_app
+from fedtrain.flower.conduct import Plan
+from fedtrain.flower.deployed import read
+from fedtrain.flower.deployment import Deployment
+from fedtrain.flower.processes import descendants
 
 CLIENTS, LIMIT = 5, 400.0
 """Clients, and the seconds that a run may take on a busy machine."""
