@@ -1,0 +1,1 @@
+"""What distribution costs, in parts; ``benchmarks/distribution.py`` is the program."""

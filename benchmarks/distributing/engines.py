@@ -1,0 +1,89 @@
+"""Where clients may be: each engine runs a case in processes of its own, and its meters tell what happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from distributing.cases import Case
+from distributing.flower import deployed, simulated
+from distributing.meters import FILE, Enough, Event, events, put_in, watching
+from fedtrain.fleets.group import STORE, Place
+from fedtrain.fleets.ranks import follow, leading
+from fedtrain.folder import Folder
+from fedtrain.memory import keep_freed_memory
+from fedtrain.run import run
+
+METERS = "meters.jsonl"
+WORLDS = {"torchrun-1": 1, "torchrun-2": 2}
+"""Ranks."""
+
+
+def run_on(engine: str, case: Case, folder: Path) -> list[Event]:
+    """Start its processes and wait for them; what the meters say."""
+    folder.mkdir(parents=True)
+    world, meters = WORLDS.get(engine, 0), folder / METERS
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+    told = {**os.environ, FILE: str(meters), "PYTHONPATH": path, "OMP_NUM_THREADS": "1", STORE: str(folder / "store")}
+    command = [sys.executable, "-m", "distributing.engines", engine, json.dumps(asdict(case)), str(folder)]
+    ranks = [{"RANK": str(k), "LOCAL_RANK": str(k), "WORLD_SIZE": str(world)} for k in range(world)] or [{}]
+    with ExitStack() as started:
+        processes = [subprocess.Popen(command, env={**told, **own}) for own in ranks]
+        for process in processes:
+            started.callback(_end, process)
+        if any([process.wait() for process in processes]):  # noqa: C419 - of all
+            raise SystemExit(f"{engine}: a process failed; what it said is above, the rest is in {folder}")
+    return events(meters)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Nothing stays behind."""
+    process.terminate()
+    process.wait()
+
+
+def in_process(case: Case, folder: Path) -> None:
+    """One client after the other."""
+    work, out = case.experiment(), Folder(folder / "run")
+    out.begin(work.config, {})
+    with suppress(Enough):
+        run(work, out, watching(case.rounds))
+
+
+def on_ranks(case: Case, folder: Path) -> None:
+    """This process is one of them."""
+    work, out, place = case.experiment(), Folder(folder / "run"), Place.ours()
+    if place is None or place.rank:
+        return follow(work, place or Place(0, 1, 0))
+    out.begin(work.config, {})
+    with leading(work, place, out) as fleet, suppress(Enough):
+        run(work, out, watching(case.rounds), fleet)
+    return None
+
+
+ENGINES: dict[str, Callable[[Case, Path], None]] = {
+    "in-process": in_process,
+    "torchrun-1": on_ranks,
+    "torchrun-2": on_ranks,
+    "simulation": simulated,
+    "deployment": deployed,
+}
+
+
+def child(engine: str, case: str, folder: str) -> None:
+    """What a process of `run_on` does."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # else nobody would end what it has deployed
+    keep_freed_memory()  # as the command does
+    put_in()
+    ENGINES[engine](Case(**json.loads(case)), Path(folder))
+
+
+if __name__ == "__main__":
+    child(*sys.argv[1:])

@@ -1,0 +1,95 @@
+"""The two engines of Flower's: simulated nodes, and a real SuperLink with real SuperNodes on 127.0.0.1."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Event as Flag
+
+from distributing.cases import Case
+from distributing.meters import FILE, events
+from distributing.proxy import Proxy, proxy
+from fedtrain.flower.control import Control
+from fedtrain.flower.environment import environment
+from fedtrain.folder import Folder
+from fedtrain.interrupts import later
+
+PATIENCE, LOOK = 600.0, 30.0
+"""Seconds of a round; between two looks whether a run that says nothing has failed."""
+TRAFFIC = "traffic.json"
+
+
+def simulated(case: Case, folder: Path) -> None:
+    """A worker for each core."""
+    os.environ.update(environment(folder / "flower"))  # before anything of Flower's is loaded
+    from distributing import halves
+    from fedtrain.flower import node
+    from fedtrain.flower.conduct import Plan
+    from fedtrain.flower.simulate import simulate
+
+    node.app = halves.node
+    plan = Plan(case.planned[0], Folder(folder / "run"), case.clients, case.clients, PATIENCE, "benchmark")
+    simulate(case.clients, os.cpu_count() or 1, lambda grid: halves.metered(grid, plan), Flag())
+
+
+def deployed(case: Case, folder: Path) -> None:
+    """A node for each client; what the first one sends and receives is counted on its way."""
+    from fedtrain.flower import app
+    from fedtrain.flower.conduct import Plan
+    from fedtrain.flower.deployment import Deployment
+
+    app.SERVER, app.NODE = "distributing.halves:server", "distributing.halves:node"
+    plan = Plan(case.planned[0], Folder(folder / "run"), case.clients, case.clients, PATIENCE, "benchmark")
+    (folder / "app").mkdir()
+    app.write_app(folder / "app", plan, folder / "log")
+    deployment = Deployment(folder / "deployment")
+    with before_first_node() as proxies:
+        deployment.up(case.clients)
+        try:
+            run_id = deployment.control.submit(folder / "app")
+            marks = awaited(deployment.control, run_id)
+            seen = deployment.control.run_state(run_id)
+            told = {"inbound": seen.inbound, "outbound": seen.outbound}
+            ways = {"up": proxies[0].up.between(marks), "down": proxies[0].down.between(marks)}
+            (folder / TRAFFIC).write_text(json.dumps({**told, **ways}), encoding="utf-8")
+        finally:
+            with later():
+                deployment.down()
+
+
+def awaited(control: Control, run_id: str) -> list[float]:
+    """Wait for the end of a run; when its rounds ended."""
+    looked = time.monotonic()
+    while not (happened := events(Path(os.environ[FILE]))) or happened[-1]["what"] != "over":
+        time.sleep(0.5)
+        if time.monotonic() - looked > LOOK:
+            state, looked = control.run_state(run_id), time.monotonic()
+            if state.over and not state.completed:
+                raise SystemExit(f"the run did not end well: {state.details}")
+    return [event["at"] for event in happened if event["what"] == "round"]
+
+
+@contextmanager
+def before_first_node() -> Iterator[list[Proxy]]:
+    """Within, the node that is started first is given the address of a proxy for that of the SuperLink."""
+    from fedtrain.flower import commands
+
+    honest = commands.supernode
+    proxies: list[Proxy] = []
+    with ExitStack() as open_ones:
+
+        def supernode(address: str, port: int, config: str, ca: Path | None, key: Path | None) -> list[str]:
+            if not proxies:
+                proxies.append(open_ones.enter_context(proxy(int(address.rpartition(":")[2]))))
+                address = proxies[0].address
+            return honest(address, port, config, ca, key)
+
+        commands.supernode = supernode
+        try:
+            yield proxies
+        finally:
+            commands.supernode = honest

@@ -1,0 +1,60 @@
+"""Flower's two halves of fedco2 with meters in them; loaded in every process of Flower's by its name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
+from typing import Any
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from distributing.meters import Enough, note, put_in, watching
+from fedtrain.flower import node as honest
+from fedtrain.flower.app import read_plan
+from fedtrain.flower.conduct import Plan, conduct
+from fedtrain.flower.site import Site
+
+put_in()
+
+
+def metered(grid: Grid, plan: Plan) -> None:
+    """Rounds until there were enough."""
+    rounds = plan.config.server.rounds - 1
+    with suppress(Enough):
+        conduct(grid, plan, lambda work: nullcontext(watching(rounds)), lambda line: None)
+    note("over", time.perf_counter())
+
+
+def main(grid: Grid, context: Context) -> None:
+    """The server of a deployment."""
+    metered(grid, read_plan(context.run_config)[0])
+
+
+def describe(message: Message, context: Context) -> Message:
+    """As it is; a function of this module, so that whoever is sent it loads the meters."""
+    return honest.describe(message, context)
+
+
+def turn(message: Message, context: Context) -> Message:
+    """As it is, but for what it takes to have data and network at hand."""
+    return honest.turn(message, context)
+
+
+def settled(node: Mapping[str, Any], told: Mapping[str, Any], here: Any = Site.here) -> Site:
+    """Made anew for each message."""
+    begun = time.perf_counter()
+    site: Site = here(node, told)
+    if "round" in told:
+        note("site", begun, client=site.name, round=told["round"] + 1)
+    return site
+
+
+Site.here = settled  # type: ignore[method-assign,assignment]
+server = ServerApp()
+server.main()(main)
+node = ClientApp()
+node.query()(describe)
+node.train()(turn)

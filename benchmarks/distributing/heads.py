@@ -1,0 +1,89 @@
+"""Heads of all clients to all clients: what one round is to the server, for so many clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from fedtrain.about.compare import PRESETS
+from fedtrain.data.catalogue import dataset
+from fedtrain.experiment import maker
+from fedtrain.ledger import exchange
+from fedtrain.methods.base import Nets
+from fedtrain.parcels import of_message
+from fedtrain.partition import StateDict, pick
+from fedtrain.presets import resolve
+from fedtrain.protocol import Broadcast, Failure, addressed, published
+
+Point = dict[str, float]
+
+
+def filled(state: StateDict) -> StateDict:
+    """Tensors of these forms, in memory of their own and different from all others."""
+    return {
+        name: torch.rand(value.shape) if value.is_floating_point() else torch.zeros(value.shape, dtype=value.dtype)
+        for name, value in state.items()
+    }
+
+
+def sizes(network: str) -> tuple[StateDict, StateDict]:
+    """What Fed-CO2 averages and what a client publishes, without memory; CIFAR's preset publishes nothing by itself."""
+    config = resolve(PRESETS[network], {"method": {"name": "fedco2", "inter": "both"}})
+    data, method = dataset(config.data.dataset), config.method
+    with torch.device("meta"):
+        module = method.build(Nets(maker(config.model, method, len(data.classes)), 0))
+    return pick(module, method.shared(module)), published(method, module.state_dict())
+
+
+def broadcast(clients: int, megabytes: float = 0.0) -> Broadcast:
+    """Fed-CO2's after a round on the network for CIFAR, or with heads of so many MB and nothing else."""
+    shared, head = sizes("cifar")
+    if megabytes:
+        shared, head = {}, {"weight": torch.empty(int(megabytes * 1e6 / 4), device="meta")}
+    return Broadcast(1, filled(shared), {f"client{i:04}": filled(head) for i in range(clients)})
+
+
+def letters(message: Broadcast, peers: int) -> Iterator[tuple[dict[str, object], dict[str, StateDict]]]:
+    """What each client is told, as the server on Flower has it."""
+    for name in message.peers:
+        sent = addressed(message, name, peers, 0)
+        yield of_message(replace(sent, peers={peer: head for peer, head in sent.peers.items() if peer != name}))
+
+
+def point(clients: int, peers: int, megabytes: float = 0.0) -> Point:
+    """In this process: bytes by the ledger, memory, and seconds of packing."""
+    from fedtrain.flower.records import NOTE, Packing
+
+    bare = resident()
+    message = broadcast(clients, megabytes)
+    held = resident()
+    begun = time.perf_counter()
+    packing = Packing()
+    packed = [packing.letter(*letter) for letter in letters(message, peers)]
+    seconds = time.perf_counter() - begun
+    return {
+        "clients": clients,
+        "peers": peers,
+        "head_mb": megabytes,
+        "down_mb": down(message, peers) / 1e6,
+        "notes_mb": sum(len(str(letter.config_records[NOTE]["json"])) for letter in packed) / 1e6,
+        "held_mb": held - bare,
+        "packed_mb": resident() - held,
+        "packing_s": seconds,
+    }
+
+
+def down(message: Broadcast, peers: int) -> int:
+    """Bytes to all clients by the ledger."""
+    told = ((name, addressed(message, name, peers, 0)) for name in message.peers)
+    return sum(exchange(sent, Failure(name, ""), frozenset()).down.total for name, sent in told)
+
+
+def resident() -> float:
+    """Memory of this process, in MB."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1000

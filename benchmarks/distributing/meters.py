@@ -1,0 +1,84 @@
+"""What happens in a run, whichever process it happens in: lines of JSON in one file, on one clock."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fedtrain.bench import Bench
+from fedtrain.data.clients import ClientData
+from fedtrain.fleets.wire import Wire
+from fedtrain.partition import StateDict
+from fedtrain.protocol import Broadcast, Update
+from fedtrain.run import Progress
+
+FILE = "FEDCO2_METERS"
+"""Environment: the file."""
+Event = dict[str, Any]
+
+
+class Enough(Exception):  # noqa: N818 - nothing went wrong
+    """All rounds that are looked at were made."""
+
+
+def note(what: str, begun: float, **more: object) -> None:
+    """Write down what took from then till now; in one piece, for others write too."""
+    now = time.perf_counter()  # the machine's own: the same in all processes
+    line = json.dumps({"what": what, "pid": os.getpid(), "seconds": now - begun, "at": now, **more}) + "\n"
+    handle = os.open(os.environ[FILE], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(handle, line.encode())
+    finally:
+        os.close(handle)
+
+
+def events(path: Path) -> list[Event]:
+    """All so far."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def put_in() -> None:
+    """Have this process write down how long its clients train, and the bytes it gives to other ranks."""
+    train, give = Bench.train, Wire._give
+
+    def timed(bench: Bench, data: ClientData, personal: StateDict, message: Broadcast) -> tuple[Update, StateDict]:
+        begun = time.perf_counter()
+        importlib.import_module("torch._dynamo")  # the first optimiser of a process does it: the process's price
+        note("load", begun, round=message.round + 1)
+        begun = time.perf_counter()
+        done = train(bench, data, personal, message)
+        note("train", begun, client=data.name, round=message.round + 1)
+        return done
+
+    def counted(wire: Wire, move: Callable[[Tensor], object], told: Mapping[str, Any], entries: StateDict) -> None:
+        begun, given = time.perf_counter(), 0
+
+        def weighed(piece: Tensor) -> object:
+            nonlocal given
+            given += piece.nbytes
+            return move(piece)
+
+        give(wire, weighed, told, entries)
+        note("give", begun, bytes=given, rank=int(os.environ["RANK"]))
+
+    Bench.train, Wire._give = timed, counted  # type: ignore[method-assign,assignment]
+
+
+def watching(rounds: int) -> Callable[[Progress], None]:
+    """Write down each round, and end the run after so many."""
+
+    def watch(progress: Progress) -> None:
+        up, down = progress.traffic.up.total, progress.traffic.down.total
+        begun = time.perf_counter() - progress.seconds
+        note("round", begun, round=progress.round, up=up, down=down, clients=len(progress.losses))
+        if progress.round >= rounds:
+            raise Enough
+
+    return watch
