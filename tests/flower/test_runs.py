@@ -21,6 +21,7 @@ from fedtrain.flower.deployed import read
 from fedtrain.flower.deployment import Deployment
 from fedtrain.flower.processes import descendants
 
+pytestmark = pytest.mark.minutes
 CLIENTS, LIMIT = 5, 400.0
 """Clients, and the seconds that a run may take on a busy machine."""
 
