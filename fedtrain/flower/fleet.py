@@ -39,6 +39,8 @@ class FlowerFleet:
         self.names = sorted(post.described, key=lambda name: int(post.described[name]["place"]))
         self.personal: dict[str, StateDict] = {}
         self.elsewhere = dict.fromkeys(self.names, 0)
+        self.before = self.elsewhere
+        """The same before the last round: what a checkpoint will speak of if this one is given up."""
         self.ahead: tuple[Broadcast | None, dict[str, Update | Failure]] = None, {}
         """What was answered to a message when it was evaluated."""
 
@@ -57,7 +59,8 @@ class FlowerFleet:
         if done is not message:
             answers, _ = self._round(message, cohort, [], cohort)
         self.ahead = None, {}
-        self.elsewhere |= {name: message.round + 1 for name in cohort if isinstance(answers[name], Update)}
+        trained = {name: message.round + 1 for name in cohort if isinstance(answers[name], Update)}
+        self.before, self.elsewhere = self.elsewhere, self.elsewhere | trained
         return [answers[name] for name in cohort]
 
     def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
@@ -75,7 +78,7 @@ class FlowerFleet:
             raise InputError(f"{folder.path}: this run holds what its clients keep; go on with fedco2 train --resume")
         if not self.bench.fits({**self.bench.start(self.names[0]), **state.message.shared}):
             raise InputError(f"{folder.path / CHECKPOINT}: of another network; start the run anew")
-        self.elsewhere = dict(state.elsewhere)
+        self.before = self.elsewhere = dict(state.elsewhere)
         return state
 
     def secure(self, turns: Mapping[str, int]) -> None:
@@ -119,7 +122,7 @@ class FlowerFleet:
             "train": train,
             "splits": list(splits),
             "turn": self.elsewhere[name],
-            "needed": sorted(self.folder.needed(name)),
+            "needed": sorted({self.before[name], *self.folder.needed(name)}),
         }
         return {**note, **about}, groups
 

@@ -30,10 +30,14 @@ def simulate(nodes: int, workers: int, conduct: Callable[[Any], Any], halt: Even
 
         logging.getLogger("flwr").setLevel(logging.CRITICAL)  # what goes wrong comes back as an exception
         results: list[Any] = []
+        failures: list[BaseException] = []
         server = ServerApp()
 
         def main(grid: Grid, context: Context) -> None:
-            results.append(conduct(grid))
+            try:
+                results.append(conduct(grid))
+            except BaseException as error:  # Flower would not pass on all kinds
+                failures.append(error)
 
         server.main()(main)
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
@@ -45,6 +49,8 @@ def simulate(nodes: int, workers: int, conduct: Callable[[Any], Any], halt: Even
                 nodes,
                 backend_config={"init_args": {"num_cpus": workers, **quiet}, "client_resources": resources},
             )
+        for failure in failures:
+            raise failure
         return results[0]
 
 

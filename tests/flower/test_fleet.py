@@ -350,6 +350,24 @@ def test_a_server_that_was_stopped_goes_on_from_its_checkpoint(tmp_path, alone):
         agree(Folder(root / "run"), folder)
 
 
+def test_a_server_that_is_stopped_while_clients_are_evaluated_and_train_ahead_of_it(tmp_path, alone):
+    """The checkpoint is of the round before: what was kept then must still be there."""
+    grid = Grid(tmp_path)
+
+    def tamper(grid, place, letter):
+        if letter.metadata.message_type == "train" and (place, opened(letter.content)[0]["round"]) == (4, 2):
+            grid.tamper = None
+            raise KeyboardInterrupt
+
+    grid.tamper = tamper
+    with pytest.raises(KeyboardInterrupt):
+        go(grid, "fedbn all", tmp_path)
+    assert Folder(tmp_path / "run").round_reached() == 1
+    grid.memory = {number: RecordDict() for number in grid.nodes}
+    go(grid, "fedbn all", tmp_path)
+    agree(Folder(tmp_path / "run"), alone("fedbn all"))
+
+
 def test_a_node_without_what_it_kept_is_refused(tmp_path):
     grid = Grid(tmp_path)
     with suppress(KeyboardInterrupt):
