@@ -29,8 +29,9 @@ def work(plans: Sequence[Plan], todo: Sequence[Job], threads: int, extra: Sequen
     weights = {job: seconds(job.cell, found[job.cell.config.data.dataset]) for job in todo}
     command = [sys.executable, "-m", "cli.tied", str(os.getpid())]
     watch = Watching(console(stderr=True), weights)
+    longest_first = sorted(todo, key=lambda job: -weights[job])  # or it would be the last one, alone
     with stopping(lambda: way_on(todo)), watch:
-        return run_all(todo, command, extra, at_once, threads, watch)
+        return run_all(longest_first, command, extra, at_once, threads, watch)
 
 
 def way_on(todo: Sequence[Job]) -> str:
