@@ -158,10 +158,12 @@ class View:
 
 def scores_line(scores: Mapping[str, Scores]) -> str:
     """Mean and worst test accuracy, validation, and each client's if they are few."""
-    test = {name: splits["test"]["fused"].accuracy for name, splits in scores.items()}
+    test = {name: splits["test"]["fused"].accuracy for name, splits in scores.items() if "test" in splits}
     val = [splits["val"]["fused"].accuracy for splits in scores.values() if "val" in splits]
-    line = f"val {percent(fmean(val))}  " if val else ""
-    line += f"test {percent(fmean(test.values()))} (worst {percent(min(test.values()))})"
+    line = f"val {percent(fmean(val))}" if val else ""
+    if not test:
+        return line
+    line += "  " * bool(val) + f"test {percent(fmean(test.values()))} (worst {percent(min(test.values()))})"
     if len(test) <= FEW:
         line += "  " + " ".join(f"{name} {percent(value)}" for name, value in test.items())
     return line

@@ -77,6 +77,9 @@ class Evaluation:
     window_every: int = 5
     train: bool = False
     """Whether training data are evaluated too."""
+    test: Literal["always", "chosen"] = "always"
+    """chosen: test data only where a rule may report them, which is at a new best of validation, in the window and
+    after the last round."""
 
     def __post_init__(self) -> None:
         for name in ("every", "window_every"):
@@ -88,6 +91,10 @@ class Evaluation:
     def due(self, round: int, rounds: int) -> bool:
         """Whether this round, counted from 1, is evaluated."""
         return round == rounds or round % self.every == 0 or self.in_window(round, rounds)
+
+    def tests_surely(self, round: int, rounds: int) -> bool:
+        """Whether test data are evaluated in this round, if it is due, whatever validation says."""
+        return self.test == "always" or round == rounds or self.in_window(round, rounds)
 
     def in_window(self, round: int, rounds: int) -> bool:
         """Whether this round is one of those whose mean is the window's; others may be evaluated between them."""

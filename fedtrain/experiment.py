@@ -48,6 +48,11 @@ class Experiment:
                 "evaluation.report is best-by-validation, and no client has validation data; set data.val_size, "
                 "or evaluation.report = last"
             )
+        if self.config.evaluation.test == "chosen" and not any(c.val for c in self.federation.clients):
+            raise InputError(
+                "evaluation.test is chosen, and no client has validation data to choose by; set data.val_size, "
+                "or a larger evaluation.every"
+            )
         shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
         with torch.device("meta"):  # no memory, no time for weights
             bench, network = self.bench("meta"), self.maker()()

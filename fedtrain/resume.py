@@ -13,6 +13,7 @@ MAY_VARY = {
     "server.rounds",
     "server.on_client_failure",
     "evaluation.every",
+    "evaluation.test",
     "checkpoints.every",
     "checkpoints.keep",
     "machine.device",

@@ -10,14 +10,14 @@ from math import isfinite
 from typing import Any, Protocol
 
 from fedtrain.checkpoint import State
-from fedtrain.config import Checkpoints
+from fedtrain.config import Checkpoints, Config
 from fedtrain.errors import TrainingError
 from fedtrain.experiment import Experiment
 from fedtrain.folder import CHECKPOINT, SUMMARY, Folder
 from fedtrain.ledger import Ledger, exchange
-from fedtrain.protocol import Failure, Fleet, Scores, Split, Update, addressed, federate
+from fedtrain.protocol import Broadcast, Failure, Fleet, Scores, Split, Update, addressed, federate
 from fedtrain.report.figures import draw_figures
-from fedtrain.selection import Row, summarise
+from fedtrain.selection import Row, best_round, summarise
 from theory.errors import InputError
 
 CHECKPOINT_SHARE = 0.05
@@ -71,7 +71,6 @@ def run(
     else:
         state = fleet.resume(restored, folder)
     folder.cut_rows(state.rows_end)
-    splits: list[Split] = ["train", "val", "test"] if config.evaluation.train else ["val", "test"]
     server, saved = config.server, Saving(fleet, folder, config.checkpoints)
     rounds = federate(
         fleet, state.message, server.rounds, sample=server.sample, weights=server.weights, seed=config.seed
@@ -83,7 +82,7 @@ def run(
         for round in rounds:
             number = round.message.round
             due = config.evaluation.due(number, server.rounds)
-            scores = fleet.evaluate(round.message, splits) if due else {}
+            scores = examine(fleet, round.message, config, folder.rows) if due else {}
             refuse_if_lost(number, scores, config.local.lr)
             end = folder.append(rows_of(number, scores)) if due else state.rows_end
             answers: list[Update | Failure] = [*round.updates, *round.failures]
@@ -111,6 +110,19 @@ def run(
         draw_figures(folder, summary)
     folder.write_json(SUMMARY, summary)  # the last: it says that the run is finished
     return summary
+
+
+def examine(fleet: Fleet, message: Broadcast, config: Config, known: Callable[[], list[Row]]) -> dict[str, Scores]:
+    """Evaluate every client; on test data too, unless they wait for a round that may be reported."""
+    number, evaluation = message.round, config.evaluation
+    splits: list[Split] = ["train", "val"] if evaluation.train else ["val"]
+    if evaluation.tests_surely(number, config.server.rounds):
+        return fleet.evaluate(message, [*splits, "test"])
+    scores = fleet.evaluate(message, splits)
+    if best_round([*known(), *rows_of(number, scores)]) != number:
+        return scores
+    tested = fleet.evaluate(message, ["test"])
+    return {name: {**scores[name], **more} for name, more in tested.items()}
 
 
 class Saving:

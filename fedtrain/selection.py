@@ -35,7 +35,8 @@ def summarise(rows: Sequence[Row], in_window: Callable[[int], bool]) -> dict[str
     if not test:
         return {}
     result = {"last": at_round(test, max(row["round"] for row in test))}
-    if (best := best_round(rows)) is not None:
+    tested = {row["round"] for row in test}
+    if (best := best_round([row for row in rows if row["round"] in tested])) is not None:
         result["best-by-validation"] = at_round(test, best)
     if any(in_window(row["round"]) for row in test):
         result["window"] = over_rounds(test, sorted({row["round"] for row in test if in_window(row["round"])}))

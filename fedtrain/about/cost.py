@@ -29,7 +29,8 @@ def seconds_a_round(experiment: Experiment) -> tuple[float, float]:
     train, forward = flops(config.method, experiment.maker(), inputs, len(data), config.local.epochs)
     chosen = cohort(names, config.server.sample, config.seed, 0)
     trained = len(chosen) * sum(len(client.train) for client in data) / len(data)
-    tested = sum(len(client.test) + len(client.val or ()) for client in data)
+    always = config.evaluation.test == "always"  # else so seldom that it hardly counts
+    tested = sum(len(client.test) * always + len(client.val or ()) for client in data)
     rate = EFFICIENCY * matrix_rate(config.machine.resolved())
     return train * trained / rate, forward * tested / rate
 

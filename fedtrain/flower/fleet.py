@@ -65,11 +65,14 @@ class FlowerFleet:
 
     def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
         """Everyone; nothing if not everyone could be asked, for a mean over some of them would mislead."""
-        server = self.config.server
-        last = message.round >= server.rounds
-        next_ones = [] if last else cohort(self.names, server.sample, self.config.seed, message.round)
-        answers, scores = self._round(message, self.names, splits, next_ones)
-        self.ahead = message, answers
+        server, (done, answers) = self.config.server, self.ahead
+        if done is message:  # it is asked for more splits, and has trained ahead already
+            _, scores = self._round(message, self.names, splits, [])
+        else:
+            last = message.round >= server.rounds
+            next_ones = [] if last else cohort(self.names, server.sample, self.config.seed, message.round)
+            answers, scores = self._round(message, self.names, splits, next_ones)
+            self.ahead = message, answers
         return {name: scores[name] for name in self.names} if scores.keys() >= set(self.names) else {}
 
     def resume(self, state: State, folder: Folder) -> State:

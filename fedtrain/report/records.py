@@ -131,12 +131,14 @@ def read_record(path: Path) -> Record:
 
 
 def complete(rows: list[Row]) -> list[Row]:
-    """Without the rows of a round that was being written when the process was killed."""
-    found: dict[int, set[tuple[str, ...]]] = {}
+    """Without what was being written when the process was killed: of each split a round has all rows, or none."""
+    found: dict[tuple[int, str], set[tuple[str, str]]] = {}
     for row in rows:
-        found.setdefault(row["round"], set()).add((row["client"], row["split"], row["branch"]))
-    whole = max(found.values(), key=len, default=set())
-    return [row for row in rows if found[row["round"]] == whole]
+        found.setdefault((row["round"], row["split"]), set()).add((row["client"], row["branch"]))
+    whole: dict[str, set[tuple[str, str]]] = {}
+    for (_, split), there in found.items():
+        whole[split] = max(whole.get(split, set()), there, key=len)
+    return [row for row in rows if found[row["round"], row["split"]] == whole[row["split"]]]
 
 
 def settings(given: Table) -> Table:

@@ -50,7 +50,8 @@ class Cell:
     def name(self) -> str:
         """Of its folder, if it gets a new one."""
         config = self.config
-        parts = (config.data.dataset, config.method_name, f"r{config.server.rounds}", f"e{self.every}")
+        how = "e" if config.evaluation.test == "always" else "v"  # evaluated, or validated
+        parts = (config.data.dataset, config.method_name, f"r{config.server.rounds}", f"{how}{self.every}")
         return "-".join((*parts, f"s{config.seed}", self.identity))
 
     def with_seed(self, seed: int) -> Cell:
@@ -69,15 +70,16 @@ class Cell:
 def digest(tables: Mapping[str, Any], *, standin: bool) -> str:
     """Of all settings that decide a result. Defaults do not count, so that one that is new tomorrow changes nothing.
 
-    The rule of reporting does not count, as every rule is evaluated; nor does how often a run is evaluated, unless
-    there are validation data by which one of the evaluated rounds is chosen.
+    The rule of reporting does not count, as every rule is evaluated; nor do rounds that are tested and not reported;
+    nor does how often a run is evaluated, unless there are validation data by which one of those rounds is chosen.
     """
     kind = method_named(tables["method"]["name"])
     defaults = {name: write(section()) for name, section in SECTIONS.items()} | {"method": write(kind())}
     told = {key: value for key, value in tables.items() if key not in ASIDE}
     told["data"] = {**told["data"], "source": "standin" if standin else "real"}
     told["evaluation"] = dict(told["evaluation"])
-    told["evaluation"].pop("report")
+    for word in ("report", "test"):
+        told["evaluation"].pop(word, None)
     if not told["data"]["val_size"]:
         told["evaluation"].pop("every")
     kept = {

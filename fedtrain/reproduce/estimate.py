@@ -25,7 +25,7 @@ EVEN = 100.0
 def seconds(cell: Cell, found: Found) -> float:
     """Of the whole run, right within a factor of two or three."""
     config = cell.config
-    clients, train, test = client_sizes(replace(config.data, seed=0), found)
+    clients, train, test = client_sizes(replace(config.data, seed=0), found, config.evaluation.test == "always")
     shape = (3, found.pools[0].size, found.pools[0].size)
     learn, forward = a_sample(config.method, config.model, config.data.dataset, shape, clients, config.local.epochs)
     chosen = len(cohort([str(k) for k in range(clients)], config.server.sample, 0, 0))
@@ -40,11 +40,12 @@ def total(cells: Iterable[Cell], found: dict[str, Found]) -> float:
 
 
 @cache
-def client_sizes(data: DataSettings, found: Found) -> tuple[int, int, int]:
-    """How many clients there are, and their training and evaluated samples together."""
+def client_sizes(data: DataSettings, found: Found, always: bool) -> tuple[int, int, int]:
+    """How many clients there are, and their training and evaluated samples together; test data always, or hardly."""
     even = replace(data, alpha=EVEN, least_per_class=1)
     parts = shares(even if data.dataset in DOMAINS else replace(data, skew="iid"), found.pools)
-    return len(parts), sum(len(part.train) for part in parts), sum(len(part.test) + len(part.val) for part in parts)
+    evaluated = sum(len(part.test) * always + len(part.val) for part in parts)
+    return len(parts), sum(len(part.train) for part in parts), evaluated
 
 
 @cache

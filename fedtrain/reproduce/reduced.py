@@ -43,7 +43,8 @@ def reduced(plan: Plan, missing: int = 0, blocks: Sequence[int] | None = None) -
         words += [f"{data.title} stand-in images"] if found.standin else _other(data, found)
     if plan.request.rule and any(plan.request.rule != full.evaluation.report for _, full in pairs):
         words.append(f"by {RULES[plan.request.rule]}")
-    asked = {key: value for key, value in flat(plan.request.sets).items() if not key.startswith(("machine", "checkp"))}
+    same = ("machine", "checkpoints", "evaluation.test")  # results do not depend on them
+    asked = {key: value for key, value in flat(plan.request.sets).items() if not key.startswith(same)}
     words += [f"{key} = {value}" for key, value in asked.items()]
     return _unique(words)
 

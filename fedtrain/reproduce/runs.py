@@ -11,7 +11,7 @@ from fedtrain.folder import MANIFEST, Folder
 from fedtrain.report.records import settings
 from fedtrain.reproduce.cells import Cell, digest
 from fedtrain.reproduce.plan import Plan
-from fedtrain.tables import merge
+from fedtrain.tables import Table, merge
 from theory.errors import InputError
 
 
@@ -22,6 +22,8 @@ class Run:
     path: Path
     identity: str
     every: int
+    always: bool
+    """Whether it was tested whenever it was evaluated, so that it has a curve."""
     finished: bool
 
 
@@ -58,7 +60,8 @@ def read_run(path: Path) -> Run:
     folder = Folder(path)
     tables = settings(folder.tables())
     standin = bool(folder.read_json(MANIFEST).get("data", {}).get("standin"))
-    return Run(path, digest(tables, standin=standin), int(tables["evaluation"]["every"]), folder.finished)
+    evaluation, identity = tables["evaluation"], digest(tables, standin=standin)
+    return Run(path, identity, int(evaluation["every"]), evaluation["test"] == "always", folder.finished)
 
 
 def known_runs(place: Path) -> list[Run]:
@@ -99,13 +102,17 @@ def jobs(plans: Sequence[Plan], place: Path, adopt: Sequence[Run] = ()) -> dict[
 
 
 def _folder(cell: Cell, identity: str, runs: Sequence[Run], place: Path) -> Path:
-    fit = (run.path for run in runs if run.identity == identity and (not cell.curve or cell.every % run.every == 0))
-    return next(fit, place / cell.name)
+    def fits(run: Run) -> bool:
+        curve = run.always and cell.every % run.every == 0
+        return run.identity == identity and (curve or not cell.curve)
+
+    return next((run.path for run in runs if fits(run)), place / cell.name)
 
 
 def _evaluated(cell: Cell, every: int, curve: bool) -> Cell:
-    if every == cell.every:
-        return cell if curve == cell.curve else replace(cell, curve=curve)
-    given = merge(cell.given, {"evaluation": {"every": every}})
-    config = replace(cell.config, evaluation=replace(cell.config.evaluation, every=every))
+    evaluation = cell.config.evaluation
+    wanted: Table = {"every": every, "test": "always" if curve else evaluation.test}
+    changed = {key: value for key, value in wanted.items() if getattr(evaluation, key) != value}
+    given = merge(cell.given, {"evaluation": changed}) if changed else cell.given
+    config = replace(cell.config, evaluation=replace(evaluation, **changed))
     return replace(cell, given=given, config=config, curve=curve)

@@ -156,6 +156,8 @@ def test_alpha_is_for_skews_that_read_it(capsys):
 def test_a_rule_without_data_for_it_is_refused(capsys):
     wanted = ["train", *TINY, "--set", "evaluation.report=best-by-validation", "--dry-run"]
     refused(capsys, wanted, "no client has validation data", "data.val_size")
+    wanted = ["train", *TINY, "--set", "evaluation.test=chosen", "--dry-run"]
+    refused(capsys, wanted, "no client has validation data", "evaluation.every")
 
 
 def test_a_loss_that_rose_is_pointed_out(tmp_path, capsys, no_figures):

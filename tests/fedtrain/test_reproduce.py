@@ -150,6 +150,23 @@ def test_a_shared_run_is_evaluated_as_often_as_the_most_demanding_wants(tmp_path
     assert "--eval-every 1" in " ".join(digits[0].arguments(1))
 
 
+def test_test_data_wait_for_a_round_that_may_be_reported_unless_a_curve_is_wanted(tmp_path):
+    table, curve = planned("T1", methods=("fedbn",), seeds="1"), planned("F2", methods=("fedbn",), dataset="office")
+    ((identity, one),), ((same, other),) = (jobs([plan], tmp_path).items() for plan in (table, curve))
+    assert identity == same
+    assert one.folder != other.folder
+    assert "evaluation.test=chosen" in one.arguments(1)
+    assert "evaluation.test=chosen" not in other.arguments(1)
+    ((_, both),) = jobs([table, curve], tmp_path).items()
+    assert both.cell.config.evaluation.test == "always"
+    fake(one)
+    assert jobs([table], tmp_path)[identity].finished
+    assert not jobs([curve], tmp_path)[identity].begun  # its curve has gaps
+    fake(other)
+    assert jobs([curve], tmp_path)[identity].finished
+    assert "evaluation.test" not in " ".join(planned("T7").cells[0, 0, 1].arguments())  # there is nothing to choose by
+
+
 def test_what_makes_another_cell():
     config = planned("T7").cells[0, 1, 1].config
 
@@ -165,6 +182,7 @@ def test_what_makes_another_cell():
         {"checkpoints": {"every": 5}},
         {"evaluation": {"report": "window"}},
         {"evaluation": {"every": 3}},
+        {"evaluation": {"test": "chosen"}},
     ):
         assert identity(**same) == base, same
     for other in ({"seed": 2}, {"server": {"rounds": 299}}, {"data": {"percent": 0.2}}, {"local": {"lr": 0.1}}):

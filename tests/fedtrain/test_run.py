@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 import torch
@@ -212,6 +213,29 @@ def test_a_rule_that_does_not_apply_is_not_claimed(begin, toy):
     work, folder = begin(config, toy.clients())
     summary = run(work, folder, quiet)
     assert (summary["report"], list(summary["rules"])) == ("last", ["last"])
+
+
+@pytest.mark.parametrize("window", [0, 1])
+def test_testing_only_what_may_be_reported_reports_the_same(window, begin):
+    """Also when the run is stopped: whether a round is the best so far is read off the rows before it."""
+    rounds, always = 7, Evaluation(report="best-by-validation", window=window, window_every=1)
+    config = replace(FEATURE, server=Server(rounds=rounds), evaluation=always)
+    work, folder = begin(config)
+    whole = run(work, folder, quiet)
+    rows = {split: [row for row in folder.rows() if row["split"] == split] for split in ("val", "test")}
+
+    again, other = begin(replace(config, evaluation=replace(always, test="chosen")))
+    with pytest.raises(KeyboardInterrupt):
+        run(again, other, stop_after(2))
+    assert run(again, other, quiet)["rules"] == whole["rules"]
+    assert [row for row in other.rows() if row["split"] == "val"] == rows["val"]
+    tested = {row["round"] for row in other.rows() if row["split"] == "test"}
+    means = [fmean(row["accuracy"] for row in rows["val"] if row["round"] == n and row["branch"] == "fused")
+             for n in range(1, rounds + 1)]  # fmt: skip
+    better = {n for n in range(1, rounds + 1) if all(means[n - 1] > means[k] + 1e-9 for k in range(n - 1))}
+    assert tested == better | {rounds, rounds - window}
+    assert len(tested) < rounds
+    assert [row for row in other.rows() if row["split"] == "test"] == [r for r in rows["test"] if r["round"] in tested]
 
 
 def test_bytes_are_those_of_all_rounds(begin):

@@ -17,7 +17,9 @@ from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
 from cli.console import console  # noqa: E402
 from cli.train_view import show_summary  # noqa: E402
+from fedtrain.data.source import find  # noqa: E402
 from fedtrain.errors import TrainingError  # noqa: E402
+from fedtrain.experiment import experiment  # noqa: E402
 from fedtrain.flower import node, post  # noqa: E402
 from fedtrain.flower.conduct import Plan, conduct  # noqa: E402
 from fedtrain.flower.records import content, opened  # noqa: E402
@@ -147,6 +149,21 @@ def test_one_message_a_round_with_the_evaluation_in_it(tmp_path, alone):
     each = [(0, True, []), (1, True, []), (2, True, ["val", "test"]), (3, False, ["val", "test"])]
     assert sorted(turns, key=str) == sorted(each * CLIENTS, key=str)
     agree(Folder(tmp_path / "run"), alone("fedco2 all"))
+
+
+def test_test_data_that_wait_for_a_better_round_are_asked_for_without_training_again(tmp_path, monkeypatch):
+    """Every round is the best so far: the second letter of a round tests what its clients had before they trained."""
+    monkeypatch.setattr("fedtrain.run.best_round", lambda rows: rows[-1]["round"])
+    changes = {"data": {"val_size": 10}, "evaluation": {"every": 1, "test": "chosen"}}
+    grid = Grid(tmp_path)
+    go(grid, "fedco2 all", tmp_path, **changes)
+    turns = {(note["round"], note["train"], *note["splits"]) for _, kind, note in grid.log if kind == "train"}
+    each = {(n, *what) for n in (1, 2) for what in ((True, "val"), (False, "test"))}
+    assert turns == {(0, True), *each, (3, False, "val", "test")}
+    config, folder = small.experiment("fedco2 all", **changes).config, Folder(tmp_path / "alone")
+    folder.begin(config, {})
+    run(experiment(config, find(config.data)), folder, small.quiet)
+    agree(Folder(tmp_path / "run"), folder)
 
 
 def test_what_is_personal_stays_on_the_node(tmp_path):
