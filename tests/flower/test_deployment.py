@@ -10,14 +10,19 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedco2[flower]'")
 
+import small
 from click.testing import CliRunner
+from submitted import Submitted, alone
 
 from cli.flower_deploy import down, status, up
+from cli.main import main
 from fedtrain.errors import TrainingError
+from fedtrain.experiment import experiment, plan
 from fedtrain.flower import deployment as deploying
 from fedtrain.flower.commands import node_config, spelt, supernode
 from fedtrain.flower.deployed import read
@@ -27,6 +32,7 @@ from fedtrain.flower.parts import Parts, everything
 from fedtrain.flower.ports import answers, free_ports
 from fedtrain.flower.processes import end, spawn
 from fedtrain.flower.security import make_certificates, make_key
+from fedtrain.folder import Folder
 
 PROJECT = """
 [project]
@@ -166,7 +172,27 @@ def commandline(process):
 
 
 def test_keys_and_certificates(deployment, tmp_path):
-    deployment.up(2, tls=True)
+    images, labels = np.zeros((60, 32, 32, 3), np.uint8), np.arange(60, dtype=np.uint8) % 10
+    images[:] = 20 * labels[:, None, None, None]
+    np.savez(tmp_path / "cifar10.npz", x_train=images, y_train=labels, x_test=images[:20], y_test=labels[:20])
+    data = tmp_path / "data"
+    assert main(["data", "add", "cifar10", str(tmp_path / "cifar10.npz"), "--data-dir", str(data)]) == 0
+    deployment.up(2, tls=True, data_dir=data)
+
+    # a run over TLS has the bits of one process
+    settings = {
+        "data": {"source": "real", "clients": 2, "skew": "iid"},
+        "model": {"name": "two-layer", "width": 8},
+        "server": {"rounds": 2, "sample": 1.0},
+        "evaluation": {"every": 2, "window": 0, "report": "last"},
+        "machine": {"threads": 1, "device": "cpu"},
+        "method": {"name": "fedbn"},
+    }
+    work = experiment(*plan("cifar10", settings, data))
+    submitted = Submitted(deployment, work, Folder(tmp_path / "run"), tmp_path / "app")
+    assert submitted.over().completed
+    assert small.different(alone(work, tmp_path / "alone"), submitted.everything()) == []
+
     secrets = deployment.folder / "security"
     assert stat.S_IMODE(secrets.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in secrets.iterdir()} == {0o600}

@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import signal
-import time
 
 import pytest
 import small
 
-from fedtrain.cupboard import Cupboard, folder_name
-from fedtrain.folder import METRICS, Folder
+from fedtrain.folder import Folder
 from fedtrain.methods import METHODS
-from fedtrain.run import run
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 
-from fedtrain.flower.app import write_app
-from fedtrain.flower.conduct import Plan
+import submitted
+from submitted import Submitted
+
 from fedtrain.flower.deployed import read
 from fedtrain.flower.deployment import Deployment
 from fedtrain.flower.processes import descendants
 
 pytestmark = pytest.mark.minutes
-CLIENTS, LIMIT = 5, 400.0
-"""Clients, and the seconds that a run may take on a busy machine."""
+CLIENTS = 5
+LIAR = """
+import torch
+from flwr.clientapp import ClientApp
+from fedtrain.flower.node import describe, turn
+from fedtrain.flower.records import content, opened
+
+app = ClientApp()
+app.query()(describe)
+
+@app.train()
+def lie(message, context):
+    reply = turn(message, context)
+    note, entries = opened(reply.content)
+    if context.node_config["partition-id"] == 1 and note["answers"]:
+        name = next(key for key in entries if key.startswith("0/shared"))
+        entries[name] = {lie}
+        reply.content = content(note, entries)
+    return reply
+"""
 
 
 @pytest.fixture(scope="module")
@@ -34,83 +50,33 @@ def deployment(tmp_path_factory):
     made.down()
 
 
-class Started:
-    """A run that was submitted."""
-
-    def __init__(self, deployment, work, folder, app, *, least=CLIENTS, patience=LIMIT):
-        self.deployment, self.work, self.folder = deployment, work, folder
-        plan = Plan(work.config, folder, CLIENTS, least, patience, "test")
-        app.mkdir(parents=True)
-        write_app(app, plan, deployment.folder / "logs" / f"{app.name}.log")
-        self.id = deployment.control.submit(app)
-
-    def until(self, condition):
-        """Wait for something to happen."""
-        end = time.monotonic() + LIMIT
-        while not condition():
-            assert time.monotonic() < end, "it did not happen in time"
-            time.sleep(0.2)
-
-    def completed(self):
-        """Wait for the end, and for Flower to say so."""
-        end = time.monotonic() + LIMIT
-        while not (state := self.deployment.control.run_state(self.id)).over:
-            assert time.monotonic() < end, state
-            time.sleep(2)
-        return state
-
-    def everything(self):
-        """What must agree; what clients keep is on their nodes."""
-        state, bench = self.folder.restore(), self.work.bench()
-        own = {}
-        for place, client in enumerate(self.work.federation.clients):
-            nodes = self.deployment.folder / "nodes" / str(place) / folder_name(str(self.folder.path))
-            own[client.name] = small.bits(state.own(client.name, Cupboard(nodes), bench.start))
-        return {
-            "metrics": (self.folder.path / METRICS).read_bytes(),
-            "shared": small.bits(state.message.shared),
-            "heads": [(name, small.bits(head)) for name, head in state.message.peers.items()],
-            "own": own,
-            "ledger": state.ledger,
-            "round": state.message.round,
-            "skipped": state.skipped,
-        }
-
-
 @pytest.fixture
 def start(deployment, tmp_path):
     numbers = iter(range(99))
 
-    def started(case, folder=None, *, least=CLIENTS, patience=LIMIT, **changes):
+    def started(case, folder=None, *, least=CLIENTS, patience=submitted.LIMIT, clientapp=None, **changes):
         number = next(numbers)
-        work = small.experiment(case, **changes)
-        folder = folder or Folder(tmp_path / f"run {number}")
-        return Started(deployment, work, folder, tmp_path / f"app {number}", least=least, patience=patience)
+        work, folder = small.experiment(case, **changes), folder or Folder(tmp_path / f"run {number}")
+        app = tmp_path / f"app {number}"
+        return Submitted(deployment, work, folder, app, least=least, patience=patience, clientapp=clientapp)
 
     return started
 
 
 @pytest.fixture
-def alone(tmp_path, monkeypatch):
+def alone(tmp_path):
     """The same in one process."""
-    monkeypatch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
     numbers = iter(range(99))
-
-    def made(work):
-        folder = Folder(tmp_path / f"alone {next(numbers)}")
-        folder.begin(work.config, {})
-        run(work, folder, small.quiet)
-        return small.everything(work, folder)
-
-    return made
+    return lambda work: submitted.alone(work, tmp_path / f"alone {next(numbers)}")
 
 
 def test_real_nodes_give_the_bits_of_one_process(start, alone):
-    """All nine methods, a part of the clients in each round, clients of unequal sizes."""
-    for method in METHODS:
-        started = start("fedco2 both" if method == "fedco2" else f"{method} some", server={"rounds": 2})
-        assert started.completed().completed, method
-        assert small.different(alone(started.work), started.everything()) == [], method
+    """All nine methods, a part of the clients in each round, clients of unequal sizes; and heads that learn."""
+    cases = [f"{method} some" for method in METHODS if method != "fedco2"]
+    for case in [*cases, "fedco2 both", *small.HEADS]:
+        started = start(case, server={"rounds": 2})
+        assert started.over().completed, case
+        assert small.different(alone(started.work), started.everything()) == [], case
 
 
 def computing(deployment, place):
@@ -125,7 +91,7 @@ def test_a_node_that_is_killed_in_mid_round_and_started_again(start, alone, depl
     started.until(lambda: computing(deployment, 2))
     read(deployment.folder).nodes[2].process.signal(signal.SIGKILL)
     deployment.restart_node(2)
-    assert started.completed().completed
+    assert started.over().completed
     assert small.different(alone(started.work), started.everything()) == []
 
 
@@ -139,7 +105,7 @@ def test_a_superlink_and_its_server_that_are_killed_and_a_run_that_goes_on(start
     assert not started.folder.finished
     deployment.restart_superlink()
     again = start("fedbn all", started.folder, server={"rounds": 6}, evaluation={"every": 6})
-    assert again.completed().completed
+    assert again.over().completed
     assert again.folder.read_json("manifest.json")["resumed"][0]["round"] >= reached
     assert small.different(alone(again.work), again.everything()) == []
 
@@ -150,8 +116,30 @@ def test_a_client_that_never_answers(start, deployment):
     node = read(deployment.folder).nodes[4].process
     for process in [node, *descendants([node])]:
         process.signal(signal.SIGKILL)
-    assert started.completed().completed
+    assert started.over().completed
     skipped = started.folder.read_json("summary.json")["skipped"]
     assert {one["client"] for one in skipped} == {"mnist_m"}
     assert "no answer within 30 s" in skipped[-1]["reason"]
     deployment.restart_node(4)
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"),
+    [
+        ("entries[name] * torch.nan", "is not finite"),
+        ("entries[name].reshape(-1)[:1]", "is torch.float32 (1,), not"),
+    ],
+    ids=["nan", "shape"],
+)
+def test_a_reply_that_would_spoil_the_mean(lie, words, start):
+    """Refused and named: the run stops, or goes on without that client."""
+    app = LIAR.replace("{lie}", lie)
+    stopped = start("fedbn all", clientapp=app).over()
+    assert not stopped.completed
+    assert "client svhn, round 1: refused, " in stopped.details
+    assert words in stopped.details
+    skipping = start("fedbn all", clientapp=app, server={"on_client_failure": "skip", "rounds": 2})
+    assert skipping.over().completed
+    skipped = skipping.folder.read_json("summary.json")["skipped"]
+    assert [(one["round"], one["client"]) for one in skipped] == [(1, "svhn"), (2, "svhn")]
+    assert words in skipped[0]["reason"]

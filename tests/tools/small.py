@@ -94,13 +94,19 @@ def bits(state) -> dict[str, object]:
 
 def everything(work: Experiment, folder: Folder) -> dict[str, object]:
     """All that two runs of one experiment must agree in: metrics, messages, heads, what clients keep, the ledger."""
-    state, bench = folder.restore(), work.bench()
+    bench = work.bench()
     names = [client.name for client in work.federation.clients]
+    return agreeing(folder, names, lambda state, name: state.own(name, folder.cupboard, bench.start))
+
+
+def agreeing(folder: Folder, names, own) -> dict[str, object]:
+    """The same, where ``own`` finds what a client keeps."""
+    state = folder.restore()
     return {
         "metrics": (folder.path / METRICS).read_bytes(),
         "shared": bits(state.message.shared),
         "heads": [(name, bits(head)) for name, head in state.message.peers.items()],
-        "own": {name: bits(state.own(name, folder.cupboard, bench.start)) for name in names},
+        "own": {name: bits(own(state, name)) for name in names},
         "ledger": state.ledger,
         "round": state.message.round,
         "skipped": state.skipped,
