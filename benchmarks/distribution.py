@@ -1,4 +1,4 @@
-"""What distribution costs: python benchmarks/distribution.py overhead | wire | heads [--json].
+"""What distribution costs: python benchmarks/distribution.py overhead | wire | heads | faults [--json].
 
   overhead  seconds of a round beyond training, for clients in one process, on the ranks of torchrun, on simulated nodes
             of Flower and on a real SuperLink with SuperNodes on 127.0.0.1. Training is measured inside the client; of
@@ -6,6 +6,7 @@
             none is evaluated.
   wire      bytes that pass between a SuperNode and its SuperLink, or between ranks, beside those of the ledger
   heads     what Fed-CO2's heads of all clients to all clients are to the server, and to a thousand sites on paper
+  faults    how long a run on a real deployment is held up when a part of it is killed
 
 Needs fedco2[flower]. Every case has processes of its own, with one thread each.
 """
@@ -111,6 +112,18 @@ def heads(peers: int, megabytes: float, point: str | None, as_json: bool) -> Non
     sites = [paper.on_paper(network, SITES, few) for network, few in product(paper.NETWORKS, (0, peers))]
     found = {"measured": measured, "fitted": shown.fitted(measured, SITES), "on_paper": sites}
     tell(found, shown.tables(found), as_json)
+
+
+@main.command()
+@click.option("--rounds", type=click.IntRange(4), default=6, show_default=True, help="Of each run.")
+@as_json
+def faults(rounds: int, as_json: bool) -> None:
+    """How long a run is held up when a part of a deployment is killed."""
+    from distributing import faults as striking
+
+    with TemporaryDirectory(prefix="fedco2-") as scratch:
+        found = striking.measured(Case("small", "fedbn", rounds), Path(scratch))
+    tell(found, striking.table(found), as_json)
 
 
 def cases(chosen: tuple[str, ...]) -> list[tuple[str, str]]:

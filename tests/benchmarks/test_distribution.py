@@ -76,6 +76,15 @@ def test_bytes_of_ranks_are_those_of_the_last_round():
     assert (found["down_ledger"], found["up_ledger"]) == (800, 400)
 
 
+def test_what_a_fault_costs():
+    faults = pytest.importorskip("distributing.faults", reason="Flower is not installed: make test-all")
+    ends = [(1, 10.0), (2, 14.0), (2, 30.0), (3, 37.0), (4, 41.0)]  # after the fault, round 2 was made again
+    told = faults.told(ends, struck=15.0, rounds=4)
+    assert told == {"round_s": 4.0, "next_s": 22.0, "whole_s": 31.0, "twice": 1}
+    shown = faults.table([{"fault": "a fire", "same": True, **told}])
+    assert "| a fire | 4 | 22 | 1 | yes |" in shown
+
+
 def test_pieces_fall_between_marks():
     passed = Passed([(3.0, 30), (1.0, 1), (2.0, 20), (5.0, 500)])
     assert passed.between([1.0, 2.5, 4.0]) == [20, 30]

@@ -1,0 +1,175 @@
+"""What a fault costs a run on a real deployment: a part of it is killed while clients train, and the run goes on."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from distributing.cases import Case
+from fedtrain.config import Evaluation
+from fedtrain.experiment import Experiment, experiment
+from fedtrain.flower.deployed import read
+from fedtrain.flower.deployment import Deployment
+from fedtrain.flower.processes import Process, descendants
+from fedtrain.folder import Folder
+from fedtrain.interrupts import later
+from fedtrain.manifest import described, manifest
+from fedtrain.run import run
+
+Found = dict[str, Any]
+STRUCK, PATIENCE, TIMEOUT, PAUSE = 2, 1800.0, 30.0, 0.1
+"""Rounds before the fault; seconds for a run, for a client that never answers, and between two looks."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``strike`` gives what is to be killed; ``mend`` is done at once, or only when the run is over."""
+
+    strike: Callable[[Deployment], Iterable[Process]] = lambda deployment: ()
+    mend: Callable[[Deployment], None] = lambda deployment: None
+    at_once: bool = True
+    again: bool = False
+    """Whether the run must be submitted again."""
+    absent: int = 0
+    """How many clients need not answer."""
+
+
+def family(root: Process | None) -> list[Process]:
+    """With all that it has started."""
+    return [] if root is None else [root, *descendants([root])]
+
+
+FAULTS = {
+    "none": Fault(),
+    "a SuperNode is killed, and started again": Fault(
+        lambda deployment: family(read(deployment.folder).nodes[2].process)[:1],
+        lambda deployment: deployment.restart_node(2),
+    ),
+    "SuperLink and ServerApp are killed, the SuperLink is started again, the run resumed": Fault(
+        lambda deployment: family(read(deployment.folder).superlink.process),
+        Deployment.restart_superlink,
+        again=True,
+    ),
+    f"a client never answers again (--min-clients 4 --timeout {TIMEOUT:g})": Fault(
+        lambda deployment: family(read(deployment.folder).nodes[4].process),
+        lambda deployment: deployment.restart_node(4),
+        at_once=False,
+        absent=1,
+    ),
+}
+
+
+def measured(case: Case, scratch: Path) -> list[Found]:
+    """All of them, one after the other, on one deployment."""
+    config, found = case.planned
+    config = replace(
+        config, evaluation=Evaluation(every=case.rounds), server=replace(config.server, rounds=case.rounds)
+    )
+    work, alone = experiment(config, found), Folder(scratch / "alone")
+    alone.begin(config, manifest(config, described(work.federation), "benchmark"))
+    run(work, alone, lambda progress: None)
+    deployment, rows = Deployment(scratch / "deployment"), list[Found]()
+    deployment.up(case.clients)
+    try:
+        for name, fault in FAULTS.items():
+            told = one(deployment, work, fault, scratch / f"run {len(rows)}")
+            same = bits(Folder(scratch / f"run {len(rows)}")) == bits(alone)
+            rows.append({"fault": name, "same": same, **told})
+    finally:
+        with later():
+            deployment.down()
+    return rows
+
+
+def one(deployment: Deployment, work: Experiment, fault: Fault, path: Path) -> Found:
+    """A run that is struck in the round after the first ``STRUCK``."""
+    log, clients, rounds = path.with_suffix(".log"), len(work.federation.clients), work.config.server.rounds
+    least, patience = clients - fault.absent, TIMEOUT if fault.absent else PATIENCE
+
+    def submit(number: int) -> None:
+        from fedtrain.flower.app import write_app
+        from fedtrain.flower.conduct import Plan
+
+        app = path.with_name(f"{path.name} app {number}")
+        app.mkdir()
+        write_app(app, Plan(work.config, Folder(path), clients, least, patience, "benchmark"), log)
+        deployment.control.submit(app)
+
+    submit(0)
+    ends: list[tuple[int, float]] = []
+    struck, limit = 0.0, time.monotonic() + PATIENCE
+    while not Folder(path).finished:
+        if time.monotonic() > limit:
+            raise SystemExit(f"{path}: not over after {PATIENCE:g} s; see {log}")
+        time.sleep(PAUSE)
+        ends += [(number, time.monotonic()) for number in rounds_told(log)[len(ends) :]]
+        if not struck and len(ends) == STRUCK and training(deployment):
+            struck = time.monotonic()
+            for process in fault.strike(deployment):
+                process.signal(signal.SIGKILL)
+            if fault.at_once:
+                fault.mend(deployment)
+            if fault.again:
+                submit(1)
+    ends += [(number, time.monotonic()) for number in rounds_told(log)[len(ends) :]]
+    if not fault.at_once:
+        fault.mend(deployment)
+    return told(ends, struck, rounds)
+
+
+def told(ends: Sequence[tuple[int, float]], struck: float, rounds: int) -> Found:
+    """From when rounds ended: what one takes without a fault, when the next ended after it, and how many came twice."""
+    times = [at for _, at in ends]
+    before = [b - a for a, b in pairwise(times) if b <= struck]
+    later_ones = [at for number, at in ends if at > struck and number > STRUCK]
+    return {
+        "round_s": median(before),
+        "next_s": later_ones[0] - struck,
+        "whole_s": times[-1] - times[0],
+        "twice": len(ends) - rounds,
+    }
+
+
+def training(deployment: Deployment) -> bool:
+    """Whether the app of every node is at work: beside its helper it has a process then."""
+    return all(len(family(node.process)) > 2 for node in read(deployment.folder).nodes)
+
+
+def rounds_told(log: Path) -> list[int]:
+    """The rounds that the server said were over."""
+    text = log.read_text(encoding="utf-8") if log.exists() else ""
+    return [int(number) for number in re.findall(r"^round +(\d+)/", text, re.MULTILINE)]
+
+
+def bits(folder: Folder) -> list[tuple[str, bytes]]:
+    """The averaged entries at the end."""
+    state = folder.restore()
+    assert state is not None
+    return [
+        (name, value.contiguous().view(torch.uint8).numpy().tobytes()) for name, value in state.message.shared.items()
+    ]
+
+
+def table(found: Sequence[Found]) -> str:
+    """In Markdown."""
+    heads = (
+        "fault, in mid-round",
+        "a round before it, s",
+        "from it to the end of the next round, s",
+        "rounds made twice",
+    )
+    rows = [
+        f"| {one['fault']} | {one['round_s']:.0f} | {one['next_s']:.0f} | {one['twice']} | "
+        f"{'yes' if one['same'] else 'no'} |"
+        for one in found
+    ]
+    return "\n".join([f"| {' | '.join(heads)} | bits of one process |", "|---" * (len(heads) + 1) + "|", *rows])
