@@ -34,6 +34,8 @@ def hits(run: TrainedRun, data_dir: Path | None) -> dict[str, Flags]:
     """For each client, which of its test images its model gets right."""
     found = {}
     for client in data_of(run, data_dir).clients:
+        if client.noise:
+            raise InputError(f"{run.folder.path}: its images are noisy, so no two draws see the same; name other runs")
         said = run.logits(client.name, client.test.inputs)["fused"].argmax(1).cpu()
         found[client.name] = (said == client.test.labels).numpy()
     return found

@@ -19,7 +19,8 @@ NOT_HERE = {"fleet", "nproc", "personal", "dry_run"}
 def flower() -> None:
     """Train as `fedco2 train` does, with every client on a Flower node of its own: the same numbers, bit by bit.
 
-    What is personal never leaves its node. Needs Flower: pip install 'fedco2[flower]'.
+    What is personal never leaves its node, but for heads that the method shows to other clients. Needs Flower, the
+    extra `flower` of fedco2: pip install '.[flower]' in the folder of its source.
 
     \b
     Examples:

@@ -24,7 +24,7 @@ folder = click.option(
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
-    help="Folder of all data, for every node.  [default: as the run says]",
+    help="Folder of all data, for every node.  [default: the usual one]",
 )
 @folder
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads of each client.")

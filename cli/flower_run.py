@@ -18,13 +18,17 @@ from cli.console import console
 from cli.folders import new_folder
 from cli.stopping import Interrupted, stopping
 from cli.train_resume import way_on
-from cli.train_run import nested, planned
+from cli.train_run import asked, nested, refuse_idle_alpha
 from cli.train_view import View, show_summary
-from fedtrain.data.federation import assemble
-from fedtrain.data.source import find
+from fedtrain.config import Config
+from fedtrain.data.federation import client_count
+from fedtrain.data.shares import check
+from fedtrain.experiment import plan
 from fedtrain.flower.environment import require_flower
 from fedtrain.folder import SUMMARY, Folder
+from fedtrain.presets import resolve
 from fedtrain.resume import continued
+from fedtrain.tables import Table
 from theory.errors import InputError
 
 require_flower()  # before what needs it is loaded
@@ -39,18 +43,31 @@ def prepared(given: Mapping[str, Any], options: dict[str, Any]) -> Plan:
     if options["resume"] is not None:
         folder = Folder(options["resume"])
         config = continued(folder, tables)
-        found = find(config.data, options["data_dir"])
     else:
-        config, found = planned(tables, options)
+        config = begun(tables, options)
         folder = Folder(options["out"] or new_folder(f"{config.data.dataset}-{config.method_name}"))
     if config.machine.fleet not in ("auto", "in-turn"):
         raise InputError(f"machine.fleet is {config.machine.fleet}; on Flower every client has a node: leave it out")
-    # what is here decides, or nodes that have other data would train on those
-    data = replace(config.data, source="standin" if found.standin else "real")
-    config = replace(config, data=data, machine=replace(config.machine, threads=config.machine.threads or 1))
-    clients = len(assemble(data, found.without_images()).clients)
+    check(config.data)
+    clients = client_count(config.data)
     command = shlex.join(["fedco2", *sys.argv[1:]])
     return Plan(config, folder, clients, options["min_clients"] or clients, options["timeout"], command)
+
+
+def begun(tables: Table, options: dict[str, Any]) -> Config:
+    """What a new run is to be. Real data are the nodes'; without a word on it, what is here decides for all of them."""
+    preset, own = asked(tables, options)
+    config = resolve(preset, own)
+    if config.data.source != "real":
+        unsaid = config.data.source == "auto"
+        config, found = plan(preset, own, options["data_dir"])
+        if unsaid and found.standin:
+            words = f"{found.notes[0]}; nodes that have real ones use them with --data real"
+            console(stderr=True).print(f"STAND-IN DATA: {words}", style="bold yellow", soft_wrap=True)
+        # said to all, or nodes that have other data would train on those
+        config = replace(config, data=replace(config.data, source="standin" if found.standin else "real"))
+    refuse_idle_alpha(config, options)
+    return config
 
 
 def in_simulation(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
@@ -58,9 +75,11 @@ def in_simulation(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
     from fedtrain.flower.simulate import simulate
 
     screen, quiet, folder = console(stderr=options["as_json"]), options["as_json"], plan.folder
-    workers = options["workers"] or min(
-        plan.clients, max(1, (os.cpu_count() or 1) // (plan.config.machine.threads or 1))
-    )
+    if options["data_dir"] is not None:  # nodes have no settings of their own here
+        os.environ["FEDCO2_DATA"] = str(options["data_dir"].absolute())
+    machine = replace(plan.config.machine, threads=plan.config.machine.threads or 1)
+    plan = replace(plan, config=replace(plan.config, machine=machine))
+    workers = options["workers"] or min(plan.clients, max(1, (os.cpu_count() or 1) // (machine.threads or 1)))
     try:
         return dict(
             simulate(

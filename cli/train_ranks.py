@@ -35,11 +35,14 @@ def start(ranks: int, threads: int | None) -> int:
         if threads is None:  # else every process has so many
             shared["OMP_NUM_THREADS"] = str(max(1, torch.get_num_threads() // ranks))
         processes: list[subprocess.Popen[bytes]] = []
+        passed = False
 
         def pass_on(number: int, frame: FrameType | None) -> None:
-            """A terminal's Ctrl-C reaches the ranks by itself; who stops only this process means them too."""
-            for process in processes if number == signal.SIGTERM else []:
+            """A terminal's Ctrl-C reaches the ranks by itself; who stops only this process means them too, once."""
+            nonlocal passed
+            for process in processes if number == signal.SIGTERM and not passed else []:
                 process.send_signal(signal.SIGINT)
+            passed = passed or number == signal.SIGTERM
 
         before = {number: signal.signal(number, pass_on) for number in SIGNALS}
         try:

@@ -108,8 +108,8 @@ def nested(given: Mapping[str, Any], sets: tuple[str, ...]) -> Table:
     return tables
 
 
-def planned(tables: Table, options: dict[str, Any]) -> tuple[Config, Found]:
-    """What a new run is to be, from preset, file and options, and its data."""
+def asked(tables: Table, options: dict[str, Any]) -> tuple[str, Table]:
+    """The preset of a new run, and what file and options say beside it."""
     own = merge(load(options["config"]) if options["config"] else {}, tables)
     data = own.get("data")
     wanted = str(data["dataset"]) if isinstance(data, Mapping) and "dataset" in data else None
@@ -117,10 +117,20 @@ def planned(tables: Table, options: dict[str, Any]) -> tuple[Config, Found]:
     meant = merge(*chain(preset))["data"]["dataset"]
     if wanted not in (None, meant):
         raise InputError(f"preset {preset!r} is for {meant}, not for {wanted}; leave --preset or --dataset out")
-    config, found = plan(preset, own, options["data_dir"])
+    return preset, own
+
+
+def planned(tables: Table, options: dict[str, Any]) -> tuple[Config, Found]:
+    """What a new run is to be, from preset, file and options, and its data."""
+    config, found = plan(*asked(tables, options), options["data_dir"])
+    refuse_idle_alpha(config, options)
+    return config, found
+
+
+def refuse_idle_alpha(config: Config, options: dict[str, Any]) -> None:
+    """A concentration is said for a skew that has one."""
     if options["alpha"] is not None and "alpha" not in USED[config.data.skew]:
         raise InputError(f"--alpha means nothing to skew {config.data.skew!r}; leave it out or choose another --skew")
-    return config, found
 
 
 def set_threads(config: Config) -> Config:

@@ -172,7 +172,8 @@ def scores_line(scores: Mapping[str, Scores]) -> str:
 def anatomy_of(work: Experiment) -> Anatomy:
     """Of the module that this experiment trains."""
     dtype = DTYPES[work.config.machine.dtype]
-    return anatomy(work.config.method, work.maker(), len(work.federation.clients), dtype)
+    clients, peers = len(work.federation.clients), work.config.server.peers
+    return anatomy(work.config.method, work.maker(), clients, dtype, peers)
 
 
 def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:

@@ -50,10 +50,13 @@ class Cupboard:
         return entries
 
     def clear(self, client: str, needed: Collection[int], before: int) -> None:
-        """Take away what a client became in earlier rounds, but for those that are needed."""
-        for path in self._path(client, 0).parent.glob("*.safetensors"):
+        """Take away what a client became in earlier rounds, unless it is needed, and files that were never finished."""
+        folder = self._path(client, 0).parent
+        for path in folder.glob("*.safetensors"):
             if path.stem.isdecimal() and int(path.stem) < before and int(path.stem) not in needed:
                 path.unlink(missing_ok=True)
+        for path in folder.glob(".*.part"):
+            path.unlink(missing_ok=True)
 
     def _path(self, client: str, round: int) -> Path:
         return self.folder / folder_name(client) / f"{round:06}.safetensors"

@@ -53,6 +53,11 @@ class Experiment:
                 "evaluation.test is chosen, and no client has validation data to choose by; set data.val_size, "
                 "or a larger evaluation.every"
             )
+        if self.config.server.peers and not self.config.method.published:
+            raise InputError(
+                f"server.peers is {self.config.server.peers}, and {self.config.method.title} shows no heads to peers; "
+                "leave it out"
+            )
         shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
         with torch.device("meta"):  # no memory, no time for weights
             bench, network = self.bench("meta"), self.maker()()

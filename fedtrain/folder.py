@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -180,13 +181,17 @@ class Folder:
         """Take away what no checkpoint needs; a round that is not over may have left more, which stays."""
         if not (self.path / OWN).exists():
             return
+        needed = self.needed()
         for client in (*state.personal, *state.elsewhere):
-            self.cupboard.clear(client, self.needed(client), before=state.message.round)
+            self.cupboard.clear(client, needed[client], before=state.message.round)
 
-    def needed(self, client: str) -> set[int]:
-        """The turns of a client that a checkpoint speaks of."""
-        every = [checkpoint.turns_of(path) for path in (self.path / CHECKPOINT).parent.glob("*.safetensors")]
-        return {turns[client] for turns in every if client in turns}
+    def needed(self) -> defaultdict[str, set[int]]:
+        """The turns of each client that a checkpoint speaks of."""
+        needed: defaultdict[str, set[int]] = defaultdict(set)
+        for path in (self.path / CHECKPOINT).parent.glob("*.safetensors"):
+            for client, turn in checkpoint.turns_of(path).items():
+                needed[client].add(turn)
+        return needed
 
     def restore(self) -> checkpoint.State | None:
         """The last checkpoint, if one was written."""

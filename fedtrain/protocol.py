@@ -180,6 +180,11 @@ def addressed(message: Broadcast, client: str, peers: int, seed: int) -> Broadca
     return replace(message, peers={name: head for name, head in message.peers.items() if name in chosen})
 
 
+def heads_sent(clients: int, peers: int) -> int:
+    """How many others' heads a client is sent, of so many clients."""
+    return min(peers, clients - 1) if peers else clients - 1
+
+
 def federate(
     fleet: Fleet, message: Broadcast, rounds: int, *, sample: float = 1.0, weights: Weights = "uniform", seed: int = 0
 ) -> Iterator[Round]:

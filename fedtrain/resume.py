@@ -13,7 +13,6 @@ MAY_VARY = {
     "server.rounds",
     "server.on_client_failure",
     "evaluation.every",
-    "evaluation.test",
     "checkpoints.every",
     "checkpoints.keep",
     "machine.device",

@@ -14,6 +14,7 @@ from fedtrain.config import Checkpoints, Config
 from fedtrain.errors import TrainingError
 from fedtrain.experiment import Experiment
 from fedtrain.folder import CHECKPOINT, SUMMARY, Folder
+from fedtrain.interrupts import later
 from fedtrain.ledger import Ledger, exchange
 from fedtrain.protocol import Broadcast, Failure, Fleet, Scores, Split, Update, addressed, federate
 from fedtrain.report.figures import draw_figures
@@ -104,7 +105,8 @@ def run(
             clock = time.perf_counter()
     finally:
         if state.message.round:
-            saved.now(state)
+            with later():  # a second Ctrl-C does not cost what the first one would save
+                saved.now(state)
     summary = conclusion(experiment, folder, state)
     if summary["rules"]:  # clients that never answer can leave every evaluation incomplete
         draw_figures(folder, summary)
@@ -190,7 +192,7 @@ def conclusion(experiment: Experiment, folder: Folder, state: State) -> dict[str
         "notes": list(data.notes),
         "skipped": [dict(one) for one in state.skipped],
         "rounds": state.message.round,
-        "report": config.evaluation.report if config.evaluation.report in rules else "last",
+        "report": config.evaluation.report if config.evaluation.report in rules else next(iter(rules), "last"),
         "rules": rules,
         "bytes": state.ledger.table(),
         "seconds": state.seconds,

@@ -30,12 +30,13 @@ def checked(row: Any) -> Row:
 
 
 def summarise(rows: Sequence[Row], in_window: Callable[[int], bool]) -> dict[str, Summary]:
-    """Every rule that applies: ``last``, ``best-by-validation`` with validation data, ``window`` if there is one."""
+    """Every rule that applies: ``last`` if that round was tested, ``best-by-validation`` with validation data, and
+    ``window`` if there is one."""
     test = [row for row in rows if row["split"] == "test"]
     if not test:
         return {}
-    result = {"last": at_round(test, max(row["round"] for row in test))}
-    tested = {row["round"] for row in test}
+    tested, last = {row["round"] for row in test}, max(row["round"] for row in rows if row["split"] != "train")
+    result = {"last": at_round(test, last)} if last in tested else {}  # an earlier one may be there for being good
     if (best := best_round([row for row in rows if row["round"] in tested])) is not None:
         result["best-by-validation"] = at_round(test, best)
     if any(in_window(row["round"]) for row in test):

@@ -12,7 +12,7 @@ from fedtrain.ledger import Ledger, Traffic, weighed
 from fedtrain.methods.base import AnyMethod, Nets
 from fedtrain.models import Net
 from fedtrain.partition import Names, batch_norm, everything
-from fedtrain.protocol import published
+from fedtrain.protocol import heads_sent, published
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,10 @@ class Anatomy:
     """Of one client in one round."""
 
 
-def anatomy(method: AnyMethod, make: Callable[[], Net], clients: int, dtype: torch.dtype = torch.float32) -> Anatomy:
-    """Take a method's module apart, without memory for its weights."""
+def anatomy(
+    method: AnyMethod, make: Callable[[], Net], clients: int, dtype: torch.dtype = torch.float32, peers: int = 0
+) -> Anatomy:
+    """Take a method's module apart, without memory for its weights; ``peers`` as in the server's settings."""
     with torch.device("meta"):
         module = method.build(Nets(make, 0)).to(dtype)
     shared = method.shared(module)
@@ -44,7 +46,7 @@ def anatomy(method: AnyMethod, make: Callable[[], Net], clients: int, dtype: tor
     state, norm = module.state_dict(), batch_norm(module)
     averaged = {name: value for name, value in state.items() if name in shared}
     up = weighed(averaged, norm, [head])
-    down = Traffic(up.shared, up.bn, up.head * (clients - 1))
+    down = Traffic(up.shared, up.bn, up.head * heads_sent(clients, peers))
     names = frozenset(f"{method.published}.{name}" for name in head)
     personal = everything(module) - shared
     return Anatomy(part(module, shared), part(module, personal), part(module, names), Ledger(up, down))

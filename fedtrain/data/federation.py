@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -24,14 +25,35 @@ def federation(settings: DataSettings, root: Path | None = None) -> Federation:
     return assemble(settings, find(settings, root))
 
 
-def assemble(settings: DataSettings, found: Found, only: int | None = None) -> Federation:
-    """The clients that the settings make of these pools, or the one at this place; images of others are not read."""
+def assemble(settings: DataSettings, found: Found) -> Federation:
+    """The clients that the settings make of these pools."""
     parts = shares(settings, found.pools)
-    levels = noise_levels(len(parts), settings.noise).tolist()
-    if only is not None and not 0 <= only < len(parts):
-        raise InputError(f"there is no client {only}: these settings make {len(parts)}, counted from 0")
-    chosen = slice(None) if only is None else slice(only, only + 1)
-    pairs = list(zip(parts, levels, strict=True))[chosen]
+    return _made(settings, found, zip(parts, noise_levels(len(parts), settings.noise).tolist(), strict=True))
+
+
+def one_client(settings: DataSettings, place: int, root: Path | None = None) -> Federation:
+    """The client at this place alone; images of others are not read.
+
+    With a domain for each client, its own domain is all that has to be here. Under other skews what is whose depends
+    on the labels of all.
+    """
+    check(settings)
+    count = client_count(settings)
+    if not 0 <= place < count:
+        raise InputError(f"there is no client {place}: these settings make {count}, counted from 0")
+    independent = settings.skew == "domain"
+    found = find(settings, root, only=list(dataset(settings.dataset).domains)[place] if independent else None)
+    part = shares(settings, found.pools)[0 if independent else place]
+    return _made(settings, found, [(part, float(noise_levels(count, settings.noise)[place]))])
+
+
+def client_count(settings: DataSettings) -> int:
+    """How many clients the settings make; no data are looked at."""
+    return settings.clients or len(dataset(settings.dataset).domains)
+
+
+def _made(settings: DataSettings, found: Found, pairs: Iterable[tuple[ClientShare, float]]) -> Federation:
+    """Clients with their images, each with its share and its noise."""
     clients = (client(settings, found.pools[part.pool], part, noise) for part, noise in pairs)
     data = dataset(settings.dataset)
     wrong = "labels do not belong to their images (misaligned, as in published results)"

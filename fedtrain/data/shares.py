@@ -27,9 +27,7 @@ def shares(settings: DataSettings, pools: Sequence[Labelled]) -> list[ClientShar
 
 def by_label(settings: DataSettings, pool: Labelled) -> list[Share]:
     """One pool spread over clients by label."""
-    if settings.clients is None:
-        raise InputError(f"skew {settings.skew!r} needs a number of clients; set data.clients")
-    lists, clients, seed = (pool.train, pool.test), settings.clients, settings.seed
+    lists, clients, seed = (pool.train, pool.test), settings.clients or 0, settings.seed
     if settings.skew == "iid":
         return iid(*lists, clients, seed)
     if settings.skew == "pathological":
@@ -58,6 +56,8 @@ def check(settings: DataSettings) -> None:
         raise InputError(
             f"clients is {settings.clients}; {data.title} has {domains} domains, a client each: leave data.clients out"
         )
+    if domains == 1 and settings.clients is None:
+        raise InputError(f"skew {settings.skew!r} needs a number of clients; set data.clients")
     if settings.percent is not None and settings.train_size is not None:
         raise InputError("percent and train_size both say how much to train on; leave data.percent or data.train_size")
     if settings.train_size is not None and settings.train_size < 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 
@@ -44,9 +45,10 @@ def present(name: str, root: Path) -> dict[str, str]:
     return {domain: about.title for domain, about in known(name, root).items()}
 
 
-def notes(name: str, root: Path) -> tuple[str, ...]:
-    """What a reader of results must know of the data: which are not the published ones, whose split is ours."""
-    titles, found = dataset(name).domains, known(name, root).values()
+def notes(name: str, root: Path, wanted: Sequence[str] | None = None) -> tuple[str, ...]:
+    """What a reader of results must know: which domains are not the published ones, whose split is ours."""
+    titles = dataset(name).domains
+    found = [about for domain, about in known(name, root).items() if wanted is None or domain in wanted]
     other = [
         f"{about.title} stands for {titles[about.domain]}" for about in found if about.title != titles[about.domain]
     ]
@@ -54,15 +56,16 @@ def notes(name: str, root: Path) -> tuple[str, ...]:
     return (*other, *([f"the split into training and test is fedco2's own: {', '.join(ours)}"] if ours else []))
 
 
-def real_pools(name: str, root: Path) -> list[Pool]:
-    """All domains of a data set, in the catalogue's order. Labels are checked now, images when they are taken."""
+def real_pools(name: str, root: Path, wanted: Sequence[str] | None = None) -> list[Pool]:
+    """All domains in the catalogue's order, or these. Labels are checked now, images when they are taken."""
     data, found = dataset(name), known(name, root)
-    if missing := [domain for domain in data.domains if domain not in found]:
+    wanted = list(data.domains) if wanted is None else wanted
+    if missing := [domain for domain in wanted if domain not in found]:
         raise DataError(
             f"{root / name}: {data.title} lacks {', '.join(missing)}; "
             f"fetch it: fedco2 data get {name}, or import your files: fedco2 data add {name} PATH"
         )
-    return [_pool(data, found[domain], place(name, domain, root)) for domain in data.domains]
+    return [_pool(data, found[domain], place(name, domain, root)) for domain in wanted]
 
 
 def _pool(data: Dataset, about: domain_file.About, path: Path) -> Pool:

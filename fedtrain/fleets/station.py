@@ -21,6 +21,8 @@ class Station:
     def __init__(self, fleet: LocalFleet, folder: Folder) -> None:
         self.fleet, self.folder = fleet, folder
         self.held: dict[str, dict[int, StateDict]] = {name: {0: own} for name, own in fleet.personal.items()}
+        self.kept: dict[str, int] = {}
+        """The turns that are on the disk, as this process has put them there."""
         self.message: Broadcast | None = None
         self.halted = False
 
@@ -87,8 +89,9 @@ class Station:
 
     def _keep(self, turns: Mapping[str, int]) -> None:
         for name, turn in turns.items():
-            if turn:
+            if turn and self.kept.get(name) != turn:
                 self.folder.cupboard.put(name, turn, self.held[name][turn])
+                self.kept[name] = turn
 
     def _restore(self, turns: Mapping[str, int]) -> None:
         state = self.folder.restore()

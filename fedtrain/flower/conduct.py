@@ -41,21 +41,27 @@ class Plan:
     command: str
     halt: Event = field(default_factory=Event)
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.least <= self.clients:
+            there = f"there are {self.clients} clients; choose from 1 to {self.clients}"
+            raise InputError(f"--min-clients {self.least}: {there}")
+
 
 def conduct(
     grid: Grid, plan: Plan, watching: Callable[[Experiment], Watch], say: Callable[[str], None]
 ) -> dict[str, Any]:
     """Begin or go on; the summary. ``watching`` gives what looks on while the experiment runs."""
-    if not 1 <= plan.least <= plan.clients:
-        raise InputError(f"at least {plan.least} of {plan.clients} clients cannot be; choose from 1 to {plan.clients}")
     config, folder = plan.config, plan.folder
     post = Post(grid, question(config, str(folder.path.absolute())), plan.halt)
-    post.gather(plan.clients, MEETING)
+    begun = folder.holds_a_run
+    post.gather(plan.least if begun else plan.clients, MEETING)
+    if begun:  # who is away may come back; what it said of itself was written down
+        post.described = told_before(folder.read_json(MANIFEST)["data"]) | post.described
     data = merged([told["data"] for told in sorted(post.described.values(), key=lambda told: int(told["place"]))])
     told = manifest(config, data, plan.command)
     work = Experiment(config, remembered(config, told, folder.path / MANIFEST))
     with folder.alone():
-        if folder.holds_a_run:
+        if begun:
             for note in go_on(folder, config, told):
                 say(f"note: {note}")
         else:
@@ -63,6 +69,14 @@ def conduct(
         fleet = FlowerFleet(post, work.bench(), config, folder, Patience(plan.least, plan.patience))
         with watching(work) as watch:
             return run(work, folder, watch, fleet)
+
+
+def told_before(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What each client of a run said of itself when the run began."""
+    return {
+        one["name"]: {"client": one["name"], "place": place, "data": {**data, "clients": [one]}}
+        for place, one in enumerate(data["clients"])
+    }
 
 
 def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

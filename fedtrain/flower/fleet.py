@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flwr.app import RecordDict
+
 from fedtrain.bench import Bench
 from fedtrain.checkpoint import State
 from fedtrain.config import Config, to_tables
@@ -15,7 +17,7 @@ from fedtrain.flower.records import Packing
 from fedtrain.folder import CHECKPOINT, Folder
 from fedtrain.parcels import Parcel, of_message, to_answers, to_scores
 from fedtrain.partition import Names, StateDict
-from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update, addressed, cohort, refusal
+from fedtrain.protocol import Broadcast, Failure, Score, Scores, Split, Update, addressed, cohort, refusal
 from theory.errors import InputError
 
 
@@ -91,8 +93,13 @@ class FlowerFleet:
         self, message: Broadcast, whom: Collection[str], splits: Collection[Split], training: Collection[str]
     ) -> tuple[dict[str, Update | Failure], dict[str, Scores]]:
         """Ask, and judge what is answered."""
-        packing = Packing()
-        letters = {name: packing.letter(*self._told(message, name, splits, name in training)) for name in whom}
+        packing, needed = Packing(), self.folder.needed()
+
+        def letter(name: str) -> RecordDict:
+            note, groups = self._told(message, name, splits, name in training)
+            return packing.letter({**note, "needed": sorted({self.before[name], *needed[name]})}, groups)
+
+        letters = {name: letter(name) for name in whom}
         replies = self.post.ask(letters, min(self.patience.least, len(letters)), self.patience.seconds)
         answers: dict[str, Update | Failure] = {}
         scores: dict[str, Scores] = {}
@@ -104,7 +111,7 @@ class FlowerFleet:
                 if "error" in note:
                     raise error_of(f"client {name}", note)
                 if splits:
-                    scores |= {name: to_scores(note["scores"])[name]}
+                    scores[name] = scored(name, note, splits)
                 if name in training:
                     answers[name] = self._judged(name, replies[name], message)
             except (TrainingError, InputError) as error:
@@ -125,7 +132,6 @@ class FlowerFleet:
             "train": train,
             "splits": list(splits),
             "turn": self.elsewhere[name],
-            "needed": sorted({self.before[name], *self.folder.needed(name)}),
         }
         return {**note, **about}, groups
 
@@ -140,6 +146,25 @@ class FlowerFleet:
         if reason := refusal(answer, name, message):
             raise TrainingError(f"client {name}, round {message.round + 1}: refused, {reason}")
         return answer
+
+
+def scored(name: str, note: Mapping[str, Any], splits: Collection[Split]) -> Scores:
+    """A client's scores, if they are some; a split that it has no data for is missing."""
+    try:
+        found = to_scores(note["scores"])[name]
+        good = found.keys() <= set(splits) and all(
+            "fused" in branches and all(is_score(score) for score in branches.values()) for branches in found.values()
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        good = False
+    if not good:
+        raise TrainingError(f"client {name}: its scores are none; update its node")
+    return found
+
+
+def is_score(score: Score) -> bool:
+    """Whether it can be one; a loss may be infinite, for which there are other words."""
+    return 0 <= score.accuracy <= 1 and isinstance(score.loss, float) and isinstance(score.n, int) and score.n > 0
 
 
 def question(config: Config, run: str) -> dict[str, Any]:

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from ipaddress import ip_address
 from pathlib import Path
 
+from fedtrain.data.catalogue import DATASETS
 from fedtrain.flower import commands
 from fedtrain.flower.control import CONNECTION
-from fedtrain.flower.environment import INSTALL, QUIET
+from fedtrain.flower.environment import QUIET
+from fedtrain.manifest import our_version
+from theory.errors import InputError
 
 PORT = 8000
 HERE = Path()
 STATE, DATA = Path("/var/lib/fedco2"), Path("/srv/fedco2-data")
 
 
+NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+
+
 def several_hosts(clients: int, host: str, *, threads: int = 1, data_dir: Path | None = None) -> str:
     """What to type where, with the SuperLink on ``host``, a name or an address that all nodes reach."""
+    if not _is_address(host) and not NAME.fullmatch(host):
+        raise InputError(f"--hosts {host}: that is no name or address of one host; say where the SuperLink will be")
+    data = data_dir or DATA
     settings = {name: value for name, value in QUIET.items() if name.startswith("FLWR")}
     quiet = shlex.join(f"{name}={value}" for name, value in (settings | {"OMP_NUM_THREADS": str(threads)}).items())
+    wheel = f"fedco2-{our_version()}-py3-none-any.whl"
+    domains = {len(one.domains): one.name for one in DATASETS.values() if len(one.domains) > 1}
+    dataset = domains.get(clients, "cifar10")
+    run = f"--dataset {dataset}" + f" --clients {clients}" * (clients not in domains)
     superlink = shlex.join(commands.superlink(PORT, Path("superlink.db"), HERE, host="0.0.0.0"))
     return "\n".join(
         [
-            "# On every host, the same versions, and nothing told or fetched unasked",
-            INSTALL,
+            f"# In the folder of the source, `make wheel` makes dist/{wheel}",
+            "# Bring it and constraints.txt to every host: the same versions, and nothing told or fetched unasked",
+            f"pip install -c constraints.txt '{wheel}[flower]'",
             f"export {quiet}",
             "",
             f"# On {host}: a test CA and a certificate for 30 days; better are your own CA's",
@@ -44,12 +59,15 @@ def several_hosts(clients: int, host: str, *, threads: int = 1, data_dir: Path |
             "END",
             *(f"flwr supernode register node-{client}.pub {CONNECTION}" for client in range(clients)),
             "",
+            "# On the host of each node: its data (where every client is a domain, its own domain is enough)",
+            f"fedco2 data add {dataset} FILE --data-dir {data}",
+            "",
             "# On the host of each node, once its key is registered. What its client keeps is in state-dir: save it",
-            *(_supernode(client, clients, host, data_dir or DATA) for client in range(clients)),
+            *(_supernode(client, clients, host, data) for client in range(clients)),
             "",
             f"# On {host}: look, say what to train (all options of fedco2 train), and run it",
             f"flwr supernode list {CONNECTION}",
-            "fedco2 flower run --dataset digits --rounds 5 --out run --write-app app",
+            f"fedco2 flower run {run} --data real --rounds 5 --out run --write-app app",
             f"flwr run app {CONNECTION} --stream",
         ]
     )

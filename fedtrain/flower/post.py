@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
 from flwr.app import Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
+from fedtrain.data.errors import DataError
 from fedtrain.errors import TrainingError
 from fedtrain.flower.records import content, opened
 from fedtrain.parcels import Parcel
@@ -20,8 +23,15 @@ PAUSE = 0.1
 """Seconds between two looks for answers."""
 LOOK_AROUND = 2.0
 """Seconds between two looks for nodes that are new."""
-RAISED = 2
-"""Flower's error code for an app that failed; all others mean that the node or the letter was lost."""
+FAILED = (ErrorCode.LOAD_CLIENT_APP_EXCEPTION, ErrorCode.CLIENT_APP_RAISED_EXCEPTION,
+          ErrorCode.MOD_FAILED_PRECONDITION, ErrorCode.INVALID_FAB)  # fmt: skip
+"""What another try would not mend."""
+CRASHED = (ErrorCode.UNKNOWN, ErrorCode.CLIENT_APP_CRASHED)
+"""What it may mend, unless it happens again and again; all other errors mean that the node or the letter was lost."""
+TRIES = 3
+"""Of a turn that crashes."""
+GRACE = 10.0
+"""Seconds for other nodes to come when one has said that it is none of ours."""
 
 
 @dataclass
@@ -41,6 +51,8 @@ class Post:
     """Nodes that said who they are."""
     asked: dict[str, int] = field(default_factory=dict)
     """Questions without an answer yet, and whom."""
+    strangers: dict[int, InputError | TrainingError] = field(default_factory=dict)
+    """Nodes that could not say who they are, and why; a run that has its clients does without them."""
     looked: float = float("-inf")
 
     def gather(self, clients: int, patience: float) -> None:
@@ -50,6 +62,10 @@ class Post:
             self._look_around()
             if len(self.nodes) >= clients:
                 return
+            if self.strangers:
+                end = min(end, time.monotonic() + GRACE)
+            if time.monotonic() > end and self.strangers:
+                raise next(iter(self.strangers.values()))
             if time.monotonic() > end:
                 here = ", ".join(self.nodes) or "none"
                 raise InputError(f"{clients} clients are wanted and {len(self.nodes)} came ({here}); start their nodes")
@@ -58,11 +74,13 @@ class Post:
         """The answers: all of them, or after ``patience`` seconds ``least``. Who was lost gets its letter again."""
         answers: dict[str, Parcel] = {}
         underway: dict[str, tuple[str, int]] = {}
+        crashes: Counter[str] = Counter()
         end = time.monotonic() + patience
         for _ in self._ticks():
             for reply in self._answers(underway):
                 client, node = underway.pop(number_of(reply))
-                if lost(reply):
+                crashes[client] += reply.has_error() and reply.error.code in CRASHED
+                if lost(reply) and crashes[client] < TRIES:
                     self._lose(node)
                 else:
                     answers.setdefault(client, read(reply))
@@ -91,9 +109,11 @@ class Post:
             if lost(reply):
                 continue  # if it is back, it is asked again
             note, _ = read(reply)
-            if "error" in note:
-                raise error_of(f"node {node}", note)
             self.met.add(node)
+            if "error" in note or not introduces(note):
+                text = note if "error" in note else {"error": "", "text": "its answer is none of fedco2's; update it"}
+                self.strangers[node] = error_of(f"node {node}", text)
+                continue
             self.nodes[note["client"]] = node
             self.described[note["client"]] = note
         if time.monotonic() - self.looked < LOOK_AROUND:
@@ -108,6 +128,7 @@ class Post:
 
     def _lose(self, node: int) -> None:
         self.met.discard(node)
+        self.strangers.pop(node, None)
         self.nodes = {client: at for client, at in self.nodes.items() if at != node}
 
     def _send(self, kind: str, letters: Sequence[tuple[RecordDict, int]]) -> list[str]:
@@ -126,7 +147,13 @@ def number_of(reply: Message) -> str:
 
 def lost(reply: Message) -> bool:
     """Whether node or letter were lost, and another try may do."""
-    return reply.has_error() and reply.error.code != RAISED
+    return reply.has_error() and reply.error.code not in FAILED
+
+
+def introduces(note: Mapping[str, Any]) -> bool:
+    """Whether a node says in it which client it has."""
+    kinds = {"client": str, "place": int, "data": dict}
+    return all(isinstance(note.get(key), kind) for key, kind in kinds.items())
 
 
 def read(reply: Message) -> Parcel:
@@ -135,11 +162,11 @@ def read(reply: Message) -> Parcel:
         return {"error": "TrainingError", "text": f"its app failed ({reply.error.reason}); see the node's log"}, {}
     try:
         return opened(reply.content)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         return {"error": "TrainingError", "text": f"its answer is none of fedco2's ({error}); update its node"}, {}
 
 
 def error_of(whose: str, note: Mapping[str, Any]) -> InputError | TrainingError:
     """The error that a note speaks of."""
-    kind = InputError if note["error"] in ("InputError", "DataError") else TrainingError
-    return kind(f"{whose}: {note['text']}")
+    kinds = {kind.__name__: kind for kind in (InputError, DataError)}
+    return kinds.get(note["error"], TrainingError)(f"{whose}: {note['text']}")

@@ -43,7 +43,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
         raise InputError("processes are told apart by /proc, which this system lacks; use fedco2 flower simulate here")
     program = shutil.which(command[0], path=environment.get("PATH"))
     if program is None:
-        raise InputError(f"there is no program {command[0]} beside this Python; pip install 'fedco2[flower]'")
+        raise InputError(f"there is no program {command[0]} beside this Python; install fedco2 with its extra 'flower'")
     files = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,14 @@ import torch
 
 from fedtrain.config import from_tables
 from fedtrain.cupboard import Cupboard, folder_name
-from fedtrain.data.federation import assemble
-from fedtrain.data.source import find
+from fedtrain.data.federation import one_client
 from fedtrain.experiment import Experiment
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.folder import Folder
 from fedtrain.parcels import Parcel, of_answers, of_scores, to_message
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Update
+from fedtrain.tables import merge
 from theory.errors import InputError
 
 SIMULATED = "FEDCO2_SIMULATED"
@@ -41,19 +41,22 @@ class Site:
         """As the node's own settings say; the server says which experiment it is, and never names a folder here."""
         if "partition-id" not in node:
             raise InputError('this node was not told which client it is; start it with --node-config "partition-id=0"')
-        place, config = int(node["partition-id"]), from_tables(note["config"])
-        config = replace(config, machine=replace(config.machine, device=str(node.get("device", "auto"))))
+        place, simulated = int(node["partition-id"]), SIMULATED in os.environ
+        own = (
+            {} if simulated else {"machine": {"device": str(node.get("device", "auto"))}}
+        )  # a node's, not the server's
+        config = from_tables(merge(note["config"], own))
         if config.machine.threads is not None:
             torch.set_num_threads(config.machine.threads)
         root = Path(str(node["data-dir"])) if "data-dir" in node else None
-        work = Experiment(config, assemble(config.data, find(config.data, root), only=place))
+        work = Experiment(config, one_client(config.data, place, root))
         if "state-dir" in node:
-            own = Path(str(node["state-dir"])) / folder_name(str(note["run"]))
-        elif SIMULATED in os.environ:
-            own = Folder(Path(str(note["run"]))).cupboard.folder
+            kept = Path(str(node["state-dir"])) / folder_name(str(note["run"]))
+        elif simulated:
+            kept = Folder(Path(str(note["run"]))).cupboard.folder
         else:
             raise InputError('this node has no folder for what it keeps; start it with --node-config "state-dir=..."')
-        return cls(work, place, Cupboard(own))
+        return cls(work, place, Cupboard(kept))
 
     @property
     def name(self) -> str:

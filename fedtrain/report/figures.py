@@ -44,8 +44,8 @@ def draw_figures(folder: Folder, summary: dict[str, Any]) -> list[Path]:
 
 
 def _message(summary: dict[str, Any]) -> str:
-    last = summary["rules"]["last"]
-    return f"mean test accuracy {100 * last['mean']['fused']:.1f} % after {last['round']} rounds"
+    shown = summary["rules"].get("last") or summary["rules"][summary["report"]]
+    return f"mean test accuracy {100 * shown['mean']['fused']:.1f} % after {shown['round']} rounds"
 
 
 def _accuracy(test: list[Row], names: list[str], title: str) -> SubFigure:

@@ -114,7 +114,7 @@ def read_record(path: Path) -> Record:
         data = manifest["data"]
         known = {"title": str(data["title"]), "standin": bool(data["standin"])}
         known["notes"] = [str(note) for note in data.get("notes", ())]
-        if rules and FUSED not in rules["last"]["mean"]:
+        if any(FUSED not in rule["mean"] for rule in rules.values()):
             raise ValueError("no row has the branch fused")
         manifest["data"] = {**data, **known}
         done, up, down, seconds = _cost(folder)
@@ -125,6 +125,11 @@ def read_record(path: Path) -> Record:
     if not rules:
         raise InputError(
             f"{path}: no round has been evaluated yet; wait for the first, or go on with `fedco2 train --resume {path}`"
+        )
+    if "last" not in rules:
+        raise InputError(
+            f"{path}: its last evaluated round was not tested (evaluation.test is chosen); leave it out, or go on with "
+            f"`fedco2 train --resume {path}`"
         )
     test = [row for row in rows if row["split"] == "test"]
     return Record(path, tables, manifest, test, rules, folder.finished, done, {"up": up, "down": down}, seconds)

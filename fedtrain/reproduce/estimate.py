@@ -14,7 +14,7 @@ from fedtrain.data.shares import shares
 from fedtrain.data.source import Found
 from fedtrain.experiment import maker
 from fedtrain.methods import AnyMethod
-from fedtrain.protocol import cohort
+from fedtrain.protocol import cohort, heads_sent
 from fedtrain.reproduce.cells import Cell
 from fedtrain.reproduce.plan import DOMAINS
 
@@ -27,7 +27,9 @@ def seconds(cell: Cell, found: Found) -> float:
     config = cell.config
     clients, train, test = client_sizes(replace(config.data, seed=0), found, config.evaluation.test == "always")
     shape = (3, found.pools[0].size, found.pools[0].size)
-    learn, forward = a_sample(config.method, config.model, config.data.dataset, shape, clients, config.local.epochs)
+    learn, forward = a_sample(
+        config.method, config.model, config.data.dataset, shape, clients, config.server.peers, config.local.epochs
+    )
     chosen = len(cohort([str(k) for k in range(clients)], config.server.sample, 0, 0))
     rate = EFFICIENCY * matrix_rate(config.machine.resolved())
     return seconds_left(config, (learn * chosen * train / clients / rate, forward * test / rate))
@@ -50,8 +52,14 @@ def client_sizes(data: DataSettings, found: Found, always: bool) -> tuple[int, i
 
 @cache
 def a_sample(
-    method: AnyMethod, model: ModelSettings, name: str, shape: tuple[int, int, int], clients: int, epochs: int
+    method: AnyMethod,
+    model: ModelSettings,
+    name: str,
+    shape: tuple[int, int, int],
+    clients: int,
+    peers: int,
+    epochs: int,
 ) -> tuple[float, float]:
     """Flops of a training sample in a round, and of an evaluated one."""
     make = maker(model, method, len(dataset(name).classes), shape)
-    return flops(method, make, shape, clients, epochs)
+    return flops(method, make, shape, 1 + heads_sent(clients, peers), epochs)

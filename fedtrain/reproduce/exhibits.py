@@ -17,7 +17,8 @@ from fedtrain.tables import Table, merge, nearest
 from theory.errors import InputError
 
 NAMES = (*(f"T{number}" for number in (1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13)), *(f"F{k}" for k in range(2, 8)))
-"""In the paper's order. Table 6 and Figure 1 have nothing to be run for."""
+"""In the paper's order."""
+NOTHING_TO_RUN = {"T6": "the table of the data sets' sizes (fedco2 data clients)", "F1": "the drawing of the method"}
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,8 @@ def dataset_of(preset: str) -> str:
 def exhibit(name: str) -> Exhibit:
     """The one of this name."""
     if name not in NAMES:
+        if name.upper() in NOTHING_TO_RUN:
+            raise InputError(f"{name.upper()} has nothing to be run for: it is {NOTHING_TO_RUN[name.upper()]}")
         raise InputError(f"unknown table or figure {name!r}; {nearest(name.upper(), NAMES)}")
     text = (files("fedtrain.reproduce") / "experiments" / f"{name}.toml").read_text(encoding="utf-8")
     table: dict[str, Any] = tomllib.loads(text)

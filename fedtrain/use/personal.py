@@ -20,6 +20,7 @@ from fedtrain.data.standin import standin_size
 from fedtrain.experiment import Experiment
 from fedtrain.folder import CHECKPOINT, MANIFEST, Folder
 from fedtrain.partition import StateDict
+from fedtrain.protocol import Broadcast, addressed
 from fedtrain.tables import brief, merge, nearest
 from theory.errors import InputError
 
@@ -58,9 +59,13 @@ class TrainedRun:
 
     def logits_with(self, client: ClientData, personal: StateDict, images: Tensor) -> dict[str, Tensor]:
         """The same with any personal entries. Images are what the client sees: no noise is added to them."""
-        seen, message = replace(client, noise=0.0), self.state.message
+        seen, message = replace(client, noise=0.0), self.told(client.name)
         pieces = [self.bench.predict(seen, personal, message, part) for part in images.split(EVAL_BATCH)]
         return {branch: torch.cat([piece[branch] for piece in pieces]) for branch in pieces[0]}
+
+    def told(self, client: str) -> Broadcast:
+        """What the server tells this client: of the others' heads as many as the run has it."""
+        return addressed(self.state.message, client, self.config.server.peers, self.config.seed)
 
     def read(self, paths: Sequence[Path]) -> Tensor:
         """Image files as bytes (n, 3, H, W), resized to what the network reads."""

@@ -34,7 +34,7 @@ def score(run: TrainedRun, data: Federation, split: Split, only: str | None = No
     known = {client.name: client for client in data.clients}
     bench, state, scores = run.bench, run.state, {}
     for name in known if only is None else [run.client(only).name]:
-        scores[name] = bench.evaluate(known[name].to(bench.device), state.personal[name], state.message, [split])
+        scores[name] = bench.evaluate(known[name].to(bench.device), state.personal[name], run.told(name), [split])
         if split not in scores[name]:
             raise InputError(f"client {name} has no {split} data in this run; choose another --split")
     return rows_of(state.message.round, scores)

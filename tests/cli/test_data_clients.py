@@ -117,8 +117,8 @@ def test_the_source_can_be_chosen():
 
 def test_real_data_take_the_place_of_class_counts(monkeypatch):
     monkeypatch.setattr(source.store, "present", lambda name, root: {name: name})
-    monkeypatch.setattr(source.store, "notes", lambda name, root: ("a subset",))
-    monkeypatch.setattr(source.store, "real_pools", lambda name, root: standin(name))
+    monkeypatch.setattr(source.store, "notes", lambda name, root, wanted: ("a subset",))
+    monkeypatch.setattr(source.store, "real_pools", lambda name, root, wanted: standin(name))
     report = told(*CIFAR)
     assert (report["source"], report["notes"]) == ("real", ["a subset"])
     assert np.sum([c["train"] for c in report["clients"]]) == 3000

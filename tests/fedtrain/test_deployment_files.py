@@ -130,7 +130,7 @@ def test_one_at_a_time(tmp_path, version):
 
 def test_without_flower_the_way_to_it_is_told(tmp_path, version):
     version(None)
-    with pytest.raises(InputError, match=r"Flower is not installed; pip install 'fedco2\[flower\]'"):
+    with pytest.raises(InputError, match=r"Flower is not installed; pip install '\.\[flower\]' in the folder of"):
         Deployment(tmp_path).up(2)
 
 
@@ -208,6 +208,11 @@ def test_several_hosts():
     assert "subjectAltName=IP:10.0.0.7,DNS:localhost,IP:127.0.0.1" in text
     assert "FLWR_TELEMETRY_ENABLED=0" in text
     assert "OMP_NUM_THREADS=2" in text
+    assert "fedco2 flower run --dataset cifar10 --clients 3 --data real" in text
+    assert "fedco2 flower run --dataset office --data real" in several_hosts(4, "host.example.org")
+    for wrong in ("a,b", "https://x:9092", "", "-x"):
+        with pytest.raises(InputError, match="no name or address of one host"):
+            several_hosts(3, wrong)
 
 
 # --- logs and ports

@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 from fedtrain.config import Server
 from fedtrain.folder import Folder
 from fedtrain.ledger import size
+from fedtrain.manifest import described, manifest
 from fedtrain.protocol import Broadcast, addressed
 from fedtrain.run import run
+from fedtrain.use.personal import open_run
+from fedtrain.use.scoring import score
 from theory.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -144,3 +147,25 @@ def test_the_ledger_counts_the_heads_that_are_sent(case, ran):
 def test_a_number_below_zero_is_refused():
     with pytest.raises(InputError, match=r"server.peers is -1; it must be 0 \(all\) or more"):
         Server(peers=-1)
+
+
+def test_peers_mean_nothing_to_a_method_without_heads_to_show():
+    work = small.experiment("fedbn all", server={"peers": 2})
+    with pytest.raises(InputError, match="FedBN shows no heads to peers; leave it out"):
+        work.check()
+    small.experiment("copa all", server={"peers": 2}).check()
+
+
+@pytest.mark.parametrize("case", ["copa all", "fedco2 all"])
+def test_a_run_put_to_use_has_the_numbers_of_the_run(case, tmp_path):
+    """COPA predicts with the heads that it is sent: with others the same checkpoint would be another model."""
+    work, folder = small.experiment(case, server={"peers": 2}), Folder(tmp_path / "run")
+    folder.begin(work.config, manifest(work.config, described(work.federation), "test"))
+    run(work, folder, small.quiet)
+    trained = open_run(folder.path)
+    last = [row for row in folder.rows() if row["round"] == 3]
+    assert score(trained, work.federation, "test") == last
+    for client in work.federation.clients:
+        said = trained.logits(client.name, client.test.inputs)["fused"].argmax(1)
+        (told,) = [row for row in last if (row["client"], row["branch"]) == (client.name, "fused")]
+        assert (said == client.test.labels).double().mean().item() == pytest.approx(told["accuracy"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from statistics import fmean
 
@@ -213,6 +214,20 @@ def test_a_rule_that_does_not_apply_is_not_claimed(begin, toy):
     work, folder = begin(config, toy.clients())
     summary = run(work, folder, quiet)
     assert (summary["report"], list(summary["rules"])) == ("last", ["last"])
+
+
+def test_a_second_interruption_does_not_cost_what_the_first_one_saves(begin, monkeypatch):
+    work, folder = begin(FEATURE)
+    save = Folder.save
+
+    def interrupted(self, state, keep=0):
+        signal.raise_signal(signal.SIGINT)
+        save(self, state, keep)
+
+    monkeypatch.setattr(Folder, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(work, folder, stop_after(2))
+    assert folder.round_reached() == 2
 
 
 @pytest.mark.parametrize("window", [0, 1])

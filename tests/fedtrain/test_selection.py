@@ -115,3 +115,12 @@ def test_worst_mean_and_micro_are_in_order(accuracies):
     for kind in ("mean", "micro"):
         assert last["worst"]["fused"] - 1e-12 <= last[kind]["fused"] <= top + 1e-12
     assert 0 <= last["std"]["fused"] <= 0.5 + 1e-12
+
+
+def test_the_last_round_is_the_last_one_only_if_it_was_tested():
+    """Where test data wait for a better round, the last tested one is there for being good."""
+    rows = [row(1, "a", 0.5, split="val"), row(1, "a", 0.4), row(2, "a", 0.2, split="val")]
+    found = summarise(rows, never)
+    assert list(found) == ["best-by-validation"]
+    assert found["best-by-validation"]["round"] == 1
+    assert list(summarise([*rows, row(2, "a", 0.1)], never)) == ["last", "best-by-validation"]

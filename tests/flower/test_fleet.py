@@ -29,7 +29,7 @@ from fedtrain.run import run  # noqa: E402
 from theory.errors import InputError  # noqa: E402
 
 CLIENTS = 5
-RAISED, UNAVAILABLE = 2, 5
+UNLOADABLE, RAISED, UNAVAILABLE, CRASHED = 1, 2, 5, 8
 
 
 class Dead(Exception):  # noqa: N818 - it is no error
@@ -108,6 +108,7 @@ def quick(monkeypatch):
     """No pauses, no figures; messages may be made outside of an app."""
     monkeypatch.setattr(post, "PAUSE", 0.0)
     monkeypatch.setattr(post, "LOOK_AROUND", 0.0)
+    monkeypatch.setattr(post, "GRACE", 0.0)
     monkeypatch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
@@ -340,6 +341,75 @@ def test_an_app_that_fails_is_told_in_its_own_words(tmp_path):
     grid.tamper = tamper
     with pytest.raises(TrainingError, match=r"client mnist: its app failed .*no such thing"):
         go(grid, "fedavg all", tmp_path)
+
+
+def failing(place, kind, code, reason):
+    def spoilt(at, letter, records):
+        return Error(code, reason) if (at, letter.metadata.message_type) == (place, kind) else records
+
+    return spoilt
+
+
+def test_a_turn_that_crashes_again_and_again_is_given_up(tmp_path):
+    grid = Grid(tmp_path)
+    grid.spoilt = failing(1, "train", CRASHED, "killed")
+    with pytest.raises(TrainingError, match=r"client svhn: its app failed \(killed\)"):
+        go(grid, "fedavg all", tmp_path)
+    assert len([1 for place, kind, _ in grid.log if (place, kind) == (1, "train")]) == post.TRIES
+    grid = Grid(tmp_path / "again")
+    grid.spoilt = failing(1, "train", CRASHED, "killed")
+    summary = go(grid, "fedavg all", tmp_path / "again", server={"on_client_failure": "skip"})
+    assert [one["client"] for one in summary["skipped"]] == ["svhn"] * 3
+
+
+def test_a_node_that_cannot_be_a_client_is_told_if_too_few_come(tmp_path):
+    grid = Grid(tmp_path)
+    grid.spoilt = failing(2, "query", UNLOADABLE, "no module named fedtrain")
+    with pytest.raises(TrainingError, match=r"node 102: its app failed \(no module named fedtrain\)"):
+        go(grid, "fedavg all", tmp_path)
+
+
+def test_a_node_too_many_does_not_matter(tmp_path, alone):
+    grid = Grid(tmp_path)
+    grid.start(CLIENTS)  # there is no such client
+    go(grid, "fedavg all", tmp_path)
+    agree(Folder(tmp_path / "run"), alone("fedavg all"))
+
+
+SCORES = {
+    "none": lambda scores: scores.clear(),
+    "too good": lambda scores: scores["svhn"]["test"]["fused"].update(accuracy=1.5),
+    "no number": lambda scores: scores["svhn"]["test"]["fused"].update(accuracy=math.nan),
+    "of nothing": lambda scores: scores["svhn"]["test"]["fused"].update(n=0),
+    "of no branch": lambda scores: scores["svhn"]["test"].pop("fused"),
+    "of another split": lambda scores: scores["svhn"].update(train=scores["svhn"]["test"]),
+    "a word": lambda scores: scores["svhn"]["test"]["fused"].update(accuracy="good"),
+}
+
+
+@pytest.mark.parametrize("lie", SCORES)
+def test_scores_that_are_none_are_refused(lie, tmp_path):
+    def spoilt(place, letter, records):
+        note, entries = opened(records)
+        if place == 1 and note.get("scores"):
+            SCORES[lie](note["scores"])
+        return content(note, entries)
+
+    grid = Grid(tmp_path)
+    grid.spoilt = spoilt
+    with pytest.raises(TrainingError, match="client svhn: its scores are none"):
+        go(grid, "fedbn all", tmp_path)
+
+
+def test_a_run_goes_on_without_a_client_that_is_gone_for_good(tmp_path):
+    """If so many are enough: what the client said of itself when the run began is remembered."""
+    grid = Grid(tmp_path)
+    with suppress(KeyboardInterrupt):
+        go(grid, "fedavg all", tmp_path, watch=small.stopping(1))
+    grid.kill(3, missed=True)
+    summary = go(grid, "fedavg all", tmp_path, least=4, patience=0.2)
+    assert summary["finished"]
+    assert {(one["round"], one["client"]) for one in summary["skipped"]} == {(2, "synthdigits"), (3, "synthdigits")}
 
 
 def test_clients_that_do_not_come_are_said(tmp_path, monkeypatch):

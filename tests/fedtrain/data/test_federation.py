@@ -17,7 +17,7 @@ from fedtrain.data.catalogue import DATASETS, dataset
 from fedtrain.data.clients import Federation, Pool, Samples
 from fedtrain.data.domain_shares import kept_part
 from fedtrain.data.errors import DataError
-from fedtrain.data.federation import assemble, federation
+from fedtrain.data.federation import assemble, client_count, federation, one_client
 from fedtrain.data.settings import DataSettings
 from fedtrain.data.shares import shares
 from fedtrain.data.source import Found
@@ -264,7 +264,7 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A store whose domains are those of the list, and a stand-in with another title."""
     there: list[str] = []
 
-    def real(name: str, root: Path) -> list[Pool]:
+    def real(name: str, root: Path, wanted: list[str]) -> list[Pool]:
         if missing := [d for d in dataset(name).domains if d not in there]:
             raise DataError(f"{root}: lacks {', '.join(missing)}; fedco2 data get {name}")
         if "broken" in there:
@@ -273,7 +273,7 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(source.store, "present", lambda name, root: {d: d for d in dataset(name).domains if d in there})
     monkeypatch.setattr(source.store, "real_pools", real)
-    monkeypatch.setattr(source.store, "notes", lambda name, root: ("the split is ours",))
+    monkeypatch.setattr(source.store, "notes", lambda name, root, wanted: ("the split is ours",))
     monkeypatch.setattr(source, "standin_pools", pools)
     return there
 
@@ -309,6 +309,30 @@ def test_real_refuses_to_fall_back(shelf: list[str], tmp_path: Path) -> None:
 
 def test_a_single_pool_goes_by_its_own_title(shelf: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     subset = replace(pools("cifar10")[0], title="CIFAR-10 (subset of 2,000 + 500)")
-    monkeypatch.setattr(source.store, "real_pools", lambda name, root: [subset])
+    monkeypatch.setattr(source.store, "real_pools", lambda name, root, wanted: [subset])
     shelf.append("cifar10")
     assert federation(CIFAR).title == "CIFAR-10 (subset of 2,000 + 500)"
+
+
+# --- one client alone
+
+
+@every_settings
+def test_a_client_alone_is_the_one_among_all(settings, monkeypatch):
+    monkeypatch.setattr(source.store, "real_pools", lambda name, root, wanted: pools_of(name, wanted))
+    monkeypatch.setattr(source.store, "notes", lambda name, root, wanted: ())
+    noisy = replace(settings, source="real", noise=3.0)
+    everyone = federation(noisy)
+    assert client_count(noisy) == len(everyone.clients)
+    for place in (0, 1, len(everyone.clients) - 1):
+        alone = one_client(noisy, place)
+        (one,) = alone.clients
+        assert one.fingerprint == everyone.clients[place].fingerprint
+        for about in ("classes", "title", "standin", "preparation", "notes"):
+            assert getattr(alone, about) == getattr(everyone, about)
+    with pytest.raises(InputError, match=rf"no client {len(everyone.clients)}: these settings make"):
+        one_client(noisy, len(everyone.clients))
+
+
+def pools_of(name, wanted):
+    return [pool for pool in pools(name) if pool.domain in wanted]

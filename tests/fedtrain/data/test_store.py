@@ -64,6 +64,9 @@ def test_missing_domains_are_named_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         real_pools("digits", tmp_path)
     said = str(caught.value)
+    assert [pool.domain for pool in real_pools("digits", tmp_path, ["usps"])] == ["usps"]  # nobody asks for the others
+    with pytest.raises(DataError, match="Digits lacks mnist;"):
+        real_pools("digits", tmp_path, ["mnist"])
     assert "mnist, svhn, synthdigits, mnist_m;" in said
     assert "fedco2 data get digits" in said
     assert "fedco2 data add digits PATH" in said
