@@ -17,7 +17,7 @@ from cli.console import CHECK_FAILED, INTERRUPTED
 @click.argument("names", metavar="[T1 F2 ...]", nargs=-1)
 @click.option("--list", "listing", is_flag=True, help="Show all tables and figures and what each needs.")
 @click.option("--seeds", default=None, metavar="N | A,B,..", help="How many, or which (one alone: 4,).  [the paper's]")
-@click.option("--rounds", type=click.IntRange(min=1), default=None, help="Fewer than the paper's.")
+@click.option("--rounds", type=click.IntRange(min=1), default=None, help="For all runs, instead of the paper's.")
 @click.option("--methods", default=None, metavar="A,B,..", help="Only the rows of these methods.")
 @click.option("--dataset", default=None, help="Only this data set's part; or this one instead of the paper's.")
 @click.option("--eval-every", type=click.IntRange(min=1), default=None, help="Evaluate every so many rounds.")
