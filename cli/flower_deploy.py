@@ -60,7 +60,7 @@ def up(clients: int, tls: bool, data_dir: Path | None, folder: Path, threads: in
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 @click.pass_context
 def status(ctx: click.Context, folder: Path, as_json: bool) -> None:
-    """Look at a deployment: its SuperLink, nodes and runs; exit with 1 if not all of it runs."""
+    """Look at a deployment: its SuperLink, nodes and runs; exit with 1 if not all of it runs, 2 if none is here."""
     from cli.flower_deploy_run import show_status
 
     if not show_status(folder, as_json):

@@ -81,6 +81,7 @@ def fedco2(ctx: click.Context, debug: bool) -> None:
       fedco2 predict RUN --client dslr photo.jpg
       fedco2 report RUN RUN ...      one page from any set of runs: tables, curves, fairness, cost
       fedco2 reproduce --list        every table and figure of the paper, beside the paper's numbers
+      fedco2 flower simulate ...     the same training on Flower's nodes; up, run, status, down for real ones
       fedco2 doctor                  is this machine ready? if not, what mends it
       fedco2 --debug train ...       with the traceback of an error
 

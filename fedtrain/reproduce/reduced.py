@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fedtrain.config import Config
 from fedtrain.data.catalogue import DATASETS, Dataset
 from fedtrain.data.source import Found
+from fedtrain.reproduce.exhibits import exhibit
 from fedtrain.reproduce.plan import Plan
 from fedtrain.tables import flat
 
@@ -28,6 +29,8 @@ def reduced(plan: Plan, missing: int = 0, blocks: Sequence[int] | None = None) -
     """Empty if the runs are as in the paper; ``missing`` of them have no result. Of all blocks or of these."""
     chosen = range(len(plan.exhibit.blocks)) if blocks is None else blocks
     words = [f"on {plan.exhibit.blocks[0].name} instead of {plan.instead_of}"] if plan.instead_of else []
+    if len(plan.exhibit.blocks) < len(exhibit(plan.exhibit.name).blocks):
+        words.append(f"{_listed([block.name for block in plan.exhibit.blocks])} only")
     pairs = [(plan.cells[b, 0, plan.seeds[0]].config, plan.full[b]) for b in chosen]
     words += _rounds(pairs)
     seeds, paper = len(plan.seeds), len(plan.exhibit.seeds)

@@ -269,6 +269,7 @@ def test_less_than_the_paper_in_words():
     assert reduced(planned("T1", eval_every=5)) == ["evaluated every 5 rounds"]
     assert reduced(planned("T1", rule="last")) == ["by the last round"]
     assert reduced(planned("T7"), missing=2) == ["43 of 45 runs"]
+    assert reduced(planned("F2", dataset="digits")) == ["SVHN only"]
 
 
 def test_other_data_in_words():
