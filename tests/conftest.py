@@ -9,6 +9,7 @@ import json
 import random
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -16,6 +17,7 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and all it starts, would ignore it
 settings.register_profile("fedco2", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("fedco2")
 

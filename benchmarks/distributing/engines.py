@@ -15,7 +15,7 @@ from pathlib import Path
 from distributing.cases import Case
 from distributing.flower import deployed, simulated
 from distributing.meters import FILE, Enough, Event, events, put_in, watching
-from fedtrain.fleets.group import STORE, Place
+from fedtrain.fleets.group import STORE, Place, leave
 from fedtrain.fleets.ranks import follow, leading
 from fedtrain.folder import Folder
 from fedtrain.memory import keep_freed_memory
@@ -83,6 +83,8 @@ def child(engine: str, case: str, folder: str) -> None:
     keep_freed_memory()  # as the command does
     put_in()
     ENGINES[engine](Case(**json.loads(case)), Path(folder))
+    if engine in WORLDS:
+        leave(0)
 
 
 if __name__ == "__main__":

@@ -172,7 +172,8 @@ def test_interrupted_it_says_how_to_go_on(ask, monkeypatch):
     ("arguments", "words"),
     [
         ([], "name tables or figures"),
-        (["T6"], "unknown table or figure 'T6'"),
+        (["T14"], "unknown table or figure 'T14'"),
+        (["t6"], "T6 has nothing to be run for"),
         (["T7", "--seeds", "x"], "--seeds x"),
         (["T7", "--methods", "fedbm"], "did you mean 'fedbn'"),
         (["T3", "--dataset", "office"], "cannot be run on office"),
