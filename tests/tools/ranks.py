@@ -18,7 +18,7 @@ import torch
 from fedtrain import run as module
 from fedtrain.bench import Bench
 from fedtrain.errors import TrainingError
-from fedtrain.fleets.group import STORE, Place
+from fedtrain.fleets.group import STORE, Place, leave
 from fedtrain.fleets.ranks import follow, leading
 from fedtrain.fleets.wire import Wire
 from fedtrain.folder import Folder
