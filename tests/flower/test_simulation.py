@@ -17,7 +17,7 @@ from fedtrain.run import run
 pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 
 ALL = [*small.CASES, *small.HEADS]
-LIMIT = 300
+LIMIT = 900
 """Seconds."""
 SCRIPT = Path(small.__file__).with_name("simulated.py")
 
