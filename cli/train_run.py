@@ -26,7 +26,7 @@ from fedtrain.data.settings import USED
 from fedtrain.data.source import Found, find
 from fedtrain.experiment import experiment, plan
 from fedtrain.fleets.group import Place
-from fedtrain.fleets.ranks import follow, leading
+from fedtrain.fleets.ranks import follow, leading, refuse_idle_ranks
 from fedtrain.folder import Folder
 from fedtrain.manifest import described, manifest
 from fedtrain.memory import keep_freed_memory
@@ -56,6 +56,7 @@ def run(given: Mapping[str, Any], options: dict[str, Any]) -> None:
         raise click.exceptions.Exit(start(options["nproc"], config.machine.threads))
     work = experiment(set_threads(config), found.without_images() if options["dry_run"] else found)
     if options["dry_run"]:
+        refuse_idle_ranks(work, options["nproc"] or 1)
         show_plan(console(), work, as_json=options["as_json"])
         return
     keep_freed_memory()

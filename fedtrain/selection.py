@@ -31,16 +31,17 @@ def checked(row: Any) -> Row:
 
 def summarise(rows: Sequence[Row], in_window: Callable[[int], bool]) -> dict[str, Summary]:
     """Every rule that applies: ``last`` if that round was tested, ``best-by-validation`` with validation data, and
-    ``window`` if there is one."""
+    ``window`` if there is one and all that was evaluated in it was tested."""
     test = [row for row in rows if row["split"] == "test"]
     if not test:
         return {}
-    tested, last = {row["round"] for row in test}, max(row["round"] for row in rows if row["split"] != "train")
+    tested, evaluated = {row["round"] for row in test}, {row["round"] for row in rows if row["split"] != "train"}
+    last, window = max(evaluated), sorted(filter(in_window, evaluated))
     result = {"last": at_round(test, last)} if last in tested else {}  # an earlier one may be there for being good
     if (best := best_round([row for row in rows if row["round"] in tested])) is not None:
         result["best-by-validation"] = at_round(test, best)
-    if any(in_window(row["round"]) for row in test):
-        result["window"] = over_rounds(test, sorted({row["round"] for row in test if in_window(row["round"])}))
+    if window and tested.issuperset(window):  # a run cut short may have rounds there that waited for a better one
+        result["window"] = over_rounds(test, window)
     return result
 
 

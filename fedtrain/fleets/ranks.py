@@ -57,11 +57,16 @@ def follow(work: Experiment, place: Place) -> None:
 def of_rank(work: Experiment, place: Place) -> Experiment:
     """The part of an experiment that is one rank's: every so many-th client, on a device of its own."""
     clients, config = work.federation.clients, work.config
-    if place.world > len(clients):
-        raise InputError(f"{place.world} ranks for {len(clients)} clients: some would idle; start fewer")
+    refuse_idle_ranks(work, place.world)
     device = str(place.device(config.machine.resolved()))
     return replace(
         work,
         config=replace(config, machine=replace(config.machine, device=device)),
         federation=replace(work.federation, clients=clients[place.rank :: place.world]),
     )
+
+
+def refuse_idle_ranks(work: Experiment, ranks: int) -> None:
+    """A rank without a client would cost memory and do nothing."""
+    if ranks > (clients := len(work.federation.clients)):
+        raise InputError(f"{ranks} ranks for {clients} clients: some would idle; start fewer")

@@ -75,6 +75,9 @@ def test_what_would_fail_later_is_refused_without_a_look_at_images(stored, monke
     monkeypatch.setattr(domain_file, "images", never)
     assert main(["train", "--dataset", "office", "--set", "model.name=cifar", "--dry-run"]) == 2
     assert "network 'cifar' does not fit inputs of 3 x 256 x 256" in capsys.readouterr().err
+    ranks = ["--fleet", "torchrun", "--dry-run", "--nproc"]
+    assert [main(["train", "--dataset", "office", *ranks, number]) for number in ("4", "5")] == [0, 2]
+    assert "5 ranks for 4 clients: some would idle; start fewer" in capsys.readouterr().err
 
 
 def test_nothing_is_loaded_that_is_not_used(tmp_path):

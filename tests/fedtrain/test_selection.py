@@ -124,3 +124,11 @@ def test_the_last_round_is_the_last_one_only_if_it_was_tested():
     assert list(found) == ["best-by-validation"]
     assert found["best-by-validation"]["round"] == 1
     assert list(summarise([*rows, row(2, "a", 0.1)], never)) == ["last", "best-by-validation"]
+
+
+def test_a_window_with_rounds_that_were_not_tested_is_not_reported():
+    """A run that is cut short has its window where test data still waited for a better round."""
+    rows = [row(number, "a", 0.5, split="val") for number in (1, 2, 3)] + [row(1, "a", 0.4), row(3, "a", 0.6)]
+    assert "window" not in summarise(rows, lambda round: round >= 2)
+    assert summarise(rows, lambda round: round >= 3)["window"]["rounds"] == [3]
+    assert summarise([*rows, row(2, "a", 0.2)], lambda round: round >= 2)["window"]["rounds"] == [2, 3]
