@@ -10,13 +10,14 @@ from typing import Any
 import click
 
 from cli.console import console
-from cli.reproduce_view import show_commands, show_failures, show_grids, show_list
+from cli.reproduce_view import show_commands, show_failures, show_grids, show_impossible, show_list
 from cli.reproduce_work import cores, work
 from cli.train_run import nested
 from fedtrain.report.records import Record, read_record
 from fedtrain.reproduce.estimate import total
 from fedtrain.reproduce.exhibits import NAMES, exhibit
-from fedtrain.reproduce.layout import frame
+from fedtrain.reproduce.layout import frame, panels
+from fedtrain.reproduce.lookahead import impossible, lookahead
 from fedtrain.reproduce.outputs import check_ours, put
 from fedtrain.reproduce.paper import Numbers, added, held
 from fedtrain.reproduce.plan import Plan, finder, plan
@@ -41,7 +42,9 @@ def run(options: dict[str, Any]) -> bool:
         return True
     papers = paper_numbers(plans, options["paper"])
     out: Path = options["out"]
-    todo = jobs(plans, out / "runs", adopt := adopted(options["adopt"]))
+    ahead = lookahead(plans)
+    todo = jobs(plans, out / "runs", adopt := adopted(options["adopt"]), ahead)
+    show_impossible(console(stderr=True), impossible((job.cell for job in todo.values() if not job.finished), ahead))
     threads = max(1, cores() // options["jobs"])
     extra = ["--data-dir", str(request.data_dir)] if request.data_dir else []
     if options["dry_run"]:
@@ -52,14 +55,16 @@ def run(options: dict[str, Any]) -> bool:
     tell_unused(adopt, todo)
     outcomes = work(plans, [job for job in todo.values() if not job.finished], threads, extra, options["jobs"])
     failed = [outcome for outcome in outcomes if outcome.code]
-    results = {one.exhibit.name: conclude(one, todo, papers[one.exhibit.name], out) for one in plans}
+    results, written = {}, {}
+    for one in plans:
+        results[one.exhibit.name], written[one.exhibit.name] = conclude(one, todo, papers[one.exhibit.name], out)
     if options["as_json"]:
         told = [{"folder": str(f.job.folder), "log": str(f.job.log), "why": last_words(f.job)} for f in failed]
         all_of_them = [tables(name, grids) for name, grids in results.items()]
         click.echo(json.dumps({"out": str(out), "experiments": all_of_them, "failed": told}, ensure_ascii=False))
     else:
-        for one in plans:
-            show_grids(console(), results[one.exhibit.name], out / one.exhibit.name, files_of(one))
+        for name, found in results.items():
+            show_grids(console(), found, out / name, written[name])
     show_failures(console(stderr=True), failed)
     return not failed
 
@@ -90,13 +95,20 @@ def about(one: Plan) -> dict[str, Any]:
 
 def paper_numbers(plans: Sequence[Plan], path: Path | None) -> dict[str, Numbers]:
     """Ours, and the user's above them."""
-    names = [one.exhibit.name for one in plans]
-    known = {}
-    for one in plans:
-        rows = {row.name for row in exhibit(one.exhibit.name).rows}
-        known[one.exhibit.name] = {panel: (rows, set(columns)) for panel, columns in frame(one).items()}
-    more = added(path, known) if path else {}
-    return {name: held(name) | more.get(name, {}) for name in names}
+    more = added(path, {name: _places(name, plans) for name in NAMES}) if path else {}
+    return {name: held(name) | more.get(name, {}) for name in (one.exhibit.name for one in plans)}
+
+
+def _places(name: str, plans: Sequence[Plan]) -> dict[str, tuple[set[str], set[str]]]:
+    """Rows and columns of each panel, as in the paper and as asked for: one file may hold more than is shown."""
+    whole = exhibit(name)
+    rows = {row.name for row in whole.rows}
+    frames = [panels(whole, [max(whole.rounds, default=0)] * len(whole.blocks))]
+    frames += [frame(one) for one in plans if one.exhibit.name == name]
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for panel, columns in (item for each in frames for item in each.items()):
+        found.setdefault(panel, (rows, set()))[1].update(columns)
+    return found
 
 
 def files_of(one: Plan) -> list[str]:
@@ -109,12 +121,14 @@ def tell_unused(adopt: Sequence[Run], todo: dict[str, Job]) -> None:
     used = {job.folder for job in todo.values()}
     for run in adopt:
         if run.path not in used:
-            why = "evaluated too seldom, or there already" if run.identity in todo else "none of the runs wanted"
+            why = "none of the runs wanted"
+            if run.identity in todo:
+                why = "evaluated too seldom, made with other data, or there already"
             console(stderr=True).print(f"note: {run.path} is not used: {why}", soft_wrap=True)
 
 
-def conclude(one: Plan, todo: dict[str, Job], paper: Numbers, out: Path) -> list[Grid]:
-    """Read the finished runs, write the tables and the figure."""
+def conclude(one: Plan, todo: dict[str, Job], paper: Numbers, out: Path) -> tuple[list[Grid], list[str]]:
+    """Read the finished runs, write the tables and the figure; the tables, and the names of the files."""
     identities = {cell.identity for cell in one.cells.values()}
     records: dict[str, Record] = {i: read_record(todo[i].folder) for i in identities if todo[i].finished}
     found, name = grids(one, records, paper), one.exhibit.name
@@ -122,8 +136,9 @@ def conclude(one: Plan, todo: dict[str, Job], paper: Numbers, out: Path) -> list
         TABLES, (markdown(found), as_csv(name, found), as_json(name, found), latex(found)), strict=True
     ):
         put(out / name, file, text)
-    if one.exhibit.figure and records:
-        from fedtrain.reproduce.figures import draw
+    if not one.exhibit.figure or not records:
+        return found, [*TABLES]
+    from fedtrain.reproduce.figures import draw
 
-        put(out / name, FIGURE, draw(one, records, found))
-    return found
+    put(out / name, FIGURE, draw(one, records, found))
+    return found, [*TABLES, FIGURE]

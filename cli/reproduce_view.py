@@ -128,6 +128,12 @@ class Watching:
         return [f"{head}; roughly {long(max(eta, 0))} left", *said]
 
 
+def show_impossible(screen: Console, why: Mapping[str, int]) -> None:
+    """Before hours are spent on the others."""
+    for reason, count in why.items():
+        screen.print(f"note: {count} runs will fail: {reason}", style="yellow", soft_wrap=True)
+
+
 def show_failures(screen: Console, failed: Sequence[Outcome]) -> None:
     """Which, why, and where to read more."""
     for outcome in failed:

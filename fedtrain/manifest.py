@@ -34,10 +34,17 @@ def manifest(config: Config, data: Mapping[str, Any], command: str) -> dict[str,
 
 def described(data: Federation) -> dict[str, Any]:
     """The data, for who does not have them."""
+    about = outlined(data)
+    for told, client in zip(about["clients"], data.clients, strict=True):
+        told["sha256"] = client.fingerprint
+    return about | {"sha256": data.fingerprint}
+
+
+def outlined(data: Federation) -> dict[str, Any]:
+    """What can be said without a look at the images."""
     return {
         "title": data.title,
         "standin": data.standin,
-        "sha256": data.fingerprint,
         "classes": list(data.classes),
         "notes": list(data.notes),
         "clients": [
@@ -47,7 +54,6 @@ def described(data: Federation) -> dict[str, Any]:
                 "val": class_counts(client.val, len(data.classes)),
                 "test": class_counts(client.test, len(data.classes)),
                 "noise": client.noise,
-                "sha256": client.fingerprint,
             }
             for client in data.clients
         ],

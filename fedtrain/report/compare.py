@@ -79,7 +79,8 @@ def _row(name: str, several: bool, pairs: Sequence[Pair], board: Board) -> dict[
     if several:
         verdict = paired(a, b)
     else:
-        verdict = two_proportions(sides[0][0], sides[1][0], [pairs[0][0].clients[c] for c in clients])
+        sizes = ([run.clients[c] for c in clients] for run in pairs[0])
+        verdict = two_proportions(sides[0][0], sides[1][0], *sizes)
     return {"name": name, "a": sum(a) / len(a), "b": sum(b) / len(b), **asdict(verdict)}
 
 

@@ -58,10 +58,13 @@ def wilcoxon(gaps: Sequence[float]) -> float | None:
     return float(np.mean(abs(signs @ ranks) >= found - 1e-9))
 
 
-def two_proportions(a: Sequence[float], b: Sequence[float], sizes: Sequence[int]) -> Judgement:
+def two_proportions(
+    a: Sequence[float], b: Sequence[float], sizes: Sequence[int], other_sizes: Sequence[int] | None = None
+) -> Judgement:
     """The mean over clients (or one client) of one run each, each accuracy a share of so many independent images.
 
-    That both runs were tested on the same images is ignored. Errors are those of one success and one failure more, so
+    That both runs were tested on the same images is ignored; with another seed of the data B may have had more or less
+    of them, ``other_sizes``. Errors are those of one success and one failure more, so
     that an accuracy of 100 % has one too.
     """
     from scipy.stats import norm
@@ -71,6 +74,7 @@ def two_proportions(a: Sequence[float], b: Sequence[float], sizes: Sequence[int]
         return guess * (1 - guess) / (size + 2)
 
     mean = fmean(y - x for x, y in zip(a, b, strict=True))
-    error = sqrt(sum(variance(x, n) + variance(y, n) for x, y, n in zip(a, b, sizes, strict=True))) / len(sizes)
+    shares = (*zip(a, sizes, strict=True), *zip(b, other_sizes or sizes, strict=True))
+    error = sqrt(sum(variance(share, size) for share, size in shares)) / len(sizes)
     half = float(norm.ppf((1 + LEVEL) / 2)) * error
     return Judgement(mean, None, mean - half, mean + half, float(2 * norm.sf(abs(mean) / error)), None)

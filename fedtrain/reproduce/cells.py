@@ -20,8 +20,10 @@ OPTIONS = {
     "seed": "--seed",
 }
 """Settings that have an option of their own; the others go by --set."""
-ASIDE = ("machine", "checkpoints")
+ASIDE = ("checkpoints",)
 """Sections that do not make another cell: results do not depend on them."""
+PRECISION = ("dtype", "amp")
+"""All of the machine that a result depends on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +78,7 @@ def digest(tables: Mapping[str, Any], *, standin: bool) -> str:
     kind = method_named(tables["method"]["name"])
     defaults = {name: write(section()) for name, section in SECTIONS.items()} | {"method": write(kind())}
     told = {key: value for key, value in tables.items() if key not in ASIDE}
+    told["machine"] = {key: told["machine"][key] for key in PRECISION}
     told["data"] = {**told["data"], "source": "standin" if standin else "real"}
     told["evaluation"] = dict(told["evaluation"])
     for word in ("report", "test"):
@@ -87,5 +90,7 @@ def digest(tables: Mapping[str, Any], *, standin: bool) -> str:
         for name, table in told.items()
         if isinstance(table, Mapping)
     }
+    if not kept["machine"]:  # the usual precision goes without saying
+        del kept["machine"]
     text = json.dumps([told["seed"], kept], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from fedtrain.data.catalogue import DATASETS
 from fedtrain.report.records import Record
-from fedtrain.reproduce.exhibits import Row, Value
+from fedtrain.reproduce.exhibits import Exhibit, Row, Value
 from fedtrain.reproduce.plan import Plan
 
 MEAN = "mean"
@@ -15,13 +15,18 @@ Pick = Callable[[Record, Row], float | None]
 
 def frame(plan: Plan) -> dict[str, dict[str, str]]:
     """Panels and the columns of each, before anything has run."""
-    shown, many = plan.exhibit, len(plan.exhibit.blocks) > 1
+    blocks = range(len(plan.exhibit.blocks))
+    return panels(plan.exhibit, [plan.cells[b, 0, plan.seeds[0]].config.server.rounds for b in blocks])
+
+
+def panels(shown: Exhibit, last: Sequence[int]) -> dict[str, dict[str, str]]:
+    """The same for runs of so many rounds, block by block."""
+    many = len(shown.blocks) > 1
     if shown.layout == "clients":
         domains = {block.name: DATASETS[block.dataset].domains for block in shown.blocks}
         return {name: {**titles, MEAN: "Avg"} for name, titles in domains.items()}
     if shown.layout == "blocks":
         return {value.label: {block.name: block.name for block in shown.blocks} for value in shown.values}
-    last = [plan.cells[b, 0, plan.seeds[0]].config.server.rounds for b in range(len(shown.blocks))]
     rounds = [sorted({*(r for r in shown.rounds if r <= end), end}) for end in last]
     heads = [{str(r): f"round {r}" if not many else f"{r}" for r in each} for each in rounds]
     return {block.name: each for block, each in zip(shown.blocks, heads, strict=True)}

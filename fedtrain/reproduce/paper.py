@@ -38,11 +38,11 @@ def held(name: str) -> Numbers:
 
 
 def added(path: Path, known: Mapping[str, Mapping[str, tuple[set[str], set[str]]]]) -> dict[str, Numbers]:
-    """A user's numbers by table or figure; ``known`` has panels, and the rows and columns of each."""
+    """A user's numbers by table or figure; ``known`` has all of them with panels, and the rows and columns of each."""
     tables = load(path)
     for name in tables:
         if name not in known:
-            raise InputError(f"{path}: [[{name}]] is not one of the tables and figures asked for: {', '.join(known)}")
+            raise InputError(f"{path}: [[{name}]] is no table or figure of the paper; {nearest(name, known)}")
     found = {name: numbers(tables, name, str(path)) for name in tables}
     for name, places in found.items():
         for panel, row, column in places:

@@ -14,9 +14,19 @@ from fedtrain.presets import resolve
 from fedtrain.reproduce.cells import Cell
 from fedtrain.reproduce.exhibits import Block, Exhibit, Row, exhibit
 from fedtrain.reproduce.request import Request, chosen_seeds
-from fedtrain.tables import Table, merge
+from fedtrain.tables import Table, flat, merge
 from theory.errors import InputError
 
+DECIDED = {
+    "seed": "--seeds",
+    "data.source": "--data",
+    "data.dataset": "--dataset",
+    "method.name": "--methods",
+    "server.rounds": "--rounds",
+    "evaluation.every": "--eval-every",
+    "evaluation.report": "--rule",
+}
+"""Settings on which the table itself depends, and the option that tells it of them."""
 DOMAINS = ("digits", "office", "domainnet")
 """Data sets that can take each other's place: a domain for each client."""
 
@@ -57,8 +67,9 @@ def _find(request: Request, name: str) -> Found:
 
 def plan(name: str, request: Request, look: Finder) -> Plan:
     """The cells of a table or figure."""
-    if "seed" in request.sets:
-        raise InputError("--set seed: say which seeds with --seeds")
+    for key in flat(request.sets):
+        if option := DECIDED.get(key):
+            raise InputError(f"--set {key}: use {option} for it")
     whole = exhibit(name)
     blocks, instead_of = _blocks(whole, request.dataset)
     chosen = replace(whole, rows=_rows(whole, request.methods), blocks=blocks)
@@ -69,16 +80,18 @@ def plan(name: str, request: Request, look: Finder) -> Plan:
     for b, block in enumerate(blocks):
         for r, row in enumerate(chosen.rows):
             cell = _cell(block, row, request, found[block.dataset], full[b], curve=whole.layout == "rounds")
-            _check_rule(name, request.rule, cell.config)
+            _check_rule(whole, request.rule, cell.config)
             cells |= {(b, r, seed): cell.with_seed(seed) for seed in seeds}
     return Plan(chosen, request, seeds, cells, found, full, instead_of)
 
 
-def _check_rule(name: str, rule: Rule | None, config: Config) -> None:
+def _check_rule(shown: Exhibit, rule: Rule | None, config: Config) -> None:
+    if rule and shown.layout == "rounds":
+        raise InputError(f"--rule {rule}: {shown.name} shows rounds as they come; leave it out")
     if (rule == "best-by-validation" and not config.data.val_size) or (
         rule == "window" and not config.evaluation.window
     ):
-        raise InputError(f"--rule {rule}: {name} has nothing to report by it; use --rule last, or leave it out")
+        raise InputError(f"--rule {rule}: {shown.name} has nothing to report by it; use --rule last, or leave it out")
 
 
 def settings(block: Block, row: Row) -> Table:

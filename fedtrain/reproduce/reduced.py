@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from fedtrain.config import Config
 from fedtrain.data.catalogue import DATASETS, Dataset
+from fedtrain.data.settings import USED
 from fedtrain.data.source import Found
+from fedtrain.reproduce.cells import ASIDE, PRECISION
 from fedtrain.reproduce.exhibits import exhibit
 from fedtrain.reproduce.plan import Plan
 from fedtrain.tables import flat
@@ -28,7 +30,7 @@ RULES = {
 def reduced(plan: Plan, missing: int = 0, blocks: Sequence[int] | None = None) -> list[str]:
     """Empty if the runs are as in the paper; ``missing`` of them have no result. Of all blocks or of these."""
     chosen = range(len(plan.exhibit.blocks)) if blocks is None else blocks
-    words = [f"on {plan.exhibit.blocks[0].name} instead of {plan.instead_of}"] if plan.instead_of else []
+    words = [_instead(plan)] if plan.instead_of else []
     if len(plan.exhibit.blocks) < len(exhibit(plan.exhibit.name).blocks):
         words.append(f"{_listed([block.name for block in plan.exhibit.blocks])} only")
     pairs = [(plan.cells[b, 0, plan.seeds[0]].config, plan.full[b]) for b in chosen]
@@ -44,12 +46,24 @@ def reduced(plan: Plan, missing: int = 0, blocks: Sequence[int] | None = None) -
     for name in _unique([plan.exhibit.blocks[b].dataset for b in chosen]):
         data, found = DATASETS[name], plan.found[name]
         words += [f"{data.title} stand-in images"] if found.standin else _other(data, found)
-    if plan.request.rule and any(plan.request.rule != full.evaluation.report for _, full in pairs):
-        words.append(f"by {RULES[plan.request.rule]}")
-    same = ("machine", "checkpoints", "evaluation.test")  # results do not depend on them
-    asked = {key: value for key, value in flat(plan.request.sets).items() if not key.startswith(same)}
-    words += [f"{key} = {value}" for key, value in asked.items()]
+    asked_rule = plan.request.rule
+    if asked_rule and any(asked_rule != (plan.exhibit.rule or full.evaluation.report) for _, full in pairs):
+        words.append(f"by {RULES[asked_rule]}")
+    words += [f"{key} = {value}" for key, value in flat(plan.request.sets).items() if _matters(key)]
     return _unique(words)
+
+
+def _matters(key: str) -> bool:
+    """Whether results depend on this setting."""
+    section, _, name = key.partition(".")
+    return name in PRECISION if section == "machine" else section not in ASIDE and key != "evaluation.test"
+
+
+def _instead(plan: Plan) -> str:
+    """The concentration of the paper's title is another data set's."""
+    block, data = plan.exhibit.blocks[0], plan.cells[0, 0, plan.seeds[0]].config.data
+    skewed = f" (α {data.alpha})" * ("alpha" in USED[data.skew])
+    return f"on {block.name}{skewed} instead of {plan.instead_of}"
 
 
 def _rounds(pairs: Sequence[tuple[Config, Config]]) -> list[str]:

@@ -14,8 +14,8 @@ from fedtrain.reproduce.plan import Plan
 from fedtrain.reproduce.reduced import reduced
 
 LEGACY = "with the quirks of the published code"
-ABSENT = 'paper "-": fedco2 does not hold this number; add it with --paper'
-NONE_HELD = "fedco2 holds none of the paper's numbers of this table; add them with --paper"
+ABSENT = "Where no number of the paper stands, fedco2 does not hold it; add it with --paper."
+NONE_HELD = "fedco2 holds none of the paper's numbers of this table; add them with --paper."
 STANDIN = "The paper's numbers are not shown beside those of stand-in images."
 OTHER_IMAGES = "The checksums of the data differ: these runs do not have the same images."
 
@@ -88,7 +88,7 @@ def _grid(plan: Plan, panel: int, name: str, columns: dict[str, str], records: R
     which = RULES[plan.rule(blocks[0])] if shown.layout != "rounds" else "after so many rounds"
     title = f"{shown.title}{f', {name}' * (len(frame(plan)) > 1)}: test accuracy in %, {which}"
     title += f", {LEGACY}" * plan.request.legacy + (f" (reduced: {'; '.join(words)})" if words else "")
-    return Grid(name, title, words, columns, rows, _spread_words(plan), footnotes(plan, rows, blocks, records))
+    return Grid(name, title, words, columns, rows, _spread_words(plan, rows), footnotes(plan, rows, blocks, records))
 
 
 def comparable(plan: Plan, block: int) -> bool:
@@ -104,8 +104,9 @@ def _entry(plan: Plan, r: int, block: int, pick: Pick, records: Records, paper: 
         return Entry(None, 0, paper)
     found = spread(values)
     if _over_rounds(plan):
-        over = mine[0].rules.get("window", {}).get("micro_std_over_rounds", {}).get(row.branch)
-        found = Spread(found.mean, None if over is None else 100 * float(over))
+        window = mine[0].rules["window"]
+        several = len(window["rounds"]) > 1
+        found = Spread(found.mean, 100 * float(window["micro_std_over_rounds"][row.branch]) if several else None)
     return Entry(found, len(values), paper)
 
 
@@ -113,15 +114,19 @@ def _over_rounds(plan: Plan) -> bool:
     return plan.exhibit.spread == "rounds" and len(plan.seeds) == 1 and plan.rule(0) == "window"
 
 
-def _spread_words(plan: Plan) -> str:
+def _spread_words(plan: Plan, rows: Mapping[str, list[Entry]]) -> str:
     if _over_rounds(plan):
         return "± std over the evaluations of the window of one run (ddof 0)"
-    return f"± std over {len(plan.seeds)} seeds (ddof 1)" if len(plan.seeds) > 1 else "one seed, so no ±"
+    counts = sorted({entry.seeds for entries in rows.values() for entry in entries if entry.ours}) or [len(plan.seeds)]
+    if counts[-1] == 1:
+        return "one seed, so no ±"
+    many = f"{counts[-1]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"± std over {many} seeds (ddof 1)"
 
 
 def footnotes(plan: Plan, rows: Mapping[str, list[Entry]], blocks: Sequence[int], records: Records) -> list[str]:
     """Sources of the paper's numbers, which of them are not held, and what must be known of ours."""
-    notes = list(plan.exhibit.notes)
+    notes = [] if plan.instead_of else list(plan.exhibit.notes)  # they speak of the paper's data
     sources: dict[str, dict[str, None]] = {}
     for row, entries in rows.items():
         for number in (entry.paper for entry in entries if entry.paper):

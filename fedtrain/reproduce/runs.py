@@ -10,8 +10,9 @@ from pathlib import Path
 from fedtrain.folder import MANIFEST, Folder
 from fedtrain.report.records import settings
 from fedtrain.reproduce.cells import Cell, digest
+from fedtrain.reproduce.lookahead import Ahead, lookahead, told
 from fedtrain.reproduce.plan import Plan
-from fedtrain.tables import Table, merge
+from fedtrain.tables import Table, brief, merge
 from theory.errors import InputError
 
 
@@ -24,6 +25,8 @@ class Run:
     every: int
     always: bool
     """Whether it was tested whenever it was evaluated, so that it has a curve."""
+    data: str
+    """What it says of its clients."""
     finished: bool
 
 
@@ -58,10 +61,14 @@ class Job:
 def read_run(path: Path) -> Run:
     """What a folder holds, by its settings and its data."""
     folder = Folder(path)
-    tables = settings(folder.tables())
-    standin = bool(folder.read_json(MANIFEST).get("data", {}).get("standin"))
-    evaluation, identity = tables["evaluation"], digest(tables, standin=standin)
-    return Run(path, identity, int(evaluation["every"]), evaluation["test"] == "always", folder.finished)
+    tables, about = folder.tables(), folder.read_json(MANIFEST)
+    try:
+        tables, data = settings(tables), about["data"]
+        evaluation, identity = tables["evaluation"], digest(tables, standin=bool(data["standin"]))
+        always = evaluation["test"] == "always"
+        return Run(path, identity, int(evaluation["every"]), always, told(data), folder.finished)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path}: its records are damaged ({brief(error)}); leave it out or run it anew") from None
 
 
 def known_runs(place: Path) -> list[Run]:
@@ -70,7 +77,7 @@ def known_runs(place: Path) -> list[Run]:
     for path in sorted(config.parent for config in place.glob("*/config.toml")):
         try:
             found.append(read_run(path))
-        except (InputError, KeyError, TypeError, ValueError):
+        except InputError:
             continue
     return found
 
@@ -88,25 +95,35 @@ def adopted(paths: Iterable[Path]) -> list[Run]:
     return found
 
 
-def jobs(plans: Sequence[Plan], place: Path, adopt: Sequence[Run] = ()) -> dict[str, Job]:
+def jobs(plans: Sequence[Plan], place: Path, adopt: Sequence[Run] = (), ahead: Ahead | None = None) -> dict[str, Job]:
     """A folder for every cell, by identity: cells of the same one share it, evaluated as often as each of them wants.
 
-    A run that was evaluated more often will do; where only the result is wanted, less often will do too.
+    A run that was evaluated more often will do; where only the result is wanted, less often will do too. One that had
+    other clients than the data that are here would make will not do.
     """
+    ahead = ahead or lookahead(plans)
     wanted: dict[str, Cell] = {}
     for cell in (cell for plan in plans for cell in plan.cells.values()):
         same = wanted.setdefault(cell.identity, cell)
         wanted[cell.identity] = _evaluated(same, gcd(same.every, cell.every), same.curve or cell.curve)
     runs = sorted((*adopt, *known_runs(place)), key=lambda run: not run.finished)
-    return {identity: Job(cell, _folder(cell, identity, runs, place)) for identity, cell in wanted.items()}
+    return {identity: Job(cell, _folder(cell, identity, runs, place, ahead)) for identity, cell in wanted.items()}
 
 
-def _folder(cell: Cell, identity: str, runs: Sequence[Run], place: Path) -> Path:
+def _folder(cell: Cell, identity: str, runs: Sequence[Run], place: Path, ahead: Ahead) -> Path:
     def fits(run: Run) -> bool:
         curve = run.always and cell.every % run.every == 0
-        return run.identity == identity and (curve or not cell.curve)
+        return run.identity == identity and (curve or not cell.curve) and run.data == ahead(cell.config.data)
 
-    return next((run.path for run in runs if fits(run)), place / cell.name)
+    if found := next(filter(fits, runs), None):
+        return found.path
+    new = place / cell.name
+    if Folder(new).holds_a_run:
+        raise InputError(
+            f"{new} holds another run, or one that was made with other data than are here now; choose another --out, "
+            "or say with --data-dir where those are"
+        )
+    return new
 
 
 def _evaluated(cell: Cell, every: int, curve: bool) -> Cell:

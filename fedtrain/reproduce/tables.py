@@ -34,10 +34,9 @@ LATEX = {
 
 def lines(grid: Grid) -> Iterator[tuple[str, Kind, list[str]]]:
     """Ours, the paper's and the difference of each row, as they are written."""
-    compared = any(entry.paper for entries in grid.rows.values() for entry in entries)
     for name, entries in grid.rows.items():
         yield name, "ours", [ours(grid, entry) for entry in entries]
-        if compared:
+        if any(entry.paper for entry in entries):
             yield "paper", "paper", [theirs(entry) for entry in entries]
         if any(entry.difference is not None for entry in entries):
             apart = (entry.difference for entry in entries)
@@ -56,7 +55,12 @@ def theirs(entry: Entry) -> str:
     """The paper's number, with the digits that are held."""
     if entry.paper is None:
         return DASH
-    return f"{entry.paper.value:g}" + ("" if entry.paper.std is None else f" ± {entry.paper.std:g}")
+    return _held(entry.paper.value) + ("" if entry.paper.std is None else f" ± {_held(entry.paper.std)}")
+
+
+def _held(value: float) -> str:
+    """One digit or two after the point, as printed."""
+    return f"{value:.2f}".removesuffix("0")
 
 
 def notes(grid: Grid) -> list[str]:

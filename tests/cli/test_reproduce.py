@@ -181,7 +181,11 @@ def test_interrupted_it_says_how_to_go_on(ask, monkeypatch):
         (["T7", "--adopt", "nowhere"], "no run is here"),
         (["T7", "--paper", "nowhere.toml"], "cannot be read"),
         (["T7", "--rounds", "0"], "--rounds"),
-        (["T7", "--set", "seed=3"], "--seeds"),
+        (["T7", "--set", "seed=3"], "--set seed: use --seeds for it"),
+        (["T7", "--set", "data.source=standin"], "--set data.source: use --data for it"),
+        (["T7", "--set", "method.name=fedavg"], "--set method.name: use --methods for it"),
+        (["T7", "--set", "server.rounds=3"], "--set server.rounds: use --rounds for it"),
+        (["F2", "--rule", "last"], "--rule last: F2 shows rounds as they come; leave it out"),
         (["T7", "--rule", "best-by-validation"], "use --rule last"),
     ],
 )
@@ -189,6 +193,18 @@ def test_what_is_refused(ask, arguments, words):
     code, out, err = ask(*arguments)
     assert (code, out) == (2, "")
     assert words in err
+
+
+def test_a_file_of_the_papers_numbers_may_hold_more_than_is_shown(ask, tmp_path):
+    entry = '[[{}]]\nrow = "FedAvg"\nsource = "read by me"\nvalues = {{ {} = 50 }}\n'
+    text = "".join(entry.format(*each) for each in (("T1", "amazon"), ("T7", "mnist"), ("F2", "100")))
+    (tmp_path / "paper.toml").write_text(text)
+    asked = ["T7", "F2", "--dataset", "digits", "--rounds", "50", "--dry-run", "--paper", "paper.toml"]
+    assert ask(*asked)[0] == 0
+    (tmp_path / "paper.toml").write_text(text.replace("100", "101"))
+    code, _, err = ask(*asked)
+    assert code == 2
+    assert "F2 has no column '101'" in err
 
 
 def test_real_data_that_are_not_there(ask):

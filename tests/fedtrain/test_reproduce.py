@@ -18,9 +18,11 @@ import pytest
 from fedtrain.config import to_tables
 from fedtrain.data.catalogue import DATASETS
 from fedtrain.data.clients import Pool
+from fedtrain.data.federation import assemble
 from fedtrain.data.shares import check
 from fedtrain.data.source import Found
 from fedtrain.folder import SUMMARY, Folder
+from fedtrain.manifest import outlined
 from fedtrain.report.records import read_record
 from fedtrain.reproduce import paper
 from fedtrain.reproduce.cells import digest
@@ -28,8 +30,9 @@ from fedtrain.reproduce.estimate import total
 from fedtrain.reproduce.exhibits import NAMES, exhibit
 from fedtrain.reproduce.figures import KINDS, draw
 from fedtrain.reproduce.layout import frame
+from fedtrain.reproduce.lookahead import impossible, lookahead
 from fedtrain.reproduce.outputs import check_ours, put
-from fedtrain.reproduce.plan import DOMAINS, finder, plan
+from fedtrain.reproduce.plan import finder, plan
 from fedtrain.reproduce.reduced import TESTED, reduced
 from fedtrain.reproduce.request import Request, chosen_seeds
 from fedtrain.reproduce.results import grids
@@ -49,8 +52,9 @@ def as_published(name):
     """Data of the published sizes, without an image."""
     data = DATASETS[name]
     sizes = TESTED.get(name) or data.test_sizes
-    few = np.arange(2000) % len(data.classes)
-    pools = [Pool(d, title, few, np.arange(sizes[d]) % 10, lambda *_: None, 28) for d, title in data.domains.items()]
+    train = np.arange(50_000) % len(data.classes)
+    test = {domain: np.arange(sizes[domain]) % len(data.classes) for domain in data.domains}
+    pools = [Pool(domain, title, train, test[domain], lambda *_: None, 28) for domain, title in data.domains.items()]
     return Found(pools, data.title, False, ())
 
 
@@ -63,23 +67,19 @@ def whole(name):
     return plan(name, Request(), as_published)
 
 
-def fake(job, level=0.8, sums="same"):
+@cache
+def clients_of(settings, look):
+    return outlined(assemble(settings, look(settings.dataset).without_images()))
+
+
+def fake(job, level=0.8, sums="same", look=as_published):
     """The folder of a finished run with made-up accuracies."""
     config = job.cell.config
-    data, rounds, chance = DATASETS[config.data.dataset], config.server.rounds, random.Random(job.cell.identity)
-    clients = list(data.domains) if data.name in DOMAINS else [f"client {k}" for k in range(config.data.clients)]
-    about = {
-        "title": data.title,
-        "standin": job.cell.standin,
-        "notes": [],
-        "classes": [],
-        "clients": [],
-        "sha256": sums,
-    }
+    rounds, chance, about = config.server.rounds, random.Random(job.cell.identity), clients_of(config.data, look)
     folder = Folder(job.folder)
-    folder.begin(config, {"data": about})
+    folder.begin(config, {"data": about | {"sha256": sums}})
     rows = []
-    for k, client in enumerate(clients):
+    for k, client in enumerate(one["name"] for one in about["clients"]):
         top = level - 0.02 * (k % 5) + chance.gauss(0, 0.01)
         for j, branch in enumerate(("fused", *BRANCHES.get(config.method_name, ()))):
             for round in (r for r in range(1, rounds + 1) if config.evaluation.due(r, rounds)):
@@ -98,7 +98,7 @@ def results(one, place, level=0.8, numbers=None, leave=()):
     for identity, job in jobs([one], place).items():
         if job.cell.config.method_name not in leave:
             if not job.finished:
-                fake(job, level)
+                fake(job, level, look=one.found.__getitem__)
             found[identity] = read_record(job.folder)
     return found, grids(one, found, paper.held(one.exhibit.name) if numbers is None else numbers)
 
@@ -135,7 +135,7 @@ def identities(name, **request):
 @pytest.mark.parametrize(
     ("one", "other", "shared"),
     [("T7", "F2", 7), ("T7", "F6", 45), ("T1", "F2", 7), ("T2", "T10", 15), ("T5", "T11", 10), ("T5", "T12", 10),
-     ("T11", "T12", 5), ("T4", "F3", 45), ("T3", "T13", 7), ("F7", "T1", 5), ("F7", "T2", 5), ("F7", "T7", 5),
+     ("T11", "T12", 5), ("T4", "F3", 45), ("T3", "T13", 6), ("F7", "T1", 5), ("F7", "T2", 5), ("F7", "T7", 5),
      ("T7", "T4", 0), ("T1", "T9", 0)],
 )  # fmt: skip
 def test_experiments_share_the_runs_that_they_have_in_common(one, other, shared):
@@ -178,14 +178,22 @@ def test_what_makes_another_cell():
 
     base = identity()
     for same in (
-        {"machine": {"threads": 7}},
+        {"machine": {"threads": 7, "device": "cpu"}},
         {"checkpoints": {"every": 5}},
         {"evaluation": {"report": "window"}},
         {"evaluation": {"every": 3}},
         {"evaluation": {"test": "chosen"}},
     ):
         assert identity(**same) == base, same
-    for other in ({"seed": 2}, {"server": {"rounds": 299}}, {"data": {"percent": 0.2}}, {"local": {"lr": 0.1}}):
+    assert base == "aa5b7eda"  # runs of earlier versions are known again
+    for other in (
+        {"seed": 2},
+        {"machine": {"dtype": "float64"}},
+        {"machine": {"amp": True}},
+        {"server": {"rounds": 299}},
+        {"data": {"percent": 0.2}},
+        {"local": {"lr": 0.1}},
+    ):
         assert identity(**other) != base, other
     assert digest(to_tables(config), standin=True) != base
     office = to_tables(planned("T1").cells[0, 1, 1].config)
@@ -206,6 +214,7 @@ def test_the_published_quirks():
     assert of("T13", "moon", True).method.previous == "initial"
     assert of("T3", "fedrod", True).method.balanced
     assert not of("T13", "fedrod", True).method.balanced
+    assert [of(name, "fedrod", False).method.balanced for name in ("T3", "T13", "T7")] == [True, False, False]
 
 
 def test_figure_7_drops_dense_batch_norm_with_the_head_on_alexnet_only():
@@ -239,6 +248,7 @@ def test_another_data_set():
     one = planned("T5", dataset="digits")
     assert (one.instead_of, one.exhibit.blocks[0].dataset) == ("DomainNet", "digits")
     assert reduced(one)[0] == "on Digits instead of DomainNet"
+    assert reduced(planned("T4", dataset="office"))[0] == "on Office-Caltech10 (α 1.0) instead of Digits"
     assert {cell.config.data.dataset for cell in one.cells.values()} == {"digits"}
     assert one.cells[0, 3, 1].identity in identities("T7")  # the whole method is Table 7's
     assert [block.dataset for block in planned("T3", dataset="cifar10").exhibit.blocks] == ["cifar10"] * 2
@@ -267,7 +277,10 @@ def test_less_than_the_paper_in_words():
     assert reduced(planned("T7", eval_every=20)) == []  # the last round is evaluated all the same
     assert reduced(planned("F2", eval_every=5)) == ["evaluated every 5 rounds"]
     assert reduced(planned("T1", eval_every=5)) == ["evaluated every 5 rounds"]
-    assert reduced(planned("T1", rule="last")) == ["by the last round"]
+    assert reduced(planned("T1", rule="last")) == reduced(planned("T3", rule="last")) == ["by the last round"]
+    assert reduced(planned("F4", rule="last")) == []  # the figure's own
+    assert reduced(planned("F4", rule="window")) == ["by the mean over the last rounds"]
+    assert reduced(planned("T7", sets={"machine": {"dtype": "float64"}})) == ["machine.dtype = float64"]
     assert reduced(planned("T7"), missing=2) == ["43 of 45 runs"]
     assert reduced(planned("F2", dataset="digits")) == ["SVHN only"]
 
@@ -310,7 +323,7 @@ def test_a_whole_table_is_marked_where_it_disagrees(tmp_path):
     assert "reduced" not in grid.title
     first, compared, *_ = lines(grid)
     assert [text.endswith("*") for text in first[2]] == [False, True, *[False] * 4]
-    assert compared[2] == ["80 ± 5", "10", *["-"] * 4]
+    assert compared[2] == ["80.0 ± 5.0", "10.0", *["-"] * 4]
     assert "± std over 5 seeds (ddof 1)" in notes(grid)
     assert any("exceeds the two spreads" in note for note in notes(grid))
 
@@ -335,6 +348,16 @@ def test_with_runs_missing_nothing_is_marked_either(tmp_path):
     assert grid.reduced == ["5 of 10 runs"]
     assert grid.rows["FedAvg"][0].ours is None
     assert next(iter(lines(grid)))[2] == ["-"] * 6
+
+
+def test_the_spread_is_of_the_seeds_that_there_are(tmp_path):
+    one = planned("T7", methods=("fedavg", "fedbn"), rounds=2, seeds="3")
+    for k, job in enumerate(jobs([one], tmp_path).values()):
+        if k:  # the first seed of the first method is missing
+            fake(job)
+    records = {identity: read_record(job.folder) for identity, job in jobs([one], tmp_path).items() if job.finished}
+    (grid,) = grids(one, records, {})
+    assert grid.spread == "± std over 2 to 3 seeds (ddof 1)"
 
 
 def test_no_spread_of_one_seed(tmp_path):
@@ -469,7 +492,7 @@ def test_numbers_of_ones_own(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[[T1]]\n", "not one of the tables"),
+        ("[[T6]]\n", "no table or figure of the paper; did you mean 'T7'"),
         ("[T7]\n", r"write \[\[T7\]\]"),
         ('[[T7]]\nrow = "FedAvg"\nvalues = { mnist = 1 }\n', "row and source"),
         ('[[T7]]\nrow = "FedAvg"\nsource = "s"\nvalues = { mnist = 196 }\n', "from 0 to 100"),
@@ -510,6 +533,51 @@ def test_finished_runs_are_found_by_what_they_are_not_by_their_names(tmp_path):
         "--threads",
         "2",
     ]
+
+
+def test_runs_of_other_data_are_not_used(tmp_path):
+    """The same settings on a subset, or on a replacement of the same size, are other numbers."""
+
+    def replaced(name):
+        return replace(as_published(name), notes=("MNIST-M (re-created) stands for MNIST-M",))
+
+    def smaller(name):
+        found = as_published(name)
+        return replace(found, pools=[replace(pool, test=pool.test[:70]) for pool in found.pools])
+
+    asked = {"methods": ("fedavg",), "rounds": 20, "seeds": "1"}
+    one = planned("T7", **asked)
+    ((identity, job),) = jobs([one], tmp_path / "runs").items()
+    fake(replace(job, folder=tmp_path / "here"))
+    adopt = adopted([tmp_path / "here"])
+    assert jobs([one], tmp_path / "runs", adopt)[identity].finished
+    fake(job)
+    for look in (replaced, smaller):
+        other = planned("T7", look, **asked)
+        assert other.cells[0, 0, 1].identity == identity
+        assert not jobs([other], tmp_path / "new", adopt)[identity].begun
+        with pytest.raises(InputError, match="other data than are here now; choose another --out"):
+            jobs([other], tmp_path / "runs")
+
+
+def test_a_folder_that_holds_another_run_is_not_used(tmp_path):
+    one, other = (planned("T7", methods=("fedavg",), rounds=rounds, seeds="1") for rounds in (2, 3))
+    ((_, job),), ((_, wrong),) = (jobs([each], tmp_path).items() for each in (one, other))
+    fake(replace(wrong, folder=job.folder))
+    with pytest.raises(InputError, match="holds another run"):
+        jobs([one], tmp_path)
+
+
+def test_what_cannot_be_run_on_the_data_at_hand_is_known_before(tmp_path):
+    def few(name):
+        found = as_published(name)
+        return replace(found, pools=[replace(found.pools[0], train=found.pools[0].train[:1000])])
+
+    one = planned("T13", few, methods=("fedavg", "fedbn"))
+    why = impossible(one.cells.values(), lookahead([one]))
+    assert set(why.values()) == {2}  # both methods of a column
+    assert any("150 clients" in reason for reason in why), why
+    assert impossible(one.cells.values(), lookahead([planned("T13")])) == {}
 
 
 def test_our_files_are_made_anew_and_others_are_left_alone(tmp_path):

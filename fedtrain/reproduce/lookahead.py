@@ -1,0 +1,47 @@
+"""The clients that a run begun now would have, without a look at an image: are they those of a run that is there?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from fedtrain.data.federation import assemble
+from fedtrain.data.settings import DataSettings
+from fedtrain.manifest import outlined
+from fedtrain.reproduce.cells import Cell
+from fedtrain.reproduce.plan import Plan
+from theory.errors import InputError
+
+Ahead = Callable[[DataSettings], str]
+"""From settings to `told` of the clients that they make of the data that are here."""
+
+
+def told(data: Mapping[str, Any]) -> str:
+    """What a manifest says of the data but for checksums, which need the images; the same for the same clients.
+
+    A subset has other numbers than the whole, and a replacement of equal size has a note.
+    """
+    clients = [[one[key] for key in ("name", "train", "val", "test", "noise")] for one in data["clients"]]
+    return json.dumps([list(data["notes"]), clients])
+
+
+def lookahead(plans: Iterable[Plan]) -> Ahead:
+    """Shares each data set out as often as there are settings for it."""
+    hollow = {name: found.without_images() for plan in plans for name, found in plan.found.items()}
+    return cache(lambda settings: told(outlined(assemble(settings, hollow[settings.dataset]))))
+
+
+def impossible(cells: Iterable[Cell], ahead: Ahead) -> dict[str, int]:
+    """Why some cannot be run on the data that are here, and how many of them."""
+    alike: dict[DataSettings, list[Cell]] = {}
+    for cell in cells:
+        alike.setdefault(cell.config.data, []).append(cell)
+    why: dict[str, int] = {}
+    for settings, several in alike.items():
+        try:
+            ahead(settings)
+        except InputError as error:
+            why[str(error)] = why.get(str(error), 0) + len(several)
+    return why
