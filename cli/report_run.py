@@ -18,7 +18,7 @@ from fedtrain.report.boards import Board, boards, table
 from fedtrain.report.compare import compare
 from fedtrain.report.likeness import differences
 from fedtrain.report.page import check_new_page, write_page
-from fedtrain.report.records import Record, read_record
+from fedtrain.report.records import Record, read_record, runs_in
 from theory.errors import InputError
 
 
@@ -29,7 +29,8 @@ def report_run(
     if out is not None:
         check_new_page(out)
     a, b = (_paths(side) for side in sides) if sides else ([], [])
-    known = {path.resolve(): path for path in [*a, *b, *runs][::-1]}  # a folder that is named twice is one run
+    named = [*a, *b, *(one for path in runs for one in runs_in(path))]
+    known = {path.resolve(): path for path in named[::-1]}  # a folder that is named twice is one run
     records = {place: read_record(path) for place, path in reversed(known.items())}
     comparison = compare(_of(a, records), _of(b, records), rule) if sides else None
     found = boards(list(records.values()), rule)
@@ -53,7 +54,7 @@ def _paths(side: str) -> list[Path]:
     names = [side] if Path(side).exists() else [name.strip() for name in side.split(",") if name.strip()]
     if not names:
         raise InputError("--compare: a side is empty; name a run folder, or several separated by commas")
-    return [Path(name) for name in names]
+    return [one for name in names for one in runs_in(Path(name))]
 
 
 def _of(paths: Sequence[Path], records: dict[Path, Record]) -> list[Record]:

@@ -21,7 +21,7 @@ def show_boards(screen: Console, found: Sequence[Board]) -> None:
         grid = results(board)
         table = _table("method", *grid.heads)
         for label, cells in grid.rows:
-            texts = [cell.text + ("" if cell.std is None else f" ± {cell.std}") for cell in cells]
+            texts = [cell.text + ("" if cell.std is None else f"±{cell.std}") for cell in cells]
             marked = [f"{text}*" if cell.best else f"{text} " for text, cell in zip(texts, cells, strict=True)]
             table.add_row(label, *marked)
         screen.print(table)
@@ -60,9 +60,9 @@ def show_comparison(screen: Console, comparison: dict[str, Any]) -> None:
 
 def _table(first: str, *others: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    table.add_column(first, overflow="fold")
+    table.add_column(first, overflow="fold", min_width=10)
     for name in others:
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", overflow="fold")
     return table
 
 

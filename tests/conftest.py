@@ -93,26 +93,31 @@ BRANCHES = {"fedco2": ("online", "offline"), "fedrod": ("generic", "personal"), 
 
 @pytest.fixture(scope="session")
 def fake_run():
-    """Writes the folder of a run with made-up accuracies: about ``level`` at its last round, less before."""
+    """Writes the folder of a run with made-up accuracies: about ``level`` at its last round, less before.
+
+    With ``tested`` there are validation data in every evaluated round, and test data in these only.
+    """
     from fedtrain import checkpoint
     from fedtrain.config import from_tables
     from fedtrain.folder import CHECKPOINT, SUMMARY, Folder
     from fedtrain.ledger import Ledger, Traffic
     from fedtrain.protocol import Broadcast
 
-    def rows_of(method, seed, level, rounds, clients, n):
+    def rows_of(method, seed, level, rounds, clients, n, tested):
         chance = random.Random(f"{method} {seed}")
         for k, client in enumerate(clients):
             top = level + chance.gauss(0, 0.02) - 0.05 * (k % 8)
             for j, branch in enumerate(("fused", *BRANCHES.get(method, ()))):
                 for round in rounds:
                     accuracy = min(1.0, (top - 0.02 * j) * (1 - 0.5 / round))
-                    yield {"round": round, "client": client, "split": "test", "branch": branch} | {
-                        "accuracy": accuracy, "loss": 1.0, "n": n,
-                    }  # fmt: skip
+                    splits = ["test"] if tested is None else ["val", "test"] if round in tested else ["val"]
+                    for split in splits:
+                        yield {"round": round, "client": client, "split": split, "branch": branch} | {
+                            "accuracy": accuracy, "loss": 1.0, "n": n,
+                        }  # fmt: skip
 
     def new(path, method="fedavg", seed=1, level=0.8, *, rounds=10, reached=None, clients=("b", "a", "c"), n=200,
-            sections=None, **data):  # fmt: skip
+            sections=None, tested=None, **data):  # fmt: skip
         reached = rounds if reached is None else reached
         tables = {"seed": seed, "method": {"name": method}, "server": {"rounds": rounds}, "evaluation": {"every": 2}}
         for section, table in (sections or {}).items():
@@ -121,7 +126,7 @@ def fake_run():
         about = {"title": "Toy", "standin": False, "classes": ["x", "y", "z"], "notes": [], "clients": held} | data
         folder = Folder(path)
         folder.begin(from_tables(tables), {"command": f"fedco2 train --seed {seed}", "data": about})
-        folder.append(rows_of(method, seed, level, range(2, reached + 1, 2), clients, n))
+        folder.append(rows_of(method, seed, level, range(2, reached + 1, 2), clients, n, tested))
         price = 0 if method == "singleset" else 1_000_000 * reached
         ledger, seconds = Ledger(Traffic(price), Traffic(2 * price)), 3.0 * reached
         if reached == rounds:

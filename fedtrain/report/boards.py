@@ -35,6 +35,12 @@ class Board:
         whole = [row for row in self.rows if finished(row)]
         return whole if len(whole) > 1 and len({row.first.rounds for row in whole}) == 1 else []
 
+    @property
+    def traced(self) -> str:
+        """The data whose accuracy is shown over rounds: validation where test data waited for a better round."""
+        runs = [run for row in self.rows for run in row.runs]
+        return "val" if any(run.has_gaps for run in runs) and all(run.val for run in runs) else "test"
+
 
 def finished(row: Line) -> bool:
     """Whether all its runs came to their end."""

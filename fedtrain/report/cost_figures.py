@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedtrain.report.boards import Board
+from fedtrain.report.curves import DATA
 from fedtrain.report.looks import End, looks, name_ends, plot, safe, sheet
 from theory.report.style import FAINT, INK
 
@@ -59,7 +60,7 @@ def traffic(board: Board, narrow: bool) -> SubFigure | None:
     dearest /= unit
     ends: list[End] = []
     for row, look in zip(board.rows, looks(board.rows), strict=True):
-        curve, price = row.curve(), sum(row.bytes_a_round.values()) / unit
+        curve, price = row.curve(board.traced), sum(row.bytes_a_round.values()) / unit
         level = 100 * fmean(curve[max(curve)])
         if price:
             plot(axes, look, [price * round for round in curve], [100 * fmean(v) for v in curve.values()], row.label)
@@ -67,12 +68,12 @@ def traffic(board: Board, narrow: bool) -> SubFigure | None:
         else:
             axes.axhline(level, color=look.colour, linestyle=look.line, linewidth=1.2, zorder=1)
             ends.append(End(dearest, level, f"{row.label} (sends nothing)", look.colour))
-    starts = [sum(row.bytes_a_round.values()) * min(row.curve()) / unit for row in sending]
+    starts = [sum(row.bytes_a_round.values()) * min(row.curve(board.traced)) / unit for row in sending]
     if dearest > 30 * min(starts):
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel(f"{word} sent so far")
-    axes.set_ylabel("mean test accuracy, %")
+    axes.set_ylabel(f"mean {DATA[board.traced]} accuracy, %")
     name_ends(axes, ends, 2.7 if narrow else 3.3)
     return body
 

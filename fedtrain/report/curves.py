@@ -1,4 +1,4 @@
-"""Test accuracy over rounds: the mean of each row, every client, every branch."""
+"""Accuracy over rounds: the mean of each row, every client, every branch."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
 Curve = dict[int, list[float]]
+DATA = {"test": "test", "val": "validation"}
+"""In words."""
 SHORT = 18
 """A name of so many letters stands beside its curve on a phone too."""
 
@@ -27,17 +29,17 @@ def mean_curves(board: Board, narrow: bool) -> SubFigure:
     """A curve a row, with a band of one std where there are several seeds."""
     long = narrow and max(len(row.label) for row in board.rows) > SHORT
     height = (4.0 + 0.22 * len(board.rows) * long) if narrow else 4.6
-    body = sheet(f"{board.title}: mean test accuracy of {len(board.clients)} clients", narrow, height)
+    body = sheet(f"{board.title}: mean {DATA[board.traced]} accuracy of {len(board.clients)} clients", narrow, height)
     axes = body.subplots()
     ends = []
     for row, look in zip(board.rows, looks(board.rows), strict=True):
-        curve = row.curve()
+        curve = row.curve(board.traced)
         _curve(axes, look, curve, row.label)
         last = max(curve)
         height = 100 * fmean(curve[last])
         ends.append(End(last, height, f"{height:.1f}  {row.label}", look.colour))
     _finish(axes)
-    axes.set_ylabel("test accuracy, %")
+    axes.set_ylabel(f"{DATA[board.traced]} accuracy, %")
     axes.set_xlabel("round")
     if long:
         body.legend(loc="outside lower left", ncols=1)
@@ -50,10 +52,11 @@ def client_curves(board: Board, narrow: bool) -> SubFigure:
     """A panel a client if they are few, else a panel a row with the band of its clients."""
     if len(board.clients) > FEW:
         return _client_bands(board, narrow)
-    body, grid = _panels(f"{board.title}: test accuracy of each client", board.clients, len(board.rows), narrow)
+    title = f"{board.title}: {DATA[board.traced]} accuracy of each client"
+    body, grid = _panels(title, board.traced, board.clients, len(board.rows), narrow)
     for axes, name in zip(grid, board.clients, strict=False):
         for row, look in zip(board.rows, looks(board.rows), strict=True):
-            _curve(axes, look, row.curve(name), row.label)
+            _curve(axes, look, row.curve(board.traced, name), row.label)
         _finish(axes)
     _legend(body, grid[0], narrow)
     return body
@@ -61,9 +64,9 @@ def client_curves(board: Board, narrow: bool) -> SubFigure:
 
 def _client_bands(board: Board, narrow: bool) -> SubFigure:
     title = f"{board.title}: mean of {len(board.clients)} clients, band from the 10 % to the 90 % point of them"
-    body, grid = _panels(title, [row.label for row in board.rows], 0, narrow)
+    body, grid = _panels(title, board.traced, [row.label for row in board.rows], 0, narrow)
     for axes, row, look in zip(grid, board.rows, looks(board.rows), strict=False):
-        each = [row.curve(name) for name in board.clients]
+        each = [row.curve(board.traced, name) for name in board.clients]
         rounds = list(each[0])
         values = 100 * np.array([[fmean(curve[round]) for round in rounds] for curve in each])
         low, high = np.percentile(values, (10, 90), axis=0)
@@ -85,10 +88,10 @@ def branch_curves(board: Board, narrow: bool) -> SubFigure | None:
     ]
     title = f"{board.title}: {rows[0].label} and its models" if one else f"{board.title}: mean accuracy of each model"
     names = list(dict.fromkeys(branch for row in rows for branch in row.first.branches))
-    body, grid = _panels(title, [name for name, _, _ in panels], len(names), narrow)
+    body, grid = _panels(title, board.traced, [name for name, _, _ in panels], len(names), narrow)
     for axes, (_, row, client) in zip(grid, panels, strict=False):
         for branch in row.first.branches[::-1]:  # the prediction last, above the others
-            _curve(axes, branch_look(branch), row.curve(client, branch), branch)
+            _curve(axes, branch_look(branch), row.curve(board.traced, client, branch), branch)
         _finish(axes)
     _legend(body, grid[0] if len(rows) == 1 else grid[: len(panels)], narrow)
     return body
@@ -110,7 +113,7 @@ def _curve(axes: Axes, look: Look, curve: Curve, label: str) -> None:
     plot(axes, look, rounds, middle, label)
 
 
-def _panels(title: str, names: Sequence[str], entries: int, narrow: bool) -> tuple[SubFigure, Any]:
+def _panels(title: str, split: str, names: Sequence[str], entries: int, narrow: bool) -> tuple[SubFigure, Any]:
     """Panels with common axes, named."""
     columns = min(len(names), 2 if narrow else 3)
     lines = -(-len(names) // columns)
@@ -122,7 +125,7 @@ def _panels(title: str, names: Sequence[str], entries: int, narrow: bool) -> tup
     for axes in grid[len(names) :]:
         axes.set_visible(False)
     for axes in grid[::columns]:
-        axes.set_ylabel("accuracy, %" if narrow else "test accuracy, %")
+        axes.set_ylabel("accuracy, %" if narrow else f"{DATA[split]} accuracy, %")
     for axes in grid[max(0, len(names) - columns) : len(names)]:
         axes.set_xlabel("round")
         axes.tick_params(labelbottom=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtrain.report.boards import Board
+from fedtrain.report.boards import RULES, Board
 from fedtrain.report.rows import Line, Spread, spread
 from fedtrain.report.wording import percent, points
 
@@ -77,8 +77,10 @@ def headline(board: Board) -> str | None:
     fairest = max(order, key=lambda row: row.over("worst").mean)
     seeds = "with one seed each" if {len(row.runs) for row in order} == {1} else "(means over seeds)"
     also = "It also has" if fairest is best else f"{fairest.label} has"
+    rounds = best.first.rounds
+    when = f"After {rounds} rounds" if board.rule == "last" else f"Of {rounds} rounds, {RULES[board.rule]},"
     return (
-        f"After {best.first.rounds} rounds {seeds}, {best.label} has the highest mean accuracy on {board.title}, "
+        f"{when} {seeds}, {best.label} has the highest mean accuracy on {board.title}, "
         f"{percent(top)}\N{NO-BREAK SPACE}%, {points(top - next_).lstrip('+')} points above {second.label}. "
         f"{also} the highest worst client, {percent(fairest.over('worst').mean)}\N{NO-BREAK SPACE}%."
     )

@@ -29,6 +29,8 @@ class Record:
     manifest: dict[str, Any]
     test: list[Row]
     """The rows of the test data."""
+    val: list[Row]
+    """The rows of the validation data."""
     rules: dict[str, Summary]
     finished: bool
     done: int
@@ -71,7 +73,7 @@ class Record:
     @property
     def reached(self) -> int:
         """The last evaluated round."""
-        return int(self.rules["last"]["round"])
+        return max(int(row["round"]) for row in (*self.test, *self.val))
 
     @property
     def clients(self) -> dict[str, int]:
@@ -81,28 +83,31 @@ class Record:
     @property
     def branches(self) -> list[str]:
         """The prediction first."""
-        return list(self.rules["last"]["mean"])
+        return list(next(iter(self.rules.values()))["mean"])
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether there are rounds in which test data waited for a better one."""
+        return bool({row["round"] for row in self.val} - {row["round"] for row in self.test})
 
     @cached_property
-    def curves(self) -> dict[tuple[str, str], dict[int, float]]:
-        """Test accuracy by round, of each client and branch."""
-        found: dict[tuple[str, str], dict[int, float]] = {}
-        for row in self.test:
-            found.setdefault((row["client"], row["branch"]), {})[row["round"]] = row["accuracy"]
+    def curves(self) -> dict[tuple[str, str, str], dict[int, float]]:
+        """Accuracy by round, of each split (test and val), client and branch."""
+        found: dict[tuple[str, str, str], dict[int, float]] = {}
+        for row in (*self.test, *self.val):
+            found.setdefault((row["split"], row["client"], row["branch"]), {})[row["round"]] = row["accuracy"]
         return found
 
     @property
     def own_rule(self) -> str:
         """The rule that the run itself reports by."""
         wanted = str(self.tables["evaluation"]["report"])
-        return wanted if wanted in self.rules else "last"
+        return wanted if wanted in self.rules else next(iter(self.rules))
 
 
 def read_record(path: Path) -> Record:
     """Read all but the tensors; refused if there is nothing to report yet."""
     folder = Folder(path)
-    if not folder.holds_a_run and any(path.glob("*/config.toml")):
-        raise InputError(f"{path} is no run but holds some; name them: {path}/*")
     given, manifest, rows = folder.tables(), folder.read_json(MANIFEST), complete(folder.rows())
     try:
         tables = settings(given)
@@ -126,13 +131,14 @@ def read_record(path: Path) -> Record:
         raise InputError(
             f"{path}: no round has been evaluated yet; wait for the first, or go on with `fedco2 train --resume {path}`"
         )
-    if "last" not in rules:
-        raise InputError(
-            f"{path}: its last evaluated round was not tested (evaluation.test is chosen); leave it out, or go on with "
-            f"`fedco2 train --resume {path}`"
-        )
-    test = [row for row in rows if row["split"] == "test"]
-    return Record(path, tables, manifest, test, rules, folder.finished, done, {"up": up, "down": down}, seconds)
+    test, val = ([row for row in rows if row["split"] == split] for split in ("test", "val"))
+    return Record(path, tables, manifest, test, val, rules, folder.finished, done, {"up": up, "down": down}, seconds)
+
+
+def runs_in(path: Path) -> list[Path]:
+    """The folder itself, or those of the runs that it holds."""
+    several = [] if Folder(path).holds_a_run else sorted(config.parent for config in path.glob("*/config.toml"))
+    return several or [path]
 
 
 def complete(rows: list[Row]) -> list[Row]:

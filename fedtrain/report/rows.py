@@ -55,9 +55,9 @@ class Line:
         """The accuracy of one client, over the seeds."""
         return self.of(lambda one: one["clients"][name][branch])
 
-    def curve(self, client: str | None = None, branch: str = FUSED) -> dict[int, list[float]]:
-        """Test accuracy by round, one for each seed, in the rounds that all have; of the mean over clients if None."""
-        each = [_curve(run, client, branch) for run in self.runs]
+    def curve(self, split: str, client: str | None = None, branch: str = FUSED) -> dict[int, list[float]]:
+        """Accuracy by round, one for each seed, in the rounds that all have; of the mean over clients if None."""
+        each = [_curve(run, split, client, branch) for run in self.runs]
         common = sorted(set.intersection(*(set(one) for one in each)))
         return {round: [one[round] for one in each] for round in common}
 
@@ -73,10 +73,10 @@ class Line:
         return spread(times) if times else None
 
 
-def _curve(run: Record, client: str | None, branch: str) -> dict[int, float]:
+def _curve(run: Record, split: str, client: str | None, branch: str) -> dict[int, float]:
     values: dict[int, list[float]] = {}
     for name in run.clients if client is None else [client]:
-        for round, accuracy in run.curves[name, branch].items():
+        for round, accuracy in run.curves[split, name, branch].items():
             values.setdefault(round, []).append(accuracy)
     return {round: fmean(found) for round, found in values.items()}
 

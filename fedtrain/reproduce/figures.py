@@ -57,7 +57,7 @@ def curves(plan: Plan, records: Records, grids: Sequence[Grid]) -> SubFigure:
 def _curve(plan: Plan, records: Records, block: int, r: int, row: Row) -> dict[int, float]:
     client = plan.exhibit.blocks[block].client
     runs = records_of(plan, records, block, r)
-    each = [run.curves[client, row.branch] for run in runs]
+    each = [run.curves["test", client, row.branch] for run in runs]
     common = sorted(set.intersection(*(set(one) for one in each))) if each else []
     return {round: 100 * fmean(one[round] for one in each) for round in common}
 

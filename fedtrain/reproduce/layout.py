@@ -58,4 +58,4 @@ def _value(rule: str, value: Value) -> Pick:
 
 
 def _at(client: str, round: int) -> Pick:
-    return lambda record, row: record.curves[client, row.branch].get(round)
+    return lambda record, row: record.curves["test", client, row.branch].get(round)

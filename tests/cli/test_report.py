@@ -47,6 +47,21 @@ def test_a_page_and_a_table(runs, ask, tmp_path):
     assert "FedBN and Fed-CO2 on Toy" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+def test_the_rows_of_many_seeds_keep_their_names_on_a_narrow_terminal(fake_run, ask, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    domains = ("mnist", "svhn", "usps", "synthdigits", "mnist_m")
+    for method in ("singleset", "fedco2"):
+        for seed in range(1, 6):
+            fake_run(tmp_path / "runs" / f"{method}-{seed}", method, seed, rounds=2, clients=domains)
+    code, out, _ = ask(tmp_path / "runs", "--out", tmp_path / "page.html")  # a folder of runs
+    assert code == 0
+    rows = {line.split()[0]: line for line in out.splitlines() if "±" in line}
+    assert {"SingleSet", "Fed-CO2"} <= set(rows)
+    assert rows["Fed-CO2"].count("±") == 6
+    assert "…" not in out
+    assert max(map(len, out.splitlines()[:8])) <= 80
+
+
 def test_without_out_the_page_goes_to_runs(runs, ask, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, _, _ = ask(runs[0][0])
@@ -109,7 +124,7 @@ def test_errors_name_the_way_out(runs, ask, fake_run, tmp_path):
     for arguments, words in (
         ([], "name at least one run folder"),
         ([tmp_path / "none"], "no run is here"),
-        ([tmp_path], "name them"),
+        ([tmp_path / "none", runs[0][0]], "no run is here"),
         ([fake_run(tmp_path / "early", reached=0)], "no round has been evaluated yet"),
         ([runs[0][0], "--out", tmp_path / "page.txt"], "end in .html"),
         (["--compare", runs[0][0], ","], "a side is empty"),

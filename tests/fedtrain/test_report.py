@@ -11,7 +11,7 @@ from fedtrain.report.boards import boards, cautions, table
 from fedtrain.report.likeness import differences, labels
 from fedtrain.report.looks import apart, looks
 from fedtrain.report.page_tables import headline, results
-from fedtrain.report.records import read_record
+from fedtrain.report.records import read_record, runs_in
 from theory.errors import InputError
 
 
@@ -52,10 +52,12 @@ def test_a_run_without_an_evaluated_round_is_refused_with_the_way_out(fake_run, 
         read_record(path)
 
 
-def test_a_folder_of_runs_is_told_from_a_run(fake_run, tmp_path):
-    fake_run(tmp_path / "one")
-    with pytest.raises(InputError, match="holds some; name them"):
-        read_record(tmp_path)
+def test_a_folder_of_runs_stands_for_its_runs(fake_run, tmp_path):
+    one, other = fake_run(tmp_path / "one"), fake_run(tmp_path / "other", seed=2)
+    (tmp_path / "one.log").write_text("round 1/10")
+    assert runs_in(tmp_path) == [one, other]
+    assert runs_in(one) == [one]
+    assert runs_in(tmp_path / "nothing") == [tmp_path / "nothing"]
     with pytest.raises(InputError, match="no run is here"):
         read_record(tmp_path / "nothing")
 
@@ -105,6 +107,31 @@ def test_settings_that_an_older_version_did_not_know_have_their_defaults(fake_ru
     text = (path / "config.toml").read_text()
     (path / "config.toml").write_text(text.replace('on_client_failure = "stop"', ""))
     assert read_record(path).tables == before
+
+
+def test_where_test_data_waited_validation_is_shown_over_rounds(records):
+    best = {"evaluation": {"report": "best-by-validation", "test": "chosen"}}
+    runs = [records("fedbn", seed, tested=tested, sections=best) for seed, tested in ((1, (4, 10)), (2, (6, 10)))]
+    assert all(run.has_gaps for run in runs)
+    (board,) = boards(runs)
+    (row,) = board.rows
+    assert (board.rule, board.traced) == ("best-by-validation", "val")
+    assert list(row.curve("val")) == [2, 4, 6, 8, 10]
+    assert list(row.curve("test")) == [10]
+    (whole,) = boards([records("moon", tested=(2, 4, 6, 8, 10), sections=best)])
+    assert whole.traced == "test"
+    (mixed,) = boards([*runs, records("fedavg")], "last")
+    assert mixed.traced == "test"  # there is nothing else that all have
+
+
+def test_an_unfinished_run_whose_last_round_was_not_tested(records):
+    best = {"evaluation": {"report": "best-by-validation", "test": "chosen"}}
+    run = records("fedbn", tested=(4,), reached=8, sections=best)
+    assert (run.reached, run.own_rule, list(run.rules)) == (8, "best-by-validation", ["best-by-validation"])
+    (board,) = boards([run])
+    assert "round 8 of 10" in said(board)
+    with pytest.raises(InputError, match="nothing to report by the rule 'last'"):
+        boards([run], "last")
 
 
 # --- rows

@@ -152,3 +152,18 @@ def test_a_browser_shows_the_page(probe, made, width):
     assert found["errors"] == []
     assert found["requests"] == 0
     assert (found["window"], found["content"] <= width) == (width, True)
+
+
+def test_curves_of_validation_are_called_so(fake_run, tmp_path):
+    best = {"evaluation": {"report": "best-by-validation", "test": "chosen"}}
+    runs = [
+        read_record(fake_run(tmp_path / m, m, level=level, tested=(4, 10), sections=best))
+        for m, level in (("fedavg", 0.5), ("fedbn", 0.7))
+    ]
+    (board,) = boards(runs)
+    assert mean_curves(board, narrow=False).figure.get_suptitle() == "Toy: mean validation accuracy of 3 clients"
+    text = page([board])
+    assert "On validation data" in text
+    assert "Of 10 rounds, at the round of the best mean validation accuracy, with one seed each, FedBN has" in text
+    (other,) = boards([read_record(fake_run(tmp_path / "always", "fedbn"))])
+    assert "On validation data" not in page([other])

@@ -393,7 +393,7 @@ def test_figure_2_shows_rounds_and_branches(tmp_path):
     assert [list(grid.columns) for grid in found] == [["10", "50", "60"]] * 2
     record = records[one.cells[1, 6, 1].identity]
     online = found[1].rows["- online"][1]
-    assert online.ours.mean == pytest.approx(100 * record.curves["svhn", "online"][50])
+    assert online.ours.mean == pytest.approx(100 * record.curves["test", "svhn", "online"][50])
     assert online.paper.value == 75.7
 
 
