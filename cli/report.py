@@ -39,8 +39,9 @@ def report(
 ) -> None:
     """Make one self-contained HTML page from run folders: results, curves, fairness, bytes, time, data, settings.
 
-    RUN is a folder that `fedco2 train` wrote, finished or not, or a folder of such. Runs that differ only in their seeds become one row,
-    mean ± std (ddof 1). Runs on different data get a table each and are not ranked against each other.
+    RUN is a folder that `fedco2 train` wrote, finished or not, or a folder of such. Runs that differ only in their
+    seeds become one row, mean ± std (ddof 1). Runs on different data get a table each and are not ranked against each
+    other.
 
     --compare matches runs by their seeds. With two or more pairs it gives the paired t test and Wilcoxon's test; with
     one run on each side an approximation, and says so.
