@@ -51,7 +51,7 @@ def table(heading: str) -> dict[str, list[str]]:
     return rows
 
 
-@pytest.mark.parametrize(("heading", "folder"), [("Table 7", "digits")])
+@pytest.mark.parametrize(("heading", "folder"), [("Table 7", "digits"), ("Table 1", "office")])
 def test_the_page_says_what_the_records_say(heading, folder, records):
     shown = table(heading)
     assert records[folder]
