@@ -9,7 +9,7 @@ from typing import Any
 
 from fedtrain.checkpoint import damaged
 from fedtrain.config import SECTIONS, Evaluation, method_named
-from fedtrain.folder import CHECKPOINT, MANIFEST, SUMMARY, Folder
+from fedtrain.folder import CHECKPOINT, CONFIG, MANIFEST, SUMMARY, Folder
 from fedtrain.sealed import DAMAGE, note
 from fedtrain.selection import Row, Summary, summarise
 from fedtrain.tables import Table, brief, read, write
@@ -126,7 +126,7 @@ def read_record(path: Path) -> Record:
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise InputError(f"{path}: its records are damaged ({brief(error)}); leave it out or run it anew") from None
+        raise damaged_records(path, error) from None
     if not rules:
         raise InputError(
             f"{path}: no round has been evaluated yet; wait for the first, or go on with `fedco2 train --resume {path}`"
@@ -135,10 +135,19 @@ def read_record(path: Path) -> Record:
     return Record(path, tables, manifest, test, val, rules, folder.finished, done, {"up": up, "down": down}, seconds)
 
 
+def damaged_records(path: Path, error: Exception) -> InputError:
+    """What to say of a run whose files can be read and make no sense."""
+    return InputError(f"{path}: its records are damaged ({brief(error)}); leave it out or run it anew")
+
+
+def run_folders(place: Path) -> list[Path]:
+    """Those of the runs that a folder holds."""
+    return sorted(config.parent for config in place.glob(f"*/{CONFIG}"))
+
+
 def runs_in(path: Path) -> list[Path]:
     """The folder itself, or those of the runs that it holds."""
-    several = [] if Folder(path).holds_a_run else sorted(config.parent for config in path.glob("*/config.toml"))
-    return several or [path]
+    return ([] if Folder(path).holds_a_run else run_folders(path)) or [path]
 
 
 def complete(rows: list[Row]) -> list[Row]:

@@ -20,8 +20,6 @@ OPTIONS = {
     "seed": "--seed",
 }
 """Settings that have an option of their own; the others go by --set."""
-ASIDE = ("checkpoints",)
-"""Sections that do not make another cell: results do not depend on them."""
 PRECISION = ("dtype", "amp")
 """All of the machine that a result depends on."""
 
@@ -69,28 +67,39 @@ class Cell:
         return words
 
 
+def decides(key: str) -> bool:
+    """Whether results depend on this setting.
+
+    The rule of reporting does not count, as every rule is evaluated; nor do rounds that are tested and not reported.
+    """
+    section, _, name = key.partition(".")
+    if section == "machine":
+        return name in PRECISION
+    return section != "checkpoints" and key not in ("evaluation.report", "evaluation.test")
+
+
 def digest(tables: Mapping[str, Any], *, standin: bool) -> str:
     """Of all settings that decide a result. Defaults do not count, so that one that is new tomorrow changes nothing.
 
-    The rule of reporting does not count, as every rule is evaluated; nor do rounds that are tested and not reported;
-    nor does how often a run is evaluated, unless there are validation data by which one of those rounds is chosen.
+    How often a run is evaluated does not count, unless there are validation data by which one of those rounds is
+    chosen.
     """
     kind = method_named(tables["method"]["name"])
     defaults = {name: write(section()) for name, section in SECTIONS.items()} | {"method": write(kind())}
-    told = {key: value for key, value in tables.items() if key not in ASIDE}
-    told["machine"] = {key: told["machine"][key] for key in PRECISION}
-    told["data"] = {**told["data"], "source": "standin" if standin else "real"}
-    told["evaluation"] = dict(told["evaluation"])
-    for word in ("report", "test"):
-        told["evaluation"].pop(word, None)
-    if not told["data"]["val_size"]:
-        told["evaluation"].pop("every")
+    told = {**tables, "data": {**tables["data"], "source": "standin" if standin else "real"}}
+    aside = () if told["data"]["val_size"] else ("evaluation.every",)
     kept = {
-        name: {key: value for key, value in table.items() if key not in defaults[name] or value != defaults[name][key]}
+        name: {
+            key: value
+            for key, value in table.items()
+            if decides(path := f"{name}.{key}") and path not in aside
+            if key not in defaults[name] or value != defaults[name][key]
+        }
         for name, table in told.items()
         if isinstance(table, Mapping)
     }
-    if not kept["machine"]:  # the usual precision goes without saying
-        del kept["machine"]
+    for name in ("machine", "checkpoints"):  # usually nothing is kept of them, and they go without saying
+        if not kept[name]:
+            del kept[name]
     text = json.dumps([told["seed"], kept], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]

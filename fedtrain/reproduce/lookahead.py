@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -35,13 +36,10 @@ def lookahead(plans: Iterable[Plan]) -> Ahead:
 
 def impossible(cells: Iterable[Cell], ahead: Ahead) -> dict[str, int]:
     """Why some cannot be run on the data that are here, and how many of them."""
-    alike: dict[DataSettings, list[Cell]] = {}
-    for cell in cells:
-        alike.setdefault(cell.config.data, []).append(cell)
-    why: dict[str, int] = {}
-    for settings, several in alike.items():
+    why: Counter[str] = Counter()
+    for settings, count in Counter(cell.config.data for cell in cells).items():
         try:
             ahead(settings)
         except InputError as error:
-            why[str(error)] = why.get(str(error), 0) + len(several)
+            why[str(error)] += count
     return why

@@ -9,7 +9,7 @@ from fedtrain.config import Config
 from fedtrain.data.catalogue import DATASETS, Dataset
 from fedtrain.data.settings import USED
 from fedtrain.data.source import Found
-from fedtrain.reproduce.cells import ASIDE, PRECISION
+from fedtrain.reproduce.cells import decides
 from fedtrain.reproduce.exhibits import exhibit
 from fedtrain.reproduce.plan import Plan
 from fedtrain.tables import flat
@@ -49,14 +49,8 @@ def reduced(plan: Plan, missing: int = 0, blocks: Sequence[int] | None = None) -
     asked_rule = plan.request.rule
     if asked_rule and any(asked_rule != (plan.exhibit.rule or full.evaluation.report) for _, full in pairs):
         words.append(f"by {RULES[asked_rule]}")
-    words += [f"{key} = {value}" for key, value in flat(plan.request.sets).items() if _matters(key)]
+    words += [f"{key} = {value}" for key, value in flat(plan.request.sets).items() if decides(key)]
     return _unique(words)
-
-
-def _matters(key: str) -> bool:
-    """Whether results depend on this setting."""
-    section, _, name = key.partition(".")
-    return name in PRECISION if section == "machine" else section not in ASIDE and key != "evaluation.test"
 
 
 def _instead(plan: Plan) -> str:

@@ -8,11 +8,11 @@ from math import gcd
 from pathlib import Path
 
 from fedtrain.folder import MANIFEST, Folder
-from fedtrain.report.records import settings
+from fedtrain.report.records import damaged_records, run_folders, settings
 from fedtrain.reproduce.cells import Cell, digest
 from fedtrain.reproduce.lookahead import Ahead, lookahead, told
 from fedtrain.reproduce.plan import Plan
-from fedtrain.tables import Table, brief, merge
+from fedtrain.tables import Table, merge
 from theory.errors import InputError
 
 
@@ -68,13 +68,13 @@ def read_run(path: Path) -> Run:
         always = evaluation["test"] == "always"
         return Run(path, identity, int(evaluation["every"]), always, told(data), folder.finished)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{path}: its records are damaged ({brief(error)}); leave it out or run it anew") from None
+        raise damaged_records(path, error) from None
 
 
 def known_runs(place: Path) -> list[Run]:
     """All that lie in a folder; what cannot be read is not known."""
     found = []
-    for path in sorted(config.parent for config in place.glob("*/config.toml")):
+    for path in run_folders(place):
         try:
             found.append(read_run(path))
         except InputError:
