@@ -34,6 +34,14 @@ def lookahead(plans: Iterable[Plan]) -> Ahead:
     return cache(lambda settings: told(outlined(assemble(settings, hollow[settings.dataset]))))
 
 
+def still_made(clients: str, settings: DataSettings, ahead: Ahead) -> bool:
+    """Whether the data that are here make these clients; not if they can make none."""
+    try:
+        return clients == ahead(settings)
+    except InputError:
+        return False
+
+
 def impossible(cells: Iterable[Cell], ahead: Ahead) -> dict[str, int]:
     """Why some cannot be run on the data that are here, and how many of them."""
     why: Counter[str] = Counter()

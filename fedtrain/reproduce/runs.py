@@ -10,7 +10,7 @@ from pathlib import Path
 from fedtrain.folder import MANIFEST, Folder
 from fedtrain.report.records import damaged_records, run_folders, settings
 from fedtrain.reproduce.cells import Cell, digest
-from fedtrain.reproduce.lookahead import Ahead, lookahead, told
+from fedtrain.reproduce.lookahead import Ahead, lookahead, still_made, told
 from fedtrain.reproduce.plan import Plan
 from fedtrain.tables import Table, merge
 from theory.errors import InputError
@@ -113,7 +113,7 @@ def jobs(plans: Sequence[Plan], place: Path, adopt: Sequence[Run] = (), ahead: A
 def _folder(cell: Cell, identity: str, runs: Sequence[Run], place: Path, ahead: Ahead) -> Path:
     def fits(run: Run) -> bool:
         curve = run.always and cell.every % run.every == 0
-        return run.identity == identity and (curve or not cell.curve) and run.data == ahead(cell.config.data)
+        return run.identity == identity and (curve or not cell.curve) and still_made(run.data, cell.config.data, ahead)
 
     if found := next(filter(fits, runs), None):
         return found.path

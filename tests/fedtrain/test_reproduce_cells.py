@@ -1,0 +1,220 @@
+"""Which runs the tables and figures of the paper are made of, which they share, and what is said of fewer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fake_reproduction import STANDIN, as_published, fake, planned
+
+from fedtrain.config import to_tables
+from fedtrain.data.shares import check
+from fedtrain.reproduce.cells import digest
+from fedtrain.reproduce.exhibits import NAMES
+from fedtrain.reproduce.layout import frame
+from fedtrain.reproduce.plan import finder
+from fedtrain.reproduce.reduced import reduced
+from fedtrain.reproduce.request import chosen_seeds
+from fedtrain.reproduce.runs import jobs
+from theory.errors import InputError
+
+RUNS = {
+    "T1": 45, "T2": 45, "T3": 32, "T4": 45, "T5": 20, "T7": 45, "T8": 40, "T9": 40, "T10": 20, "T11": 20, "T12": 20,
+    "T13": 35, "F2": 14, "F3": 225, "F4": 4, "F5": 40, "F6": 225, "F7": 45,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_cell_is_a_configuration(name, legacy):
+    one = planned(name, legacy=legacy)
+    assert len({cell.identity for cell in one.cells.values()}) == RUNS[name]
+    for cell in one.cells.values():
+        check(cell.config.data)
+        assert cell.config.data.source == "real"
+    assert reduced(one) == []
+    assert len(frame(one)) * len(one.exhibit.rows) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_seeds_and_rounds_are_the_papers(name):
+    one = planned(name)
+    label_skew = one.exhibit.blocks[0].dataset.startswith("cifar")
+    few = (0,) if label_skew else (1,) if name == "F2" else (1, 2, 3, 4, 5)
+    assert one.seeds == few
+    rounds = {cell.config.server.rounds for cell in one.cells.values()}
+    assert rounds == ({500} if name == "F5" else {1500} if label_skew else {300})
+
+
+def identities(name, **request):
+    return {cell.identity for cell in planned(name, **request).cells.values()}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shared"),
+    [("T7", "F2", 7), ("T7", "F6", 45), ("T1", "F2", 7), ("T2", "T10", 15), ("T5", "T11", 10), ("T5", "T12", 10),
+     ("T11", "T12", 5), ("T4", "F3", 45), ("T3", "T13", 6), ("F7", "T1", 5), ("F7", "T2", 5), ("F7", "T7", 5),
+     ("T7", "T4", 0), ("T1", "T9", 0)],
+)  # fmt: skip
+def test_experiments_share_the_runs_that_they_have_in_common(one, other, shared):
+    assert len(identities(one) & identities(other)) == shared
+
+
+def test_a_shared_run_is_evaluated_as_often_as_the_most_demanding_wants(tmp_path):
+    both = jobs([planned("T7", methods=("fedavg",), seeds="1"), planned("F2", methods=("fedavg",))], tmp_path)
+    digits = [job for job in both.values() if job.cell.config.data.dataset == "digits"]
+    assert len(both) == 2
+    assert [(job.cell.every, job.cell.config.evaluation.every) for job in digits] == [(1, 1)]
+    assert "--eval-every 1" in " ".join(digits[0].arguments(1))
+
+
+def test_test_data_wait_for_a_round_that_may_be_reported_unless_a_curve_is_wanted(tmp_path):
+    table, curve = planned("T1", methods=("fedbn",), seeds="1"), planned("F2", methods=("fedbn",), dataset="office")
+    ((identity, one),), ((same, other),) = (jobs([plan], tmp_path).items() for plan in (table, curve))
+    assert identity == same
+    assert one.folder != other.folder
+    assert "evaluation.test=chosen" in one.arguments(1)
+    assert "evaluation.test=chosen" not in other.arguments(1)
+    ((_, both),) = jobs([table, curve], tmp_path).items()
+    assert both.cell.config.evaluation.test == "always"
+    fake(one)
+    assert jobs([table], tmp_path)[identity].finished
+    assert not jobs([curve], tmp_path)[identity].begun  # its curve has gaps
+    fake(other)
+    assert jobs([curve], tmp_path)[identity].finished
+    assert "evaluation.test" not in " ".join(planned("T7").cells[0, 0, 1].arguments())  # there is nothing to choose by
+
+
+def test_what_makes_another_cell():
+    config = planned("T7").cells[0, 1, 1].config
+
+    def identity(**changes):
+        tables = to_tables(config)
+        for section, table in changes.items():
+            tables[section] = table if section == "seed" else tables[section] | table
+        return digest(tables, standin=False)
+
+    base = identity()
+    for same in (
+        {"machine": {"threads": 7, "device": "cpu"}},
+        {"checkpoints": {"every": 5}},
+        {"evaluation": {"report": "window"}},
+        {"evaluation": {"every": 3}},
+        {"evaluation": {"test": "chosen"}},
+    ):
+        assert identity(**same) == base, same
+    assert base == "aa5b7eda"  # runs of earlier versions are known again
+    for other in (
+        {"seed": 2},
+        {"machine": {"dtype": "float64"}},
+        {"machine": {"amp": True}},
+        {"server": {"rounds": 299}},
+        {"data": {"percent": 0.2}},
+        {"local": {"lr": 0.1}},
+    ):
+        assert identity(**other) != base, other
+    assert digest(to_tables(config), standin=True) != base
+    office = to_tables(planned("T1").cells[0, 1, 1].config)
+    rarer = office | {"evaluation": office["evaluation"] | {"every": 5}}
+    assert digest(rarer, standin=False) != digest(office, standin=False)  # the best of other rounds
+
+
+def test_the_published_quirks():
+    def of(name, method, legacy):
+        one = planned(name, legacy=legacy, methods=(method,))
+        return one.cells[0, 0, one.seeds[0]].config
+
+    assert of("T9", "fedavg", True).data.labels == "misaligned"
+    assert of("T9", "fedavg", False).data.labels == "aligned"
+    assert of("T8", "fedavg", True).data.labels == "misaligned"
+    assert not of("T7", "fedprox", True).method.squared
+    assert of("T7", "fedprox", False).method.squared
+    assert of("T13", "moon", True).method.previous == "initial"
+    assert of("T3", "fedrod", True).method.balanced
+    assert not of("T13", "fedrod", True).method.balanced
+    assert [of(name, "fedrod", False).method.balanced for name in ("T3", "T13", "T7")] == [True, False, False]
+
+
+def test_figure_7_drops_dense_batch_norm_with_the_head_on_alexnet_only():
+    one = planned("F7")
+    norm = {(cell.config.data.dataset, r): cell.config.model.norm for (_, r, _), cell in one.cells.items()}
+    assert {key for key, value in norm.items() if not value} == {("office", 1), ("domainnet", 1)}
+
+
+def test_the_window_shrinks_with_the_rounds():
+    cell = planned("T3", rounds=150).cells[0, 0, 0]
+    assert (cell.config.evaluation.window, cell.config.server.rounds) == (20, 150)
+
+
+# --- requests
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"), [(None, (1, 2)), ("3", (1, 2, 3)), ("3,", (3,)), ("7,2,7", (7, 2)), ("1", (1,))]
+)
+def test_how_many_seeds_or_which(text, seeds):
+    assert chosen_seeds(text, (1, 2)) == seeds
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "1,x", "", ",", "2000000", "-1,2"])
+def test_seeds_that_are_none(text):
+    with pytest.raises(InputError, match="--seeds"):
+        chosen_seeds(text, (1,))
+
+
+def test_another_data_set():
+    one = planned("T5", dataset="digits")
+    assert (one.instead_of, one.exhibit.blocks[0].dataset) == ("DomainNet", "digits")
+    assert reduced(one)[0] == "on Digits instead of DomainNet"
+    assert reduced(planned("T4", dataset="office"))[0] == "on Office-Caltech10 (α 1.0) instead of Digits"
+    assert {cell.config.data.dataset for cell in one.cells.values()} == {"digits"}
+    assert one.cells[0, 3, 1].identity in identities("T7")  # the whole method is Table 7's
+    assert [block.dataset for block in planned("T3", dataset="cifar10").exhibit.blocks] == ["cifar10"] * 2
+    for name, other in (("T3", "digits"), ("F6", "office"), ("T5", "cifar10")):
+        with pytest.raises(InputError, match=f"{name} cannot be run on {other}"):
+            planned(name, dataset=other)
+
+
+def test_methods():
+    assert [row.method for row in planned("T7", methods=("fedbn", "fedavg")).exhibit.rows] == ["fedavg", "fedbn"]
+    with pytest.raises(InputError, match="T5 has no row of fedavg"):
+        planned("T5", methods=("fedavg",))
+    with pytest.raises(InputError, match="fedbn"):
+        planned("T7", methods=("fedbm",))
+    with pytest.raises(InputError, match="T7"):
+        planned("t7x")
+
+
+# --- what is reduced
+
+
+def test_less_than_the_paper_in_words():
+    one = planned("T7", rounds=50, seeds="1", sets={"local": {"lr": 0.1}, "machine": {"engine": "plain"}})
+    assert reduced(one) == ["50 of 300 rounds", "1 of 5 seeds", "local.lr = 0.1"]
+    assert reduced(planned("T7", rounds=400, seeds="9")) == ["400 rounds instead of 300"]
+    assert reduced(planned("T7", eval_every=20)) == []  # the last round is evaluated all the same
+    assert reduced(planned("F2", eval_every=5)) == ["evaluated every 5 rounds"]
+    assert reduced(planned("T1", eval_every=5)) == ["evaluated every 5 rounds"]
+    assert reduced(planned("T1", rule="last")) == reduced(planned("T3", rule="last")) == ["by the last round"]
+    assert reduced(planned("F4", rule="last")) == []  # the figure's own
+    assert reduced(planned("F4", rule="window")) == ["by the mean over the last rounds"]
+    assert reduced(planned("T7", sets={"machine": {"dtype": "float64"}})) == ["machine.dtype = float64"]
+    assert reduced(planned("T7"), missing=2) == ["43 of 45 runs"]
+    assert reduced(planned("F2", dataset="digits")) == ["SVHN only"]
+
+
+def test_other_data_in_words():
+    def other(name):
+        found = as_published(name)
+        pools = [replace(pool, title=f"{pool.title} (subset of 1 + 2)") for pool in found.pools[:1]]
+        pools += [replace(pool, test=pool.test[:7]) for pool in found.pools[1:3]]
+        return replace(found, pools=[*pools, *found.pools[3:]])
+
+    assert reduced(planned("T7", other)) == ["MNIST (subset)", "another split of SVHN and USPS"]
+    own = "the split into training and test is fedco2's own: DSLR, WebCam"
+    ours = planned("T1", lambda name: replace(as_published(name), notes=(own,)))
+    assert reduced(ours) == ["another split of DSLR and WebCam"]
+    look = finder(STANDIN)
+    mixed = planned("T3", lambda name: look(name) if name == "cifar100" else as_published(name))
+    assert reduced(mixed) == ["60 of 1500 rounds on CIFAR-100", "CIFAR-100 stand-in images"]
+    assert reduced(mixed, blocks=[0]) == []

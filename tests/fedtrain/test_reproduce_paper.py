@@ -1,0 +1,63 @@
+"""The paper's numbers: each has a source and a place, and one's own can be added."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+import pytest
+from fake_reproduction import planned
+
+from fedtrain.reproduce import paper
+from fedtrain.reproduce.exhibits import NAMES
+from fedtrain.reproduce.layout import frame
+from theory.errors import InputError
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_number_of_the_paper_has_a_source_and_a_place(name):
+    one, held = planned(name), paper.held(name)
+    panels, rows = frame(one), {row.name for row in one.exhibit.rows}
+    for (panel, row, column), number in held.items():
+        assert row in rows
+        assert column in panels[panel or next(iter(panels))]
+        assert number.source.startswith(("printed in the paper", "recovered from the authors' plot data"))
+        assert 0 < number.value < 100
+
+
+def test_averages_that_are_held_are_the_means_of_their_rows():
+    held = paper.held("F7")
+    for panel in ("DomainNet", "Office-Caltech10", "Digits"):
+        for row in {row for where, row, _ in held if where == panel}:
+            values = {column: n.value for (where, name, column), n in held.items() if (where, name) == (panel, row)}
+            assert values.pop("mean") == pytest.approx(fmean(values.values()), abs=0.011)
+
+
+KNOWN = {"T7": {"Digits": ({"FedAvg"}, {"mnist", "mean"})}}
+
+
+def test_numbers_of_ones_own(tmp_path):
+    path = tmp_path / "more.toml"
+    path.write_text('[[T7]]\nrow = "FedAvg"\nsource = "read by me"\nvalues = { mnist = 96 }\nstd = { mnist = 0.1 }\n')
+    assert paper.added(path, KNOWN) == {"T7": {("", "FedAvg", "mnist"): paper.Number(96.0, 0.1, "read by me")}}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[[T6]]\n", "no table or figure of the paper; did you mean 'T7'"),
+        ("[T7]\n", r"write \[\[T7\]\]"),
+        ('[[T7]]\nrow = "FedAvg"\nvalues = { mnist = 1 }\n', "row and source"),
+        ('[[T7]]\nrow = "FedAvg"\nsource = "s"\nvalues = { mnist = 196 }\n', "from 0 to 100"),
+        ('[[T7]]\nrow = "FedAvg"\nsource = "s"\nvalues = 5\n', "are tables"),
+        ('[[T7]]\nrow = "FedAvgg"\nsource = "s"\nvalues = { mnist = 1 }\n', "did you mean 'FedAvg'"),
+        ('[[T7]]\nrow = "FedAvg"\nsource = "s"\nvalues = { minst = 1 }\n', "did you mean 'mnist'"),
+        ('[[T7]]\nrow = "FedAvg"\nsource = "s"\nvalue = { mnist = 1 }\n', "did you mean 'values'"),
+        ('[[T7]]\npanel = "x"\nrow = "FedAvg"\nsource = "s"\nvalues = { mnist = 1 }\n', "no panel"),
+        ("T7 = [1]\n", "no list of tables"),
+    ],
+)
+def test_numbers_that_are_refused(tmp_path, text, words):
+    path = tmp_path / "more.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words):
+        paper.added(path, KNOWN)

@@ -1,0 +1,174 @@
+"""From runs to the numbers of a table and a figure: spreads, marks, and the formats they are written in."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from statistics import fmean, stdev
+
+import pytest
+from fake_reproduction import STANDIN, fake, planned, results
+
+from fedtrain.report.records import read_record
+from fedtrain.reproduce import paper
+from fedtrain.reproduce.exhibits import NAMES, exhibit
+from fedtrain.reproduce.figures import KINDS, draw
+from fedtrain.reproduce.plan import finder, plan
+from fedtrain.reproduce.request import Request
+from fedtrain.reproduce.results import grids
+from fedtrain.reproduce.runs import jobs
+from fedtrain.reproduce.tables import as_csv, as_json, latex, lines, markdown, notes
+
+
+def test_a_whole_table_is_marked_where_it_disagrees(tmp_path):
+    one = planned("T7", methods=("fedavg", "fedco2"))
+    near = {
+        ("", "FedAvg", "mnist"): paper.Number(80.0, 5.0, "here"),
+        ("", "FedAvg", "svhn"): paper.Number(10.0, None, "x"),
+    }
+    records, (grid,) = results(one, tmp_path, numbers=near)
+    mine = [records[one.cells[0, 0, seed].identity].rules["last"]["clients"]["mnist"]["fused"] for seed in one.seeds]
+    entry = grid.rows["FedAvg"][0]
+    assert entry.seeds == 5
+    assert entry.ours.mean == pytest.approx(100 * fmean(mine))
+    assert entry.ours.std == pytest.approx(100 * stdev(mine))
+    assert entry.difference == pytest.approx(entry.ours.mean - 80)
+    assert (entry.outside, grid.rows["FedAvg"][1].outside, grid.rows["FedAvg"][2].outside) == (False, True, None)
+    assert grid.reduced == []
+    assert "reduced" not in grid.title
+    first, compared, *_ = lines(grid)
+    assert [text.endswith("*") for text in first[2]] == [False, True, *[False] * 4]
+    assert compared[2] == ["80.0 ± 5.0", "10.0", *["-"] * 4]
+    assert "± std over 5 seeds (ddof 1)" in notes(grid)
+    assert any("exceeds the two spreads" in note for note in notes(grid))
+
+
+def test_a_reduced_table_says_so_and_marks_nothing(tmp_path):
+    one = planned("T7", methods=("fedco2",), rounds=3, seeds="2")
+    _, (grid,) = results(one, tmp_path)
+    assert grid.title.endswith("(reduced: 3 of 300 rounds; 2 of 5 seeds)")
+    assert grid.rows["Fed-CO2"][0].outside  # it would be marked
+    assert "*" not in "".join(text for _, _, texts in lines(grid) for text in texts)
+    assert all(row["outside"] == "" for row in csv.DictReader(io.StringIO(as_csv("T7", [grid]))))
+    columns = [
+        cell for row in json.loads(as_json("T7", [grid]))["panels"][0]["rows"] for cell in row["columns"].values()
+    ]
+    assert {cell["outside"] for cell in columns} == {None}
+    assert grid.rows["Fed-CO2"][0].paper.value == 97.66
+
+
+def test_with_runs_missing_nothing_is_marked_either(tmp_path):
+    one = planned("T7", methods=("fedavg", "fedco2"))
+    _, (grid,) = results(one, tmp_path, leave=("fedavg",))
+    assert grid.reduced == ["5 of 10 runs"]
+    assert grid.rows["FedAvg"][0].ours is None
+    assert next(iter(lines(grid)))[2] == ["-"] * 6
+
+
+def test_the_spread_is_of_the_seeds_that_there_are(tmp_path):
+    one = planned("T7", methods=("fedavg", "fedbn"), rounds=2, seeds="3")
+    for k, job in enumerate(jobs([one], tmp_path).values()):
+        if k:  # the first seed of the first method is missing
+            fake(job)
+    records = {identity: read_record(job.folder) for identity, job in jobs([one], tmp_path).items() if job.finished}
+    (grid,) = grids(one, records, {})
+    assert grid.spread == "± std over 2 to 3 seeds (ddof 1)"
+
+
+def test_no_spread_of_one_seed(tmp_path):
+    _, (grid,) = results(planned("T7", methods=("fedco2",), seeds="1"), tmp_path)
+    assert grid.rows["Fed-CO2"][0].ours.std is None
+    assert "one seed, so no ±" in notes(grid)
+    assert "±" not in next(iter(lines(grid)))[2][0]
+
+
+def test_the_papers_numbers_do_not_stand_beside_other_data(tmp_path):
+    _, (grid,) = results(planned("T5", dataset="digits", rounds=2, seeds="1"), tmp_path / "a")
+    assert all(entry.paper is None for entries in grid.rows.values() for entry in entries)
+    one = plan("T7", Request(source="standin", methods=("fedco2",), rounds=2, seeds="1"), finder(STANDIN))
+    _, (grid,) = results(one, tmp_path / "b")
+    assert all(entry.paper is None for entries in grid.rows.values() for entry in entries)
+    assert "Digits stand-in images" in grid.title
+
+
+def test_label_skew_has_the_spread_over_the_window(tmp_path):
+    one = planned("T13", methods=("fedavg",), rounds=60)
+    records, (grid,) = results(one, tmp_path)
+    rules = records[one.cells[1, 0, 0].identity].rules["window"]
+    entry = grid.rows["FedAvg"][1]
+    assert entry.ours.mean == pytest.approx(100 * rules["micro"]["fused"])
+    assert entry.ours.std == pytest.approx(100 * rules["micro_std_over_rounds"]["fused"])
+    assert entry.paper.value == 52.85
+    assert "ddof 0" in grid.spread
+
+
+def test_figure_2_shows_rounds_and_branches(tmp_path):
+    one = planned("F2", rounds=60)
+    records, found = results(one, tmp_path)
+    assert [list(grid.columns) for grid in found] == [["10", "50", "60"]] * 2
+    record = records[one.cells[1, 6, 1].identity]
+    online = found[1].rows["- online"][1]
+    assert online.ours.mean == pytest.approx(100 * record.curves["test", "svhn", "online"][50])
+    assert online.paper.value == 75.7
+
+
+def test_other_images_under_the_same_name_are_noticed(tmp_path):
+    one = planned("T7", methods=("fedavg",), rounds=2, seeds="2")
+    for k, job in enumerate(jobs([one], tmp_path).values()):
+        fake(job, sums=f"sum {k}")
+    _, (grid,) = results(one, tmp_path)
+    assert any("checksums" in note for note in grid.notes)
+
+
+# --- formats
+
+
+@pytest.fixture(scope="module")
+def f7(tmp_path_factory):
+    one = planned("F7", rounds=2, seeds="2", legacy=True)
+    return one, *results(one, tmp_path_factory.mktemp("f7"))
+
+
+def test_csv_and_json_read_back(f7):
+    _, _, found = f7
+    rows = list(csv.DictReader(io.StringIO(as_csv("F7", found))))
+    told = json.loads(as_json("F7", found))
+    assert len(rows) == 3 * (7 + 5 + 6)
+    by_place = {(r["panel"], r["row"], r["column"]): r for r in rows}
+    for panel, grid in zip(told["panels"], found, strict=True):
+        for row in panel["rows"]:
+            for (column, cell), entry in zip(row["columns"].items(), grid.rows[row["label"]], strict=True):
+                line = by_place[panel["name"], row["label"], column]
+                assert float(line["ours"]) == cell["ours"] == entry.ours.mean
+                assert float(line["paper"]) == cell["paper"] == entry.paper.value
+                assert line["source"] == cell["source"]
+    assert told["panels"][0]["ddof"] == 1
+
+
+def test_markdown_and_latex_have_a_cell_for_every_number(f7):
+    _, _, found = f7
+    tables = markdown(found).split("**Figure 7")[1:]
+    assert len(tables) == 3
+    for text, grid in zip(tables, found, strict=True):
+        rows = [line for line in text.splitlines() if line.startswith("|")]
+        assert len(rows) == 2 + 3 * len(grid.rows)
+        assert {row.count("|") for row in rows} == {len(grid.columns) + 2}
+        assert "reduced: 2 of 300 rounds; 2 of 5 seeds" in text
+        assert "quirks of the published code" in text
+    text = latex(found)
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 3
+    body = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert len(body) == sum(1 + 3 * len(grid.rows) for grid in found)
+    assert "±" not in text
+    assert r"5 \% of" not in text
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if exhibit(name).figure])
+def test_figures_say_what_is_reduced(name, tmp_path):
+    one = planned(name, rounds=4, seeds="1", methods=("fedco2",))
+    records, found = results(one, tmp_path)
+    title = KINDS[one.exhibit.figure](one, records, found).figure.get_suptitle()
+    assert title.startswith(exhibit(name).title)
+    assert "reduced: 4 of" in title
+    assert draw(one, records, found).startswith(b"\x89PNG")

@@ -1,0 +1,120 @@
+"""The folders of runs: which are used, which are left alone, and how long the rest will take."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_reproduction import STANDIN, as_published, fake, planned
+
+from fedtrain.folder import SUMMARY
+from fedtrain.reproduce import paper
+from fedtrain.reproduce.estimate import total
+from fedtrain.reproduce.exhibits import NAMES
+from fedtrain.reproduce.lookahead import impossible, lookahead
+from fedtrain.reproduce.outputs import check_ours, put
+from fedtrain.reproduce.plan import finder
+from fedtrain.reproduce.runs import adopted, jobs, known_runs
+from theory.errors import InputError
+
+
+def test_finished_runs_are_found_by_what_they_are_not_by_their_names(tmp_path):
+    one = planned("T7", methods=("fedavg",), rounds=20, seeds="1")
+    ((identity, job),) = jobs([one], tmp_path / "runs").items()
+    fake(replace(job, folder=tmp_path / "elsewhere"))
+    adopt = adopted([tmp_path / "elsewhere"])
+    assert adopt == adopted([tmp_path]) == known_runs(tmp_path)
+    assert jobs([one], tmp_path / "runs", adopt)[identity].folder == tmp_path / "elsewhere"
+    curve = planned("F2", methods=("fedavg",), rounds=20, dataset="digits")
+    assert jobs([curve], tmp_path / "runs", adopt)[identity].folder.parent == tmp_path / "runs"  # evaluated too seldom
+    (tmp_path / "elsewhere" / SUMMARY).unlink()
+    with pytest.raises(InputError, match="not finished"):
+        adopted([tmp_path / "elsewhere"])
+    assert jobs([one], tmp_path)[identity].arguments(2) == [
+        "train",
+        "--resume",
+        str(tmp_path / "elsewhere"),
+        "--threads",
+        "2",
+    ]
+
+
+def test_runs_of_other_data_are_not_used(tmp_path):
+    """The same settings on a subset, or on a replacement of the same size, are other numbers."""
+
+    def replaced(name):
+        return replace(as_published(name), notes=("MNIST-M (re-created) stands for MNIST-M",))
+
+    def smaller(name):
+        found = as_published(name)
+        return replace(found, pools=[replace(pool, test=pool.test[:70]) for pool in found.pools])
+
+    asked = {"methods": ("fedavg",), "rounds": 20, "seeds": "1"}
+    one = planned("T7", **asked)
+    ((identity, job),) = jobs([one], tmp_path / "runs").items()
+    fake(replace(job, folder=tmp_path / "here"))
+    adopt = adopted([tmp_path / "here"])
+    assert jobs([one], tmp_path / "runs", adopt)[identity].finished
+    fake(job)
+    for look in (replaced, smaller):
+        other = planned("T7", look, **asked)
+        assert other.cells[0, 0, 1].identity == identity
+        assert not jobs([other], tmp_path / "new", adopt)[identity].begun
+        with pytest.raises(InputError, match="other data than are here now; choose another --out"):
+            jobs([other], tmp_path / "runs")
+
+
+def test_a_folder_that_holds_another_run_is_not_used(tmp_path):
+    one, other = (planned("T7", methods=("fedavg",), rounds=rounds, seeds="1") for rounds in (2, 3))
+    ((_, job),), ((_, wrong),) = (jobs([each], tmp_path).items() for each in (one, other))
+    fake(replace(wrong, folder=job.folder))
+    with pytest.raises(InputError, match="holds another run"):
+        jobs([one], tmp_path)
+
+
+def finished_run(name, path):
+    job = next(iter(jobs([planned(name, methods=("fedavg",))], path).values()))
+    fake(replace(job, folder=path))
+    return path
+
+
+def test_what_cannot_be_run_on_the_data_at_hand_is_known_before(tmp_path):
+    def few(name):
+        found = as_published(name)
+        return replace(found, pools=[replace(found.pools[0], train=found.pools[0].train[:1000])])
+
+    one = planned("T13", few, methods=("fedavg", "fedbn"))
+    there = adopted([finished_run("T13", tmp_path / "whole")])
+    assert not any(job.begun for job in jobs([one], tmp_path / "new", there).values())
+    why = impossible(one.cells.values(), lookahead([one]))
+    assert set(why.values()) == {2}  # both methods of a column
+    assert any("150 clients" in reason for reason in why), why
+    assert impossible(one.cells.values(), lookahead([planned("T13")])) == {}
+
+
+def test_our_files_are_made_anew_and_others_are_left_alone(tmp_path):
+    put(tmp_path / "T7", "table.md", "one")
+    put(tmp_path / "T7", "table.md", "two")
+    put(tmp_path / "T7", "figure.png", b"\x89")
+    assert (tmp_path / "T7" / "table.md").read_text() == "two"
+    (tmp_path / "T7" / "table.md").write_text("my own words")
+    for act in (lambda: put(tmp_path / "T7", "table.md", "x"), lambda: check_ours(tmp_path / "T7", ["table.md"])):
+        with pytest.raises(InputError, match="not overwritten"):
+            act()
+    assert (tmp_path / "T7" / "table.md").read_text() == "my own words"
+    assert sorted(path.name for path in (tmp_path / "T7").iterdir()) == [".written.json", "figure.png", "table.md"]
+
+
+def test_time_is_estimated_in_proportion():
+    few, many = (planned("T7", lambda name: finder(STANDIN)(name), rounds=r, methods=("fedavg",)) for r in (20, 200))
+    some, more = (total(one.cells.values(), one.found) for one in (few, many))
+    assert 0 < some < more < 12 * some
+
+
+def test_experiments_are_data():
+    folder = Path(paper.__file__).parent / "experiments"
+    assert sorted(path.stem for path in folder.iterdir()) == sorted(NAMES)
+    for path in folder.iterdir():
+        assert tomllib.loads(path.read_text(encoding="utf-8"))["title"].partition(" ")[2].startswith(path.stem[1:])
