@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -38,25 +39,60 @@ def test_a_record_is_whole(path):
         assert not re.search(r"/(root|home|tmp)/", file.read_text(encoding="utf-8")), file
 
 
-def table(heading: str) -> dict[str, list[str]]:
-    """Rows of the first table under a heading of docs/results.md, by their first cell."""
-    lines = TEXT.split(f"\n## {heading}", 1)[1].split("\n## ", 1)[0].splitlines()
-    start = next(n for n, line in enumerate(lines) if line.startswith("|"))
-    rows = {}
-    for line in lines[start:]:
-        if not line.startswith("|"):
-            break
-        first, *others = (cell.strip() for cell in line.strip("|").split("|"))
-        rows.setdefault(first, others)
-    return rows
+def tables(text: str, heading: str) -> list[list[list[str]]]:
+    """The cells of each table under a heading."""
+    part = text.split(f"\n## {heading}", 1)[1].split("\n## ", 1)[0]
+    found = re.findall(r"(?:^\|.*\n)+", part, re.MULTILINE)
+    return [
+        [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "---" not in line]
+        for table in found
+    ]
 
 
-@pytest.mark.parametrize(("heading", "folder"), [("Table 7", "digits"), ("Table 1", "office")])
-def test_the_page_says_what_the_records_say(heading, folder, records):
-    shown = table(heading)
+def said(table: list[list[str]]) -> dict[tuple[str, str], dict[str, str]]:
+    """By method and branch: what stands in which column."""
+    heads, *rows = table
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    method = ""
+    for first, *others in rows:
+        branch = first.removeprefix("- ") if first.startswith("- ") else "fused"
+        method = first if branch == "fused" else method
+        found[method, branch] = dict(zip(heads[1:], others, strict=True))
+    return found
+
+
+def in_words(records: list[Record], rule: str) -> dict[tuple[str, str], list[str]]:
+    """By method and branch: the accuracy of every client, and their mean."""
+    found = {}
+    for record in records:
+        result, title = record.rules[rule], from_tables(record.tables).method.title
+        for branch, mean in result["mean"].items():
+            values = [*(one[branch] for one in result["clients"].values()), mean]
+            found[title, branch] = [f"{100 * value:.1f}" for value in values]
+    return found
+
+
+def compare(table: list[list[str]], found: dict[tuple[str, str], list[str]], other: Collection[str] = ()) -> None:
+    """Every row of the table, but for columns of others' numbers, is that of the records; none is missing."""
+    shown = said(table)
+    assert {key for key in found if key[1] == "fused"} <= set(shown)
+    for key, row in shown.items():
+        assert [value for head, value in row.items() if head not in other] == found[key], key
+
+
+@pytest.mark.parametrize(
+    ("heading", "number", "folder", "rule", "other"),
+    [
+        ("Table 7", 0, "digits", "last", ()),
+        ("Table 1", 0, "office", "best-by-validation", ()),
+        ("Table 1", 1, "office", "last", ("the authors' WebCam",)),
+    ],
+)
+def test_the_page_says_what_the_records_say(heading, number, folder, rule, other, records):
     assert records[folder]
-    for record in records[folder]:
-        result = record.rules[record.own_rule]
-        values = [*(one["fused"] for one in result["clients"].values()), result["mean"]["fused"]]
-        title = from_tables(record.tables).method.title
-        assert shown[title] == [f"{100 * value:.1f}" for value in values], title
+    compare(tables(TEXT, heading)[number], in_words(records[folder], rule), other)
+
+
+def test_the_readme_says_what_the_records_say(records):
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    compare(tables(readme.replace("### Results", "## Results"), "Results")[0], in_words(records["digits"], "last"))
