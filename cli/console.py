@@ -1,10 +1,8 @@
-"""What all commands share: how they speak, how they fail, their exit codes."""
+"""What all commands share: how they speak, and their exit codes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
-
-import click
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,9 +25,3 @@ def console(stderr: bool = False) -> Console:
             raise BrokenPipeError
 
     return Ours(stderr=stderr, markup=False, highlight=False, emoji=False)
-
-
-def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
-    """End the command with one line that says what is wrong and the way out."""
-    click.echo(f"error: {message}", err=True)
-    raise click.exceptions.Exit(code)

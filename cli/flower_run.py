@@ -90,7 +90,7 @@ def in_simulation(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
             )
         )
     except KeyboardInterrupt:
-        raise Interrupted(f"interrupted {way_on(folder, options['data_dir'], 'flower simulate')}") from None
+        raise Interrupted(f"interrupted {way_on(folder, options['data_dir'], ['flower', 'simulate'])}") from None
 
 
 def on_deployment(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
@@ -107,8 +107,7 @@ def on_deployment(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
 
     def state() -> str:
         control.stop_run(run_id)
-        where = ["flower", "run", "--dir", str(options["deployment"])]
-        return way_on(folder, options["data_dir"], " ".join(where))
+        return way_on(folder, options["data_dir"], ["flower", "run", "--dir", str(options["deployment"])])
 
     control = deployment.control
     with TemporaryDirectory(prefix="fedco2-") as app:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from fedtrain.folder import Folder
 
 
-def way_on(folder: Folder, data_dir: Path | None, command: str = "train") -> str:
+def way_on(folder: Folder, data_dir: Path | None, command: Sequence[str] = ("train",)) -> str:
     """How far an interrupted run came, and the command that goes on."""
     rounds = folder.round_reached()
     when = f"after {rounds} rounds, which are saved" if rounds else "before the first round was over"
     data = ["--data-dir", str(data_dir)] if data_dir else []
-    return f"{when}; go on with: {shlex.join(['fedco2', *command.split(), '--resume', str(folder.path), *data])}"
+    return f"{when}; go on with: {shlex.join(['fedco2', *command, '--resume', str(folder.path), *data])}"

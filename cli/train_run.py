@@ -31,7 +31,7 @@ from fedtrain.folder import Folder
 from fedtrain.manifest import described, manifest
 from fedtrain.memory import keep_freed_memory
 from fedtrain.presets import chain
-from fedtrain.resume import continued, go_on
+from fedtrain.resume import continued, data_meant, go_on
 from fedtrain.run import run as run_rounds
 from fedtrain.tables import Table, merge, parse
 from theory.errors import InputError
@@ -47,7 +47,7 @@ def run(given: Mapping[str, Any], options: dict[str, Any]) -> None:
         if not folder.holds_a_run:
             raise InputError(f"{folder.path}: no run is here to go on with; name the folder that a run has written")
         config = continued(folder, tables)
-        found = find(config.data, options["data_dir"])
+        found = find(data_meant(folder, config), options["data_dir"])
     else:
         config, found = planned(tables, options)
         folder = Folder(options["out"] or new_folder(f"{config.data.dataset}-{config.method_name}"))

@@ -205,7 +205,10 @@ def show_summary(screen: Console, summary: dict[str, Any], folder: Path) -> None
     best = summary["rules"][rule]
     branches = list(best["mean"])
     screen.print()
-    screen.print(f"Test accuracy in %, {summary['title']}, {RULES[rule]}", style="bold", soft_wrap=True)
+    when = RULES[rule]
+    if rule == "last" and best["round"] < summary["rounds"]:  # of a later one somebody's scores did not come
+        when = f"after round {best['round']} of {summary['rounds']}, the last in which all clients were evaluated"
+    screen.print(f"Test accuracy in %, {summary['title']}, {when}", style="bold", soft_wrap=True)
     table = Table("client", *branches, box=box.SIMPLE_HEAD)
     clients = best["clients"]
     if len(clients) <= 2 * FEW:

@@ -84,7 +84,7 @@ class Bench:
     def _hasten(self) -> type[Steps]:
         """Put the tricks in their places; how to make a step with them."""
         pool_first(self.module)
-        if self.local.momentum or self.device.type != "cpu":
+        if self.local.momentum or self.device.type != "cpu" or self.precision.amp:
             return FusedSteps
         factor(self.module)
         return FactoredSteps
@@ -182,7 +182,8 @@ class Bench:
 
     def mixed(self) -> AbstractContextManager[object]:
         """Where losses and predictions are computed, in shorter numbers if so wished."""
-        return torch.autocast(self.device.type) if self.precision.amp else nullcontext()
+        # bfloat16 has float32's range: small gradients do not vanish, and nothing has to be scaled
+        return torch.autocast(self.device.type, torch.bfloat16) if self.precision.amp else nullcontext()
 
     def _built(self, client: str = "") -> nn.Module:
         return self._placed(self.method.build(Nets(self.make, self.seed, client)))
@@ -212,7 +213,8 @@ class Bench:
             blank = copy.deepcopy(self.module.get_submodule(self.method.published)).to("meta").eval()
             heads = {name: copy.deepcopy(blank) for name in message.peers}
             for name, head in heads.items():
-                head.load_state_dict(message.peers[name], assign=True)
+                mine = {key: value.to(self.device) for key, value in message.peers[name].items()}
+                head.load_state_dict(mine, assign=True)
                 head.requires_grad_(False)
             self._heads = message, heads
         return self._heads[1] if message.peers else {}
@@ -241,7 +243,8 @@ class Bench:
         with self.mixed():
             branches = self.method.branches(self.module, x, view)
             fused = {"fused": self.method.fuse(branches, view)}
-        return fused if len(branches) == 1 else {**fused, **branches}
+        found = fused if len(branches) == 1 else {**fused, **branches}
+        return {name: logits.to(self.precision.dtype) for name, logits in found.items()}
 
     def _score(self, data: ClientData, split: Split, samples: Samples, view: View[nn.Module]) -> dict[str, Score]:
         augmented = split == "val" and self.preparation.augment_val

@@ -127,7 +127,7 @@ class Machine:
     """Threads of torch; without it torch decides."""
     dtype: Literal["float32", "float64"] = "float32"
     amp: bool = False
-    """Automatic mixed precision (CUDA)."""
+    """Automatic mixed precision: losses and predictions in bfloat16, for GPUs that are fast with it."""
     engine: Engine = "fast"
     """How a step is computed: with all tricks, or as it is written."""
     fleet: Fleets = "auto"
@@ -146,15 +146,18 @@ class Machine:
             kind = torch.device(self.device).type
         except RuntimeError:
             raise InputError(f"unknown device {self.device!r}; use auto, cpu or cuda") from None
-        if kind == "cuda" and not torch.cuda.is_available():
-            raise InputError(f"device {self.device!r} is not there: this torch sees no CUDA; use --device cpu")
         if kind not in ("cpu", "cuda"):
             raise InputError(f"device {self.device!r} is not supported; use auto, cpu or cuda")
 
     def resolved(self) -> torch.device:
-        """The device to run on."""
-        auto = "cuda" if torch.cuda.is_available() else "cpu"
-        return torch.device(auto if self.device == "auto" else self.device)
+        """The device to run on; refused if it is not there, which the settings of a run made elsewhere need not be."""
+        there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        device = torch.device(("cuda" if there else "cpu") if self.device == "auto" else self.device)
+        if device.type == "cuda" and not there:
+            raise InputError(f"device {self.device!r} is not there: this torch sees no CUDA; use --device cpu")
+        if device.type == "cuda" and (device.index or 0) >= there:
+            raise InputError(f"device {self.device!r} is not there: the last one here is cuda:{there - 1}")
+        return device
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,7 @@ class Config:
     """A run is a function of this, of the data, and of nothing else."""
 
     seed: int = 1
-    """Of networks, batches, augmentation and cohorts; the data have their own."""
+    """Of networks, batches, augmentation, noise and cohorts; the partition has its own."""
     data: DataSettings = field(default_factory=DataSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
     method: AnyMethod = field(default_factory=FedCO2)

@@ -42,7 +42,8 @@ class Experiment:
         return maker(self.config.model, self.config.method, len(self.federation.classes), shape)
 
     def check(self) -> None:
-        """Refuse what would fail later: a network that does not fit, a rule without data, an idle client."""
+        """Refuse what would fail later: a device, a rule without data, a network that does not fit, an idle client."""
+        self.config.machine.resolved()
         if self.config.evaluation.report == "best-by-validation" and not any(c.val for c in self.federation.clients):
             raise InputError(
                 "evaluation.report is best-by-validation, and no client has validation data; set data.val_size, "

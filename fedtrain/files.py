@@ -20,13 +20,22 @@ def check_new(path: Path, suffix: str, what: str, other: str) -> None:
         raise InputError(f"{path}: there is no folder {path.parent}; make it first")
 
 
+def _umask() -> int:
+    """What the user denies others. It can only be read by setting it, so once, before there are threads."""
+    os.umask(mask := os.umask(0o077))
+    return mask
+
+
+UMASK = _umask()
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A file beside ``path`` to be written within, which takes that name once it is on the disk, or vanishes."""
     part = path.with_name(f".{path.name}-{os.getpid()}.part")
     try:
         yield part
-        part.chmod(path.parent.stat().st_mode & 0o666)  # safetensors lets nobody else read; the folder knows better
+        part.chmod(0o666 & ~UMASK)  # as any new file; safetensors lets nobody else read
         with part.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(part, path)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fedtrain.config import Config, dump, from_tables, to_tables
+from fedtrain.data.settings import DataSettings
 from fedtrain.folder import CONFIG, MANIFEST, SUMMARY, Folder
 from fedtrain.tables import Table, merge
 from theory.errors import InputError
@@ -25,14 +27,25 @@ MAY_VARY = {
 
 
 def continued(folder: Folder, tables: Table) -> Config:
-    """The configuration of a run that goes on, with the changes that are allowed."""
+    """The configuration of a run that goes on, with the changes that are allowed.
+
+    As many threads as before, unless clients now train in other processes: these share the cores anew.
+    """
     begun = folder.config()
     name = merge({"name": begun.method_name}, tables.get("method", {}))["name"]
     if name != begun.method_name:  # before the parameters of one are read as those of the other
         raise InputError(f"{folder.path} holds a run of {begun.method_name}, not of {name}; leave --resume out")
     new = from_tables(merge(to_tables(begun), tables))
     refuse_if_other(folder, new)
+    if new.machine.fleet != begun.machine.fleet and "threads" not in tables.get("machine", {}):
+        new = replace(new, machine=replace(new.machine, threads=None))
     return new
+
+
+def data_meant(folder: Folder, config: Config) -> DataSettings:
+    """The data that the run was begun with: what ``auto`` meant then, whatever was added since."""
+    standin = folder.read_json(MANIFEST).get("data", {}).get("standin", False)
+    return replace(config.data, source="standin" if standin else "real")
 
 
 def refuse_if_other(folder: Folder, new: Config) -> None:
@@ -62,6 +75,12 @@ def go_on(folder: Folder, config: Config, now: dict[str, Any]) -> list[str]:
     """
     refuse_if_other(folder, config)
     manifest = folder.read_json(MANIFEST)
+    was_standin = manifest.get("data", {}).get("standin", False)
+    if was_standin and not now["data"]["standin"]:
+        raise InputError(
+            f"{folder.path} was begun with stand-in images, and real ones are here now; go on with "
+            f"fedco2 train --resume {folder.path}, or choose another --out"
+        )
     if manifest.get("data", {}).get("sha256") != now["data"]["sha256"]:
         raise InputError(
             f"{folder.path} was begun with other data (their checksum differs); say where those are with --data-dir, "

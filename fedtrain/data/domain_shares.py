@@ -37,9 +37,9 @@ def _share(settings: DataSettings, number: int, pool: Labelled) -> ClientShare:
     elif settings.percent is not None:
         train = train_ratio(DIGITS_POOL if settings.dataset == "digits" else there, settings.percent)
     if train < 1 or train + val > there:
-        knob = "percent" if settings.percent is not None else "train_size"
+        given = {"percent": settings.percent, "train_size": settings.train_size, "val_size": val or None}
         asked = f"{max(train, 1):,} + {val:,}" if val else f"{train:,}"
-        way = f"data.{knob} or data.val_size" if val else f"data.{knob}"
+        way = " or ".join(f"data.{key}" for key, value in given.items() if value is not None)
         raise InputError(f"client {pool.domain}: {asked} images asked for, its list has {there:,}; lower {way}")
     places = np.arange(there, dtype=np.int64)
     everything = np.arange(len(pool.test), dtype=np.int64)

@@ -30,7 +30,7 @@ class DataSettings:
     skew: Skew = "domain"
     """How the clients' data differ."""
     seed: int = 0
-    """Of the partition, the subsets and the noise; the network has another."""
+    """Of the partition and the subsets; all other chance is the run's."""
     clients: int | None = None
     """How many; with a domain for each client there are as many as domains."""
     alpha: float = 0.3

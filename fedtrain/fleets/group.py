@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from fedtrain.errors import TrainingError
+from theory.errors import InputError
 
 STORE = "FEDCO2_STORE"
 """Names a file by which ranks of one machine find each other, so that nothing has to listen for them."""
@@ -38,9 +39,11 @@ class Place:
         return cls(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0")))
 
     def device(self, wanted: torch.device) -> torch.device:
-        """Each rank has a GPU of its own, unless one is named."""
-        if wanted.type != "cuda" or wanted.index is not None:
+        """Each rank has a GPU of its own; one that is named would be everybody's, which nccl does not allow."""
+        if wanted.type != "cuda" or self.world == 1:
             return wanted
+        if wanted.index is not None:
+            raise InputError(f"{wanted} cannot be the GPU of {self.world} ranks; --device cuda gives each its own")
         if self.on_this_machine >= torch.cuda.device_count():
             raise TrainingError(f"rank {self.rank} finds no GPU of its own; start as many ranks as there are GPUs")
         return torch.device("cuda", self.on_this_machine)
@@ -50,8 +53,9 @@ class Place:
 def joined(place: Place, device: torch.device) -> Iterator[None]:
     """Within, the ranks can talk: gloo from CPU to CPU, nccl from GPU to GPU."""
     store = os.environ.get(STORE)
-    if store or os.environ.get("MASTER_ADDR", "127.0.0.1") in ("127.0.0.1", "localhost"):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # else gloo listens on whatever the host name means
+    if store or os.environ.get("LOCAL_WORLD_SIZE") == str(place.world):  # all on this machine
+        for library in ("GLOO", "NCCL"):  # else they listen on whatever the host name means, or the first card
+            os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo")
     if device.type == "cuda":
         torch.cuda.set_device(device)
     dist.init_process_group(

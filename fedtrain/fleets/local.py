@@ -105,6 +105,10 @@ class LocalFleet:
 
         return dict(zip(self.names, self.each(one, self.names), strict=True))
 
+    def halt(self) -> None:
+        """From another thread: end all turns at the next batch."""
+        self.bench.halt.set()
+
     def each(self, work: Callable[[Bench, str], T], names: Sequence[str]) -> list[T]:
         """Do this for every client named: here, in turn."""
         return [work(self.bench, name) for name in names]

@@ -29,7 +29,7 @@ class Station:
     def halt(self) -> None:
         """End the turn at hand, and with it the run: a client that was stopped has not failed."""
         self.halted = True
-        self.fleet.bench.halt.set()
+        self.fleet.halt()
 
     def serve(self, wire: Wire) -> None:
         """Do what rank 0 says until it says that this is the end."""

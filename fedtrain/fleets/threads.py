@@ -35,6 +35,11 @@ class ThreadFleet(LocalFleet):
         cuda = self.bench.device.type == "cuda"
         self.streams = {bench: torch.cuda.Stream(bench.device) for bench in self.benches} if cuda else {}
 
+    def halt(self) -> None:
+        """From another thread: end all turns at the next batch."""
+        for bench in self.benches:
+            bench.halt.set()
+
     def each(self, work: Callable[[Bench, str], T], names: Sequence[str]) -> list[T]:
         """A core for each client, the largest first, and those beyond a multiple of the cores from the beginning.
 
@@ -70,8 +75,7 @@ class ThreadFleet(LocalFleet):
                 failed = [turn for turn in turns.values() if turn in done and turn.exception()]
                 return [turn.result() for turn in failed or [turns[name] for name in names]]
             except BaseException:  # Ctrl-C too: nobody goes on with a round that is given up
-                for bench in self.benches:
-                    bench.halt.set()
+                self.halt()
                 pool.shutdown(cancel_futures=True)
                 raise
             finally:

@@ -60,6 +60,7 @@ def conduct(
     data = merged([told["data"] for told in sorted(post.described.values(), key=lambda told: int(told["place"]))])
     told = manifest(config, data, plan.command)
     work = Experiment(config, remembered(config, told, folder.path / MANIFEST))
+    work.check()
     with folder.alone():
         if begun:
             for note in go_on(folder, config, told):

@@ -60,7 +60,7 @@ def several_hosts(clients: int, host: str, *, threads: int = 1, data_dir: Path |
             *(f"flwr supernode register node-{client}.pub {CONNECTION}" for client in range(clients)),
             "",
             "# On the host of each node: its data (where every client is a domain, its own domain is enough)",
-            f"fedco2 data add {dataset} FILE --data-dir {data}",
+            f"fedco2 data add {dataset} FILE --data-dir {shlex.quote(str(data))}",
             "",
             "# On the host of each node, once its key is registered. What its client keeps is in state-dir: save it",
             *(_supernode(client, clients, host, data) for client in range(clients)),

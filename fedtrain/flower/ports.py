@@ -28,10 +28,3 @@ def free_ports(count: int) -> list[int]:
     if len(found) < count:
         raise TrainingError(f"{count} free ports are wanted and only {len(found)} are there; start fewer clients")
     return found
-
-
-def answers(port: int) -> bool:
-    """Whether somebody listens there."""
-    with socket.socket() as asking:
-        asking.settimeout(1.0)
-        return asking.connect_ex((LOOPBACK, port)) == 0

@@ -45,7 +45,8 @@ def draw_figures(folder: Folder, summary: dict[str, Any]) -> list[Path]:
 
 def _message(summary: dict[str, Any]) -> str:
     shown = summary["rules"].get("last") or summary["rules"][summary["report"]]
-    return f"mean test accuracy {100 * shown['mean']['fused']:.1f} % after {shown['round']} rounds"
+    when = f"after {shown['round']} rounds" if "round" in shown else f"over {len(shown['rounds'])} evaluations"
+    return f"mean test accuracy {100 * shown['mean']['fused']:.1f} % {when}"
 
 
 def _accuracy(test: list[Row], names: list[str], title: str) -> SubFigure:

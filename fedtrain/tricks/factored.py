@@ -61,6 +61,8 @@ class FactoredSteps(FusedSteps):
         self.lr, bare = local.lr, set(plain)
         layers = [layer for layer in module.modules() if isinstance(layer, FactoredLinear)]
         self.layers = [(layer, 0.0 if layer.weight in bare else local.weight_decay) for layer in layers]
+        for layer in layers:  # a client whose step broke off may have left some
+            layer.factors.clear()
 
     def __call__(self, loss: Callable[[], Tensor]) -> Tensor:
         """The sum of both: what autograd wrote down, and what the factors say."""

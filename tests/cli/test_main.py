@@ -9,7 +9,6 @@ import click
 import pytest
 import torch
 
-from cli.console import DATA_MISSING, fail
 from cli.main import fedco2, main
 from theory.errors import InputError
 
@@ -160,13 +159,6 @@ def test_interrupted(error: BaseException, boom: Raise, capsys: pytest.CaptureFi
 def test_a_command_chooses_its_exit_code(code: int, boom: Raise) -> None:
     boom(click.exceptions.Exit(code))
     assert main(["boom"]) == code
-
-
-def test_fail_ends_a_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    command = click.Command("boom", callback=lambda: fail("no data in /d", DATA_MISSING))
-    monkeypatch.setitem(fedco2.commands, "boom", command)
-    assert main(["boom"]) == 3
-    assert capsys.readouterr().err == "error: no data in /d\n"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["completion", "zsh"]], ids=" ".join)

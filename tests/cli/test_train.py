@@ -21,6 +21,7 @@ from cli.main import main
 from cli.train import PLACES, train
 from fedtrain.bench import Bench
 from fedtrain.folder import Folder
+from fedtrain.resume import continued
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["--set", "model.name=two-layer", "--set", "model.width=8", "--set", "data.percent=0.02"]
@@ -365,6 +366,37 @@ def test_data_that_change_between_start_and_resume(damage, real, tmp_path, capsy
     assert contents(tmp_path / "out") == before
     path.write_bytes(whole)
     assert main(resume) == 0
+
+
+def test_a_stand_in_run_goes_on_when_real_data_were_added(real, tmp_path, capsys, no_figures):
+    command, _ = real
+    out, data = str(tmp_path / "out"), command[-2:]
+    assert main([*command[:-2], "--data-dir", str(tmp_path / "empty"), "--rounds", "1", "--out", out, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["standin"]
+    refused(capsys, [*command, "--rounds", "2", "--out", out], "stand-in images", f"fedco2 train --resume {out}")
+    assert main(["train", "--resume", out, "--rounds", "2", *data, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["standin"]
+
+
+def test_a_run_of_a_machine_with_a_gpu_goes_on_without(tmp_path, capsys, no_figures):
+    out = tmp_path / "out"
+    assert main([*QUICK, "--method", "fedavg", "--rounds", "1", "--out", str(out), "--json"]) == 0
+    config = out / "config.toml"
+    config.write_text(config.read_text().replace('device = "auto"', 'device = "cuda:0"'))
+    resume = ["train", "--resume", str(out), "--rounds", "2", "--json"]
+    if not torch.cuda.is_available():
+        refused(capsys, resume, "sees no CUDA", "--device cpu")
+    assert main([*resume, "--device", "cpu"]) == 0
+
+
+def test_other_processes_share_the_cores_anew(tmp_path, no_figures):
+    out = tmp_path / "out"
+    assert main([*QUICK, "--method", "fedavg", "--rounds", "1", "--out", str(out), "--json"]) == 0
+    threads = [
+        continued(Folder(out), {"machine": machine}).machine.threads
+        for machine in ({}, {"fleet": "torchrun"}, {"fleet": "torchrun", "threads": 3})
+    ]
+    assert threads == [1, None, 3]
 
 
 def fails(client, round):

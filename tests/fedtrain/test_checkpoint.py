@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -78,10 +80,17 @@ def test_the_round_is_known_without_the_tensors(tmp_path):
     assert round_of(tmp_path / "c") == 41
 
 
-def test_who_may_read_the_folder_may_read_it(tmp_path):
-    tmp_path.chmod(0o755)
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_others_may_do_with_it_what_the_user_lets_them(tmp_path, monkeypatch, mask, mode):
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr("fedtrain.files.UMASK", mask)
     save(tiny(), tmp_path / "c")
-    assert (tmp_path / "c").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "c").stat().st_mode & 0o777 == mode
+
+
+def test_the_users_mask_is_known_and_left_alone():
+    code = "import os; os.umask(0o027); from fedtrain import files; print(files.UMASK, os.umask(0))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "23 23\n"
 
 
 @pytest.mark.parametrize("where", ["save_file", "fsync", "replace"])

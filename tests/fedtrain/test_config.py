@@ -6,6 +6,7 @@ import dataclasses
 import tomllib
 
 import pytest
+import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -90,6 +91,24 @@ def test_auto_is_a_device_that_is_there():
     assert Machine().resolved().type in ("cpu", "cuda")
     assert Machine(device="cpu").resolved().type == "cpu"
     assert ModelSettings(width=1).width == 1
+
+
+@pytest.mark.parametrize(
+    ("there", "device", "words"),
+    [(0, "cuda", "sees no CUDA; use --device cpu"), (2, "cuda:2", "the last one here is cuda:1")],
+)
+def test_a_device_of_another_machine_is_read_but_not_used(there, device, words, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: there)
+    machine = Machine(device=device)
+    with pytest.raises(InputError, match=words):
+        machine.resolved()
+
+
+def test_a_gpu_that_is_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [str(Machine(device=name).resolved()) for name in ("auto", "cuda", "cuda:1")] == ["cuda", "cuda", "cuda:1"]
 
 
 def test_forty_one_evaluations_make_the_window_of_label_skew():

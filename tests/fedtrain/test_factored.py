@@ -75,6 +75,23 @@ def test_the_gradient_of_a_large_layer_is_never_there():
     copy.deepcopy(quick)
 
 
+def test_a_step_that_broke_off_leaves_nothing_to_the_next_client():
+    plain, quick = pair()
+    x = torch.ones(3, 5, dtype=torch.float64)
+
+    def breaks(grad):
+        raise RuntimeError("out of memory")
+
+    hook = quick.again.bias.register_hook(breaks)  # when the layers above have left their factors
+    with pytest.raises(RuntimeError, match="out of memory"):
+        FactoredSteps(quick, Local(lr=0.1), [])(lambda: quick(x).sum())
+    hook.remove()
+    assert quick.pulled.factors
+    for module, kind in ((plain, Steps), (quick, FactoredSteps)):
+        kind(module, Local(lr=0.1), [])(lambda module=module: module(x).sum())
+    assert distance(plain, quick) < 1e-12
+
+
 def test_a_phase_that_does_not_touch_a_layer_does_not_shrink_it():
     _, quick = pair()
     before = quick.again.weight.detach().clone()

@@ -74,6 +74,16 @@ def test_prediction_leaves_nothing_on_the_cpu(method, toy):
     assert {logits.device.type for logits in answers.values()} == {"meta"}
 
 
+@pytest.mark.parametrize("method", [FedCO2(), Copa()])
+def test_heads_may_come_from_the_cpu(method, toy):
+    """As over a network; the averaged entries are copied into the module in any case."""
+    bench, client = on_meta(toy, method)
+    heads = toy.bench(method, make=conv_net).opening(["a", "b", "c"]).peers
+    with OneDevice():
+        loss = bench.adapt(client, bench.start("a"), Broadcast(1, bench.opening(["a"]).shared, heads))
+    assert loss.device.type == "meta"
+
+
 # ---- that the device does find what was left behind
 
 

@@ -231,6 +231,9 @@ def test_a_place_is_what_the_environment_says(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert Place.ours() == Place(1, 3, 1)
     assert Place(1, 3, 1).device(torch.device("cpu")) == torch.device("cpu")
+    assert Place(0, 1, 0).device(torch.device("cuda:0")) == torch.device("cuda:0")
+    with pytest.raises(InputError, match="cuda:0 cannot be the GPU of 3 ranks"):
+        Place(1, 3, 1).device(torch.device("cuda:0"))
 
 
 # --- to be stopped

@@ -103,6 +103,13 @@ def test_a_round_that_is_given_up_ends_for_everyone(reason, toy, two_cores):
     assert not any(bench.halt.is_set() for bench in fleet.benches)
 
 
+def test_a_fleet_that_is_halted_stops_all_of_its_benches(toy, two_cores):
+    fleet = threaded(toy, METHODS["fedavg"]())
+    assert len(fleet.benches) > 1
+    fleet.halt()
+    assert all(bench.halt.is_set() for bench in fleet.benches)
+
+
 def test_a_halted_bench_stops_at_the_next_batch(toy):
     bench = toy.bench(METHODS["fedavg"]())
     client, message = toy.clients()[0], bench.opening(toy.names)

@@ -235,6 +235,28 @@ def test_a_client_that_never_answers_is_left_out_if_enough_do(tmp_path, monkeypa
     assert "No evaluation was complete" in capsys.readouterr().out
 
 
+def test_an_evaluation_that_was_not_complete_is_not_taken_for_the_last(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("fedtrain.run.draw_figures", draw_figures)
+    grid = Grid(tmp_path)
+
+    def tamper(grid, place, letter):
+        if letter.metadata.message_type == "train" and place == 4 and opened(letter.content)[0]["round"] == 3:
+            grid.kill(4)
+            raise Dead
+
+    grid.tamper = tamper
+    summary = go(grid, "fedavg all", tmp_path, least=4, patience=0.5)
+    assert (summary["rounds"], summary["rules"]["last"]["round"]) == (3, 2)
+    show_summary(console(), summary, tmp_path / "run")
+    assert "after round 2 of 3, the last in which all clients were evaluated" in capsys.readouterr().out
+
+
+def test_what_train_refuses_is_refused_here(tmp_path):
+    with pytest.raises(InputError, match=r"server\.peers is 3, and FedAvg shows no heads"):
+        go(Grid(tmp_path), "fedavg all", tmp_path, server={"peers": 3})
+    assert not (tmp_path / "run").exists()
+
+
 def test_without_enough_clients_the_run_waits(tmp_path, monkeypatch, alone):
     """Nothing is given up: the client that is away for longer than the patience comes back, and all is as ever."""
     grid, waited = Grid(tmp_path), []

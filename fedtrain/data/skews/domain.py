@@ -81,7 +81,7 @@ def accepted_sizes(
             return np.array(sizes[good[0]])
     raise InputError(
         f"none of {tries} draws (alpha {alpha}) gave each of {divide} parts at least {least} samples of all "
-        f"{len(counts)} classes; raise alpha, lower least_per_class or divide, or allow more tries"
+        f"{len(counts)} classes; raise data.alpha, or lower data.least_per_class or data.divide"
     )
 
 
@@ -97,6 +97,6 @@ def adjusted(rng: np.random.RandomState, test: Indices, classes: Indices, wanted
     scarcest = min(range(len(pairs)), key=lambda k: Fraction(*pairs[k]))
     top, bottom = pairs[scarcest]
     if top == 0:
-        raise InputError(f"class {classes[held][scarcest]} has no test sample; add some or set adjust_test=False")
+        raise InputError(f"class {classes[held][scarcest]} has no test sample here; add some, or choose another skew")
     keeps = [top * want // bottom for _, want in pairs]
     return np.sort(np.concatenate([shuffled(rng, pool)[:n] for pool, n in zip(pools, keeps, strict=True)]))

@@ -13,5 +13,5 @@ def noise_levels(clients: int, sigma_max: float) -> NDArray[np.float64]:
     if clients < 1:
         raise InputError(f"clients is {clients}; at least one client is needed")
     if not 0 <= sigma_max < np.inf:
-        raise InputError(f"sigma_max is {sigma_max}; choose a finite standard deviation, 0 or more")
+        raise InputError(f"data.noise is {sigma_max}; choose a finite standard deviation, 0 or more")
     return sigma_max * np.arange(clients) / max(clients - 1, 1)
