@@ -13,10 +13,12 @@ from PIL import Image
 from fedtrain.data.domain_file import Block
 from fedtrain.data.errors import DataError
 from fedtrain.data.importing.progress import Progress
-from fedtrain.data.readers.image import MAX_SET, read_image
+from fedtrain.data.readers.image import read_image
 from fedtrain.data.readers.images import Images, checked
 from fedtrain.data.skews.share import Indices
 
+MAX_SET = 2**34
+"""Bytes of the images of a folder or list together."""
 STEP = 256
 """Images between two signs of life."""
 

@@ -41,7 +41,7 @@ def recognise_list(data: Dataset, train: Path, tops: list[Path]) -> Found | None
     roots = [train.parent, *list(train.parent.parents)[:2], *tops]
 
     def read(progress: Progress) -> Draft:
-        first, second = (_listed(data, path, roots, progress) for path in (train, test))
+        first, second = (read_listed(data, path, roots, progress) for path in (train, test))
         return Draft(first, second, FEDBN, keep_order=True)
 
     return Found(domain, train, (train, test), read)
@@ -53,20 +53,21 @@ def _has_classes(data: Dataset, folder: Path) -> bool:
 
 
 def _one_folder(data: Dataset, folder: Path, progress: Progress) -> Draft:
-    return Draft(_classes(data, folder, progress), None, f"{OURS}: stratified, equal images on one side, seed 0")
+    return Draft(read_classes(data, folder, progress), None, f"{OURS}: stratified, equal images on one side, seed 0")
 
 
 def _two_folders(data: Dataset, folder: Path, progress: Progress) -> Draft:
-    train, test = (_classes(data, folder / part, progress) for part in ("train", "test"))
+    train, test = (read_classes(data, folder / part, progress) for part in ("train", "test"))
     return Draft(train, test, SHUFFLED)
 
 
-def _classes(data: Dataset, folder: Path, progress: Progress) -> Images:
+def read_classes(data: Dataset, folder: Path, progress: Progress) -> Images:
+    """Images of a folder of classes."""
     files = list_folder(folder, data.classes)
     return decode([path for path, _ in files], [label for _, label in files], data.size, folder.name, progress)
 
 
-def _listed(data: Dataset, path: Path, roots: list[Path], progress: Progress) -> Images:
+def read_listed(data: Dataset, path: Path, roots: list[Path], progress: Progress) -> Images:
     """Images of a list. Archives differ in the folders that they put before a domain's, so some may be dropped."""
     index = read_index(path)
     if unknown := sorted(set(index.labels) - set(data.classes)):

@@ -6,8 +6,7 @@ checked `Images` or a `DataError`.
 
 from fedtrain.data.readers.archive import extract
 from fedtrain.data.readers.cifar import read_cifar10, read_cifar100
-from fedtrain.data.readers.fedbn import read_digits, read_index, read_indexed
-from fedtrain.data.readers.folder import read_folder
+from fedtrain.data.readers.fedbn import read_digits, read_index
 from fedtrain.data.readers.idx import read_idx, read_mnist
 from fedtrain.data.readers.image import read_image
 from fedtrain.data.readers.images import Images, Part
@@ -22,11 +21,9 @@ __all__ = [
     "read_cifar10",
     "read_cifar100",
     "read_digits",
-    "read_folder",
     "read_idx",
     "read_image",
     "read_index",
-    "read_indexed",
     "read_libsvm",
     "read_mat",
     "read_mnist",

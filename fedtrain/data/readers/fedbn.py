@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers.guard import AGAIN, reading
-from fedtrain.data.readers.image import read_images
 from fedtrain.data.readers.images import Images, Part, checked, joined
 from fedtrain.data.readers.names import inside
 from fedtrain.data.readers.safe_pickle import load
@@ -43,15 +41,6 @@ def read_index(path: Path) -> Index:
         if len(paths) != len(labels):
             raise ValueError(f"{len(paths)} paths but {len(labels)} labels")
         return Index(tuple(str(inside(name)) for name in paths), labels)
-
-
-def read_indexed(path: Path, root: Path, classes: Sequence[str], size: tuple[int, int]) -> Images:
-    """The images that a list names, below ``root``, resized to (H, W); labels are places in ``classes``."""
-    index = read_index(path)
-    if unknown := sorted(set(index.labels) - set(classes)):
-        raise DataError(f"{path}: unknown class {unknown[0][:80]!r}; the classes are {', '.join(classes)}")
-    labels = [list(classes).index(label) for label in index.labels]
-    return read_images(path, [root / name for name in index.paths], labels, size)
 
 
 def _two(path: Path) -> tuple[object, object]:

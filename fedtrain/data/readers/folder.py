@@ -7,8 +7,7 @@ from pathlib import Path
 
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers.guard import reading
-from fedtrain.data.readers.image import SUFFIXES, read_images
-from fedtrain.data.readers.images import Images
+from fedtrain.data.readers.image import SUFFIXES
 
 OFFICE = (
     *("back_pack", "bike", "calculator", "headphones", "keyboard"),
@@ -41,9 +40,3 @@ def list_folder(domain: Path, classes: Sequence[str]) -> list[tuple[Path, int]]:
                 raise DataError(f"{path}: not an image file ({', '.join(SUFFIXES)}); remove it from the folder")
             files.append((path, label))
     return files
-
-
-def read_folder(domain: Path, size: tuple[int, int], classes: Sequence[str] = OFFICE) -> Images:
-    """All images of a domain, resized to (H, W)."""
-    files = list_folder(domain, classes)
-    return read_images(domain, [path for path, _ in files], [label for _, label in files], size)
