@@ -36,22 +36,24 @@ class Enclosure:
 
 @dataclass(frozen=True)
 class Ordering:
-    """The statement left >= right about two enclosed numbers."""
+    """The statement left >= right about two enclosed numbers; left > right if it is ``strict``."""
 
     left: Enclosure
     right: Enclosure
+    strict: bool = False
 
     @property
     def margin(self) -> float:
-        """By how much left is proven to exceed right, rounded down; the statement is proven if this is >= 0."""
+        """By how much left is proven to exceed right, rounded down; 0 proves no strict statement."""
         return _down(Fraction(self.left.low) - Fraction(self.right.high))
 
     @property
     def verdict(self) -> Literal["certified", "refuted", "not certifiable"]:
         """Proven true, proven false, or too close to tell in float64."""
-        if self.margin >= 0:
+        if self.margin > 0 or (self.margin == 0 and not self.strict):
             return "certified"
-        return "refuted" if self.left.high < self.right.low else "not certifiable"
+        below = self.left.high < self.right.low or (self.strict and self.left.high == self.right.low)
+        return "refuted" if below else "not certifiable"
 
 
 def enclose_least_eigenvalue(A: Matrix) -> Enclosure:
@@ -85,7 +87,7 @@ def certify_orderings(V_on: Matrix, V_off: Matrix) -> dict[str, Ordering]:
     return {
         "O2": Ordering(off, on),
         "O3 (mean)": Ordering(_enclose_mean_matrix(V_on, V_off), middle),
-        "O3 (strict)": Ordering(middle, on),
+        "O3 (strict)": Ordering(middle, on, strict=True),
     }
 
 

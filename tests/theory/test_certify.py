@@ -342,6 +342,21 @@ def test_margin_and_width_round_outwards(first, second):
         assert statement.verdict == "refuted"
     else:
         assert statement.verdict == "not certifiable"
+    strict = Ordering(left, right, strict=True)
+    if left.low > right.high:
+        assert strict.verdict == "certified"
+    elif left.high <= right.low:
+        assert strict.verdict == "refuted"
+    else:
+        assert strict.verdict == "not certifiable"
+
+
+def test_equality_is_not_strict():
+    """One client with one sample: each side is known exactly, and they are the same number."""
+    V = np.array([[0.375]])
+    verdicts = {key: statement.verdict for key, statement in certify_orderings(V, V.copy()).items()}
+    assert verdicts["O2"] == "certified"
+    assert verdicts["O3 (strict)"] == "refuted"
 
 
 def pinching(V, blocks):
