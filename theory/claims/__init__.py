@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from theory.claims import convergence, deep, dynamics, kernels, orderings
+from theory.claims import convergence, deep, dynamics, kernels, limits, orderings
 from theory.claims.base import Claim, Finding
 from theory.errors import InputError
 from theory.study import Study
@@ -17,8 +17,8 @@ _ALL = (
         "appendix C",
         kernels.k2_positive,
     ),
-    Claim("K3", "V^inf is strictly positive definite", "Assumption 4.1, appendix C", kernels.k3_limit_is_positive),
-    Claim("K4", "V(0) → V^inf with an error of order m^(-1/2)", "appendix C", kernels.k4_finite_width),
+    Claim("K3", "V^inf is strictly positive definite", "Assumption 4.1, appendix C", limits.k3_limit_is_positive),
+    Claim("K4", "V(0) → V^inf with an error of order m^(-1/2)", "appendix C", limits.k4_finite_width),
     Claim(
         "K5",
         "the printed projection I - vv'/|v|² is the derivative of the normalised unit",

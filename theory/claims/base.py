@@ -9,12 +9,19 @@ from typing import Any
 
 from theory.study import Study
 
-HOLDS, FAILS = "holds", "fails"
+HOLDS, FAILS, UNDER = "holds", "fails", "holds under: "
+UNDECIDED = "undecided"
+"""Neither could be shown: what was computed is not accurate enough to tell."""
 
 
 def holds_under(*conditions: str) -> str:
     """The claim fails as it is printed, and holds if read so."""
-    return "holds under: " + "; ".join(conditions)
+    return UNDER + "; ".join(conditions)
+
+
+def conditions(verdict: str) -> list[str]:
+    """Those named by ``holds_under``, each of them enough; none for any other verdict."""
+    return verdict.removeprefix(UNDER).split("; ") if verdict.startswith(UNDER) else []
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,18 @@
-"""K1-K5: the kernels themselves, and their limit."""
+"""K1, K2, K5: the kernels themselves."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from theory.claims.base import FAILS, HOLDS, Finding, digits_to_spare, holds_under, relative
 from theory.federated import federated_kernel
-from theory.gram import Kernel, Weights, kernel
+from theory.gram import Weights, kernel
 from theory.jacobian import jacobian
-from theory.limit import infinite_width
 from theory.network import HIDDEN, TwoLayerBN
 from theory.problem import Problem
-from theory.sphere import sphere_average
 from theory.study import Study, greatest, least, narrowed
 
 JACOBIAN_NUMBERS = 2**25
@@ -82,81 +78,6 @@ def k2_positive(study: Study) -> Finding:
         else "an eigenvalue is negative",
         evidence={"lambda_min": least_of},
     )
-
-
-def k3_limit_is_positive(study: Study) -> Finding:
-    """λ_min(V^inf) with an interval from each road; two samples made parallel must bring it down."""
-    V = study.limits["online"].V
-    value, n = least(V), len(V)
-    # The entries err by at most `error`, so the spectrum by n times that; the rest is rounding.
-    doubt = n * (study.limit.error + torch.finfo(V.dtype).eps * V.abs().max().item())
-    evidence: dict[str, Any] = {
-        "lambda_min": value,
-        "low": value - doubt,
-        "high": value + doubt,
-        "nodes": study.limit.nodes,
-    }
-    around = sphere_average(study.problem, study.alpha).least_eigenvalue(lambda k: k.V)
-    evidence["quasi_monte_carlo"] = [around.low, around.value, around.high]
-    if max(study.problem.sizes) > 1:
-        evidence["lambda_min_with_two_parallel_samples"] = least(_with_parallel(study.problem, study.alpha).V)
-    positive = value - doubt > 0
-    return Finding(
-        HOLDS if positive else FAILS,
-        lhs=value,
-        rhs=0.0,
-        margin=value - doubt,
-        unit="absolute",
-        words=f"λ_min(V^inf) = {value:.4g} ± {doubt:.0e}" + ("" if positive else ", not distinguishable from 0"),
-        evidence=evidence,
-    )
-
-
-def _with_parallel(problem: Problem, alpha: float) -> Kernel:
-    """The limit once a sample is replaced by twice its neighbour on the same client."""
-    problem = problem.to(torch.float64, "cpu")
-    client = max(range(problem.clients), key=lambda i: problem.sizes[i])
-    first, x = problem.blocks[client].start, problem.x.clone()
-    x[first + 1] = 2 * x[first]
-    return infinite_width(replace(problem, x=x), alpha).kernel
-
-
-def k4_finite_width(study: Study, draws: int = 8) -> Finding:
-    """Fit log |V(0) - V^inf| against log m; independent draws give the slope its error."""
-    limit, top = study.limits["online"], max(study.online.width, 512)
-    widths = [top >> k for k in reversed(range(7))]
-    points = []
-    for k, width in enumerate(widths):
-        for draw in range(draws):
-            study.progress("convergence to infinite width", k * draws + draw, len(widths) * draws)
-            V = study.with_width(width, seed=10_000 * (study.seed + 1) + 100 * draw + k).on.V
-            points.append((width, distance(V.double().cpu(), limit.V, within=study.alpha**2 * limit.Lambda)))
-    slope, error = fitted_slope([(math.log(m), math.log(max(e, 1e-300))) for m, e in points])
-    room = max(4 * error, 0.05)
-    if max(e for _, e in points) <= study.tolerance**0.5:  # d = 1: both are zero, and there is nothing left to fall
-        slope, room = -0.5, 0.05
-    mean = {m: sum(e for w, e in points if w == m) / draws for m in widths}
-    return Finding(
-        HOLDS if abs(slope + 0.5) <= room else FAILS,
-        lhs=slope,
-        rhs=-0.5,
-        margin=room - abs(slope + 0.5),
-        unit="absolute",
-        words=f"the error falls as m^({slope:.3f} ± {error:.3f})",
-        evidence={"slope": slope, "slope_error": error, "relative_error": {str(m): e for m, e in mean.items()}},
-    )
-
-
-def fitted_slope(points: list[tuple[float, float]]) -> tuple[float, float]:
-    """Least squares: slope and its standard error; a single abscissa has neither."""
-    x, y = (torch.tensor(column, dtype=torch.float64) for column in zip(*points, strict=True))
-    if len(x.unique()) < 2:
-        return 0.0, 0.0
-    dx = x - x.mean()
-    slope = (dx * y).sum() / dx.square().sum()
-    rest = y - y.mean() - slope * dx
-    error = (rest.square().sum() / max(len(x) - 2, 1) / dx.square().sum()).sqrt()
-    return slope.item(), error.item()
 
 
 def k5_projection(study: Study) -> Finding:

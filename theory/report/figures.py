@@ -98,15 +98,17 @@ def width(report: Report, message: str) -> SubFigure:
     widths, errors = [int(m) for m in found["relative_error"]], above_zero(found["relative_error"].values())
     known = [(m, e) for m, e in zip(widths, errors, strict=True) if not math.isnan(e)] or [(widths[0], 1.0)]
     middle, height = (math.exp(statistics.fmean(map(math.log, column))) for column in zip(*known, strict=True))
-    fit = [height * (m / middle) ** found["slope"] for m in widths]
     guide = [0.72 * height * (m / middle) ** -0.5 for m in widths]
     body, colour = canvas(message, HALF, 4.2), MODELS["V_on"].colour
     axes = body.subplots()
     axes.plot(
         widths, errors, color=colour, ls="", marker="o", ms=7, mec="white", zorder=3, label="measured (mean of draws)"
     )
-    label = f"fitted slope {found['slope']:.3f} ± {found['slope_error']:.3f}"
-    axes.plot(widths, fit, color=colour, lw=1.3, label=tex(label))
+    fit: list[float] = []
+    if found["slope"] is not None:  # both kernels zero: what is measured is rounding, which has no slope
+        fit = [height * (m / middle) ** found["slope"] for m in widths]
+        label = f"fitted slope {found['slope']:.3f} ± {found['slope_error']:.3f}"
+        axes.plot(widths, fit, color=colour, lw=1.3, label=tex(label))
     axes.plot(widths, guide, color=FAINT, ls=DASHED, lw=1.3, label=tex("claimed slope -1/2"))
     log_axis(axes, [*errors, *guide, *fit])
     log_axis(axes, widths, "x")

@@ -11,15 +11,16 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from theory.claims.base import conditions
 from theory.report import text
 from theory.report.words import messages
 
 Report = dict[str, Any]
-UNDER = "holds under: "
 KINDS = {
     "holds": ("✓", "holds", "as stated, on everything that was measured"),
     "under": ("◐", "holds under a condition", "not as printed, but if read as stated beside it"),
     "fails": ("✗", "fails", "not under any reading that was tried"),
+    "undecided": ("?", "undecided", "what could be computed is too rough to tell"),
 }
 """Kind of verdict -> its symbol, its name, what it means."""
 PROOFS = {"certified": ("holds", "✓"), "refuted": ("fails", "✗"), "not certifiable": ("under", "?")}
@@ -101,9 +102,9 @@ def _samples(sizes: Any) -> Any:
 def claim_view(row: Report) -> Report:
     """A claim with its verdict taken apart into kind and conditions."""
     verdict = str(row["verdict"])
-    kind = "under" if verdict.startswith(UNDER) else verdict if verdict in KINDS else "fails"
-    conditions = verdict.removeprefix(UNDER).split("; ") if kind == "under" else []
-    return {"draws": None, "evidence": {}} | row | {"kind": kind, "conditions": conditions}
+    under = conditions(verdict)
+    kind = "under" if under else verdict if verdict in KINDS else "fails"
+    return {"draws": None, "evidence": {}} | row | {"kind": kind, "conditions": under}
 
 
 def figure_view(report: Report, name: str, file: Path) -> Report:

@@ -105,6 +105,8 @@ def _width(report: Report) -> str:
 
 
 def _clients(report: Report) -> str:
+    if found["slope"] is None:
+        return "V(0) and V^inf are both zero: there is no distance to shrink"
     rows = report["curves"]["clients"]
     last = rows[-1]
     ratio, many = _ratio(last["V"], last["V_on"]), number(last["clients"], "client")
