@@ -8,20 +8,26 @@ from typing import Any
 from torch import Tensor
 
 from theory.claims.base import FAILS, HOLDS, Finding, holds_under
+from theory.claims.limits import spectral_doubt
 from theory.descent import Trajectory, descend
-from theory.study import Study, least
+from theory.study import Study, greatest, least
 
 BRANCHES = ("online", "offline", "fused")
 
 
 def limits_of_mu(study: Study) -> dict[str, float]:
-    """μ = λ_min(V^inf) of each model, by the exact limit."""
-    return {branch: least(study.limits[branch].V) for branch in BRANCHES}
+    """μ = λ_min(V^inf) of each model, by the exact limit; 0 where it is no more than the limit's own doubt."""
+    doubt, mu = spectral_doubt(study.limit), {branch: least(study.limits[branch].V) for branch in BRANCHES}
+    return {branch: value if value > doubt else 0.0 for branch, value in mu.items()}
 
 
 def c1_stays_positive(study: Study) -> Finding:
-    """λ_min(Λ(t)) along real descent over μ/(2α²), at the full width and two smaller ones."""
-    mu = limits_of_mu(study)
+    """λ_min(Λ(t)) along real descent over μ/(2α²), at the full width and two smaller ones.
+
+    Where μ is 0 the claim asks for λ_min(Λ(t)) ≥ 0 only, and there is no ratio. Rounding is allowed for on both sides.
+    """
+    bounds = {branch: mu / (2 * study.alpha**2) for branch, mu in limits_of_mu(study).items()}
+    slack = (spectral_doubt(study.limit) / 2 + study.room) / study.alpha**2
     top = study.online.width
     tracks: dict[str, Any] = {}
     for width in sorted({max(1, top // 16), max(1, top // 4), top}):
@@ -32,24 +38,30 @@ def c1_stays_positive(study: Study) -> Finding:
             step = len(study.problem.y) / 2 * kernels.rate
             path = descend(study.problem, kernels.online, kernels.offline, "separate", study.steps, step, keep=9)
         tracks[str(width)] = _track(kernels, path)
-    ratios = {
-        width: min(
-            value / (mu[branch] / (2 * study.alpha**2)) if mu[branch] > 0 else math.inf
-            for branch in BRANCHES
-            for value in track[branch]
-        )
-        for width, track in tracks.items()
-    }
-    here = ratios[str(top)]
+    ratios = {width: min(_ratio(min(track[b]), bounds[b], slack) for b in BRANCHES) for width, track in tracks.items()}
+    lows = {branch: min(tracks[str(top)][branch]) for branch in BRANCHES}
+    worst = min(BRANCHES, key=lambda b: (_ratio(lows[b], bounds[b], slack), lows[b]))
+    low, bound, here = lows[worst], bounds[worst], ratios[str(top)]
+    if bound > 0:
+        words = f"the least ratio λ_min(Λ(t)) / (μ/2α²) is {here:.3g} at m = {top}"
+    else:
+        words = f"μ is 0 to rounding, and the least λ_min(Λ(t)) is {low:.3g} at m = {top}"
     return Finding(
-        HOLDS if here >= 1 else FAILS,
-        lhs=min(min(tracks[str(top)][branch]) for branch in BRANCHES),
-        rhs=min(mu.values()) / (2 * study.alpha**2),
-        margin=here - 1,
+        HOLDS if low >= bound - slack else FAILS,
+        lhs=low,
+        rhs=bound,
+        margin=here - 1 if bound > 0 else low / (greatest(study.on.Lambda) or 1.0),
         unit="relative",
-        words=f"the least ratio λ_min(Λ(t)) / (μ/2α²) is {here:.3g} at m = {top}",
-        evidence={"mu": mu, "least_ratio": ratios, "lambda_min": tracks},
+        words=words,
+        evidence={"mu": limits_of_mu(study), "least_ratio": ratios, "lambda_min": tracks},
     )
+
+
+def _ratio(low: float, bound: float, slack: float) -> float:
+    """low / bound; beyond all ratios where the bound is 0 and low is not below it."""
+    if bound > 0:
+        return low / bound
+    return math.inf if low >= -slack else -math.inf
 
 
 def _track(study: Study, path: Trajectory) -> dict[str, list[float]]:
@@ -65,12 +77,13 @@ def _track(study: Study, path: Trajectory) -> dict[str, list[float]]:
 
 def c2_stays_under_bound(study: Study) -> Finding:
     """|F(t)-y|² against (1 - rate μ/(2α²))^t |F(0)-y|², violations counted for each model."""
-    mu, found, rate = limits_of_mu(study), study.descents, study.rate
+    mu, found, rate, doubt = limits_of_mu(study), study.descents, study.rate, spectral_doubt(study.limit)
     paths = {branch: ("separate", branch) for branch in BRANCHES} | {"fused, joint": ("joint", "fused")}
     violations, worst = {}, {}
     for name, (reading, branch) in paths.items():
         squares = found[reading].residual_norms(branch).double().square()  # type: ignore[arg-type]
-        bound = bound_curve(mu[branch], rate, study.alpha, squares).clamp_min(study.floor**2 * squares[0].item())
+        bound = bound_curve(max(0.0, mu[branch] - doubt), rate, study.alpha, squares)
+        bound = bound.clamp_min(study.floor**2 * squares[0].item())
         violations[name] = int((~(squares <= bound * (1 + 1e-9))).sum())  # NaN is a violation too
         worst[name] = (squares / bound)[1:].nan_to_num(math.inf).max().item()
     bad = [name for name, count in violations.items() if count]
@@ -78,7 +91,7 @@ def c2_stays_under_bound(study: Study) -> Finding:
         verdict = HOLDS
     else:
         good = [name for name in paths if name not in bad]
-        verdict = holds_under("only for " + ", ".join(good)) if good else FAILS
+        verdict = holds_under(*(f"only {name}" for name in good)) if good else FAILS
     return Finding(
         verdict,
         lhs=max(worst.values()),

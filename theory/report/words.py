@@ -126,3 +126,5 @@ def _tracking(report: Report) -> str:
     least = min(found["least_ratio"].values())
     steps = max((t["t"][-1] for t in widths.values() if t["t"]), default=0)
     return f"During {number(steps, 'step')} λ_min(Λ(t)) never sinks below {short(least)} times its bound"
+    if least == math.inf:
+        return f"During {number(steps, 'step')} λ_min(Λ(t)) never sinks below its bound, which is 0"
