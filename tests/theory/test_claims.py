@@ -576,6 +576,32 @@ def test_o4_fails_where_the_mean_is_steeper(usual):
     assert check("O4", tampered(usual, co2=float(steeper[1.001]) * usual.co2)).verdict == "fails"
 
 
+def test_o4_fails_where_the_condition_number_rises(usual):
+    """λ_max of the mean is no larger, but its λ_min is."""
+    eye = torch.eye(len(usual.on.V), dtype=torch.float64)
+    low = eigenvalues(usual.co2.V)[0] - 0.5 * eigenvalues(usual.on.V)[0]
+    found = check("O4", tampered(usual, co2=replace(usual.co2, V=usual.co2.V - low * eye)))
+    assert found.lhs < found.rhs
+    assert found.verdict == "fails"
+    assert found.margin < 0
+    assert "condition number rises" in found.words
+
+
+def test_o4_does_not_speak_of_a_fall_for_one_client(alone):
+    assert check("O4", alone).words.startswith("the condition number stays at ")
+    assert check("O2", alone).words.endswith(" online and offline")
+
+
+def test_o4_has_no_condition_number_for_singular_kernels():
+    problem = synthetic(2, 3, 4, seed=1)
+    problem.x[1] = problem.x[0]
+    found = check("O4", at_init(problem, 64))
+    assert found.verdict == "holds"
+    assert found.evidence["condition"] == {"V": None, "V_on": None}
+    assert found.words.startswith("λ_max falls from ")
+    assert found.words.endswith("no condition number to compare")
+
+
 # B1: FedBN above FedAvg
 
 
