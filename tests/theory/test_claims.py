@@ -1166,3 +1166,4 @@ def test_x1_on_the_study_is_the_same_each_time(usual):
     assert first == second
     assert first.verdict == "holds"
     assert first.margin > 0
+    assert "O1 is an identity" in first.words
