@@ -11,6 +11,7 @@ import torch
 from theory import CLAIMS, Claim, Finding, Problem, Study, synthetic
 from theory.claims import choose
 from theory.examine import broken_assumptions, certificates, effect_of_parallel_samples, eigenvalues, examine
+from theory.report.words import messages
 from theory.setting import Setting
 
 TINY = Setting(clients=3, samples=3, dim=4, width=64, steps=6, seed=1)
@@ -141,7 +142,7 @@ def test_one_claim_over_three_draws():
     row = report["claims"][0]
     assert row["verdict"] == "holds"
     assert row["draws"] == {
-        "draws": 3, "held": 3, "verdicts": {"holds": 3},
+        "draws": 3, "held": 3, "verdicts": {"holds": 3}, "shown": 2,
         "mean_margin": pytest.approx(3.0), "worst_margin": -1e-12,
     }  # fmt: skip
     assert shown[0] is first
@@ -161,13 +162,22 @@ def test_one_claim_over_three_draws():
         ([("holds", 1.0), ("holds under: care", -1.0), ("holds", 2.0)], "holds under: care", 2),
         ([("fails", -0.1), ("holds under: care", -1.0), ("holds", 2.0)], "fails", 1),
         ([("holds under: care", -1.0), ("holds under: care", -2.0), ("fails", -0.1)], "fails", 0),
-        ([("holds under: a", -1.0), ("holds under: b", -2.0), ("holds", 0.1)], "holds under: b", 1),
+        ([("holds", 1.0), ("undecided", -1.0), ("holds under: care", -2.0)], "undecided", 1),
+        ([("fails", -0.1), ("undecided", -1.0), ("holds", 2.0)], "fails", 1),
+        # A condition must suffice in every draw.
+        ([("holds under: a", -1.0), ("holds under: b", -2.0), ("holds", 0.1)], "fails", 1),
+        ([("holds under: b; a", -1.0), ("holds under: a", -0.5), ("holds", 0.1)], "holds under: a", 1),
+        ([("holds under: a; b; c", -2.0), ("holds under: b; c", -1.0), ("holds", 0.1)], "holds under: b; c", 1),
     ],
 )
 def test_the_worst_draw_gives_the_verdict(found, worst, held):
     report, _ = examine(replace(TINY, draws=3), [scripted("K1", found)[0]])
     row = report["claims"][0]
     assert row["verdict"] == worst
+    rank = ["fails", "undecided", "holds under", "holds"]
+    shown = min(range(3), key=lambda k: (rank.index(found[k][0].split(":")[0]), found[k][1]))
+    assert (row["margin"], row["evidence"]) == (found[shown][1], {"draw": shown + 1})
+    assert row["draws"]["shown"] == shown + 1
     assert row["draws"]["held"] == held
     assert row["draws"]["worst_margin"] == min(margin for _, margin in found)
     assert sum(row["draws"]["verdicts"].values()) == 3
@@ -216,6 +226,17 @@ def test_certificates_enclose_the_eigenvalues(dtype):
     assert study.problem.x.dtype == getattr(torch, dtype)
 
 
+def test_certificates_are_about_kernels_in_double_precision():
+    """In float32 the blocks of V_on and V_off differ by rounding, and so would what is proved of them."""
+    study = replace(TINY, dtype="float32", clients=1, samples=1).study()
+    exact = study.in_double().on.V.item()
+    assert exact != study.on.V.item()
+    proofs = certificates(study)
+    assert proofs["O2"]["right"] == [exact, exact]
+    assert proofs["O2"]["verdict"] == "certified"
+    assert proofs["O3 (strict)"]["verdict"] == "refuted"  # one client: both are the same
+
+
 def test_what_is_false_is_refuted():
     study = TINY.study()
     weak = replace(study.offline, gamma=0.1 * study.offline.gamma)
@@ -261,12 +282,32 @@ def test_the_summary_names_what_fails():
 def test_the_summary_says_when_fedco2_is_ahead():
     claim, _ = scripted("D2", [])
     found = Finding(
-        "holds", 1.0, 2.0, 0.25, "digits", "words", {"log10_gain": {"joint": 0.25, "separate": 0.1}, "steps": 6}
-    )
+        "holds", 1.0, 2.0, 0.25, "digits", "words",
+        {
+            "log10_gain": {"joint": 0.25, "separate": 0.1, "federated": 0.2},
+            "compared_at_step": {"joint": 5, "separate": 6, "federated": 3},
+            "steps": 6,
+        },
+    )  # fmt: skip
     first, second = examine(TINY, [replace(claim, check=lambda study: found)])[0]["summary"]
     assert not first.endswith("hold.")
-    assert "0.25 digits ahead of FedBN after 6 steps" in second
-    assert "separate +0.10" in second
+    assert "0.25 digits ahead of FedBN after 5 steps" in second
+    assert "separate +0.10; federated +0.20 at step 3 digits" in second
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_summary_does_not_take_rounding_for_a_gain(dtype, npz):
+    """One sample of each client twice: all three λ_min are 0, and come out as rounding."""
+    X = np.random.default_rng(0).normal(size=(20, 4))
+    X[2:4], X[12:14] = X[:2], X[10:12]
+    setting = replace(npz(X, [0] * 10 + [1] * 10), dtype=dtype)
+    for seed in range(4):
+        report, _ = examine(replace(setting, seed=seed), choose("O3"))
+        assert report["summary"][0].startswith("Adding an offline network does not raise λ_min"), seed
+        said = messages(report)
+        assert said["draws"] == "λ_min rises from FedBN to Fed-CO2 in 0 of 20 draws"
+        assert "the least eigenvalue stays at" in said["spectra"]
+        assert said["clients"] == "With 2 clients FedBN's λ_min is not above 0"
 
 
 # Curves
@@ -321,8 +362,11 @@ def test_figures_get_only_what_was_examined(whole):
     rows = {row["id"]: row for row in whole[0]["claims"]}
     assert whole[0]["curves"]["widths"] == rows["K4"]["evidence"]
     assert whole[0]["curves"]["tracks"] == rows["C1"]["evidence"]
+    assert whole[0]["curves"]["gains"] == rows["D2"]["evidence"]
     assert set(examine(TINY, choose("O2"))[0]["curves"]) == {"spectra", "draws", "clients"}
-    assert set(examine(TINY, choose("D2"))[0]["curves"]) == {"spectra", "draws", "clients", "residuals", "bounds"}
+    assert set(examine(TINY, choose("D2"))[0]["curves"]) == {
+        "spectra", "draws", "clients", "residuals", "bounds", "gains",
+    }  # fmt: skip
 
 
 # The user's own data

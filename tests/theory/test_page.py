@@ -127,8 +127,8 @@ def test_residuals_need_neither_bounds_nor_d2(report: Report, tmp_path: Path) ->
 def test_divergence_and_singular_kernels_are_drawn(report: Report, tmp_path: Path) -> None:
     curves = report["curves"]
     curves["residuals"]["joint: fused"] = [31.0, 1e6, 1e200, math.inf, math.nan, math.nan]
-    curves["draws"] = [{"seed": 7, "V_on": -1e-17, "V_off": 0.2, "V": 0.1}]
-    curves["clients"] = [{"clients": 1, "V_on": 0.0, "V_off": math.nan, "V": math.inf}]
+    curves["draws"] = [{"seed": 7, "V_on": -1e-17, "V_off": 0.2, "V": 0.1, "room": 1e-10}]
+    curves["clients"] = [{"clients": 1, "V_on": 0.0, "V_off": math.nan, "V": math.inf, "room": 1e-10}]
     curves["widths"] = {"slope": 0.0, "slope_error": 0.0, "relative_error": {"8": 0.4}}
     width = next(iter(curves["tracks"]["lambda_min"]))
     curves["tracks"]["lambda_min"][width]["online"] = [math.nan] * len(curves["tracks"]["lambda_min"][width]["t"])
@@ -136,8 +136,8 @@ def test_divergence_and_singular_kernels_are_drawn(report: Report, tmp_path: Pat
     curves["tracks"]["mu"]["online"] = -1e-18
     curves["spectra"]["V"] = curves["spectra"]["V_off"] = [2.0**-k for k in range(40)]
     curves["spectra"]["V_on"] = [2.0**-k for k in range(37)] + [1e-18, 0.0, -1e-17]
-    d2 = next(row for row in report["claims"] if row["id"] == "D2")
-    d2["evidence"]["log10_gain"] |= {"joint": -math.inf, "joint, own step": 1.0, "separate": math.nan, "federated": 0.0}
+    gains = {"joint": -math.inf, "joint, own step": 1.0, "separate": math.nan, "federated": 0.0}
+    curves["gains"]["log10_gain"] |= gains
     for figure in draw_figures(report, tmp_path).values():
         assert imread(figure).std() > 0.01
     said = messages(report)
@@ -150,14 +150,36 @@ def test_divergence_and_singular_kernels_are_drawn(report: Report, tmp_path: Pat
 
 
 def test_messages_come_from_the_numbers(report: Report) -> None:
-    row = {"seed": 0, "V_on": 0.2, "V_off": 0.4, "V": 0.3}
+    row = {"seed": 0, "V_on": 0.2, "V_off": 0.4, "V": 0.3, "room": 1e-9}
     report["curves"]["draws"] = [row, row | {"V": 0.1}]
+    report["curves"]["gains"]["compared_at_step"]["separate"] = 3
     report["curves"]["spectra"] = {"V_on": [8.0, 2.0], "V_off": [4.0, 3.0], "V": [8.0, 1.0]}
     said = messages(report)
     assert said["draws"] == "λ_min rises from FedBN to Fed-CO2 in 1 of 2 draws, by a factor 1.00 in the median"
     assert said["spectra"] == (
         "FedBN to Fed-CO2: the least eigenvalue falls from 2.00 to 1.00, the greatest stays at 8.00"
     )
+    assert said["residuals"].startswith("Within 5 steps Fed-CO2 is ahead")
+
+
+def test_two_kernels_that_are_zero_have_no_slope(report: Report, tmp_path: Path) -> None:
+    report["curves"] = {"widths": {"slope": None, "slope_error": None, "relative_error": {"8": 1e-16, "16": 2e-16}}}
+    assert messages(report) == {"width": "V(0) and V^inf are both zero: there is no distance to shrink"}
+    assert_drawn(draw_figures(report, tmp_path)["width"])
+
+
+def test_a_bound_of_zero_has_no_multiples(report: Report) -> None:
+    tracks = report["curves"]["tracks"]
+    tracks["least_ratio"] = dict.fromkeys(tracks["least_ratio"], math.inf)
+    assert messages(report)["tracking"] == "During 5 steps λ_min(Λ(t)) never sinks below its bound, which is 0"
+
+
+def test_the_residuals_tell_of_the_draw_that_they_show(report: Report) -> None:
+    """D2's row may be another draw's."""
+    before = messages(report)["residuals"]
+    d2 = next(row for row in report["claims"] if row["id"] == "D2")
+    d2["evidence"] = {"log10_gain": dict.fromkeys(d2["evidence"]["log10_gain"], 9.0)}
+    assert messages(report)["residuals"] == before
 
 
 def swept(**settings: float) -> Report:
@@ -313,14 +335,23 @@ def test_draws_are_shown_where_there_are_several(report: Report, tmp_path: Path)
     assert "Draws held" not in page_of(report, tmp_path)
     for row in report["claims"]:
         row["draws"] = {
-            "draws": 9, "held": 7, "verdicts": {"fails": 2, "holds": 7},
+            "draws": 9, "held": 7, "verdicts": {"fails": 2, "holds": 7}, "shown": 4,
             "mean_margin": 0.125, "worst_margin": -math.inf,
         }  # fmt: skip
     page = page_of(report, tmp_path)
     assert page.count("7 of 9") == len(report["claims"])
     assert page.count("fails (2), holds (7)") == len(report["claims"])
+    assert "This is draw 4." in page
     assert "0.12500" in page
     assert "−∞" in page
+
+
+def test_what_is_undecided_is_not_said_to_fail(report: Report, tmp_path: Path) -> None:
+    assert "too rough to tell" not in page_of(report, tmp_path)
+    report["claims"][2] |= {"verdict": "undecided"}
+    page = page_of(report, tmp_path)
+    assert "what could be computed is too rough to tell" in page
+    assert '<span class="badge undecided"><span aria-hidden="true">?</span> undecided</span>' in page
 
 
 def test_certificates_say_what_they_prove(report: Report, tmp_path: Path) -> None:

@@ -37,36 +37,40 @@ def number(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
-def _ratio(a: float, b: float) -> float:
-    return a / b if b > 0 else math.nan
+def _ratio(a: float, b: float, room: float = 0.0) -> float:
+    return a / b if b > room else math.nan
 
 
-def _moves(a: float, b: float) -> str:
+def _moves(a: float, b: float, room: float) -> str:
     """From a to b, in words; what differs by rounding only has not moved."""
-    if not abs(b - a) > 1e-9 * max(abs(a), abs(b)):
+    if not abs(b - a) > max(room, 1e-9 * max(abs(a), abs(b))):
         return f"stays at {short(a)}"
     return f"{'rises' if b > a else 'falls'} from {short(a)} to {short(b)}"
 
 
 def _spectra(report: Report) -> str:
     on, mean = report["curves"]["spectra"]["V_on"], report["curves"]["spectra"]["V"]
-    low, high = _moves(on[-1], mean[-1]), _moves(on[0], mean[0])
+    rows = report["curves"].get("draws") or [{}]
+    room = rows[0].get("room", 0.0)  # the first draw is the one whose spectra these are
+    low, high = _moves(on[-1], mean[-1], room), _moves(on[0], mean[0], room)
     return f"FedBN to Fed-CO2: the least eigenvalue {low}, the greatest {high}"
 
 
 def _draws(report: Report) -> str:
     rows = report["curves"]["draws"]
-    rises = sum(row["V"] - row["V_on"] > 1e-9 * abs(row["V"]) for row in rows)
-    ratios = [r for row in rows if math.isfinite(r := _ratio(row["V"], row["V_on"]))]
+    rises = sum(row["V"] - row["V_on"] > max(row["room"], 1e-9 * abs(row["V"])) for row in rows)
+    ratios = [r for row in rows if math.isfinite(r := _ratio(row["V"], row["V_on"], row["room"]))]
     median = f", by a factor {short(statistics.median(ratios))} in the median" if ratios else ""
     return f"λ_min rises from FedBN to Fed-CO2 in {rises} of {len(rows)} draws{median}"
 
 
 def gains(report: Report) -> dict[str, float]:
-    """Digits by which Fed-CO2 ends below FedBN in each reading: D2's where it was examined, else at the last step."""
+    """Digits by which Fed-CO2 ends below FedBN in each reading: D2's where it was examined, else at the last step.
+
+    D2's of the draw whose curves these are, which is not always the one that its verdict comes from.
+    """
     curves = report["curves"]["residuals"]
-    d2: Report = next((row["evidence"] for row in report.get("claims", []) if row["id"] == "D2"), {})
-    known, found = d2.get("log10_gain", {}), {}
+    known, found = report["curves"].get("gains", {}).get("log10_gain", {}), {}
     for reading, (_, fedbn, fedco2) in READINGS.items():
         if fedbn in curves and fedco2 in curves:
             last = _ratio(curves[fedbn][-1], curves[fedco2][-1])
@@ -92,24 +96,26 @@ def _residuals(report: Report) -> str:
     steps = max(len(values) for values in report["curves"]["residuals"].values()) - 1
     tail = f"; not in: {' / '.join(behind)}" if behind else ""
     ahead = f"{len(found) - len(behind)} of {len(found)} readings"
-    return f"After {number(steps, 'step')} Fed-CO2 is ahead of FedBN in {ahead}{tail}"
+    last = report["curves"].get("gains", {}).get("compared_at_step", {})
+    when = "After" if all(step == steps for step in last.values()) else "Within"
+    return f"{when} {number(steps, 'step')} Fed-CO2 is ahead of FedBN in {ahead}{tail}"
 
 
 def _width(report: Report) -> str:
     found = report["curves"]["widths"]
     if len(found["relative_error"]) < 2:
         return "One width only: no slope to fit"
+    if found["slope"] is None:
+        return "V(0) and V^inf are both zero: there is no distance to shrink"
     return f"The distance to V^inf shrinks as m^({found['slope']:.2f})" if found["slope"] < 0 else (
         "The distance to V^inf does not shrink with m"
     )  # fmt: skip
 
 
 def _clients(report: Report) -> str:
-    if found["slope"] is None:
-        return "V(0) and V^inf are both zero: there is no distance to shrink"
     rows = report["curves"]["clients"]
     last = rows[-1]
-    ratio, many = _ratio(last["V"], last["V_on"]), number(last["clients"], "client")
+    ratio, many = _ratio(last["V"], last["V_on"], last["room"]), number(last["clients"], "client")
     if not math.isfinite(ratio):
         return f"With {many} FedBN's λ_min is not above 0"
     return f"With {many} Fed-CO2 has {short(ratio)} times FedBN's λ_min"
@@ -125,6 +131,6 @@ def _tracking(report: Report) -> str:
         return f"λ_min(Λ(t)) sinks below its bound at m = {', '.join(low)}{rest}"
     least = min(found["least_ratio"].values())
     steps = max((t["t"][-1] for t in widths.values() if t["t"]), default=0)
-    return f"During {number(steps, 'step')} λ_min(Λ(t)) never sinks below {short(least)} times its bound"
     if least == math.inf:
         return f"During {number(steps, 'step')} λ_min(Λ(t)) never sinks below its bound, which is 0"
+    return f"During {number(steps, 'step')} λ_min(Λ(t)) never sinks below {short(least)} times its bound"
