@@ -215,8 +215,8 @@ def d3_federated_step(study: Study) -> Finding:
         rhs=allowed,
         margin=digits_to_spare(missed, allowed),
         unit="digits",
-        words=f"as the step vanishes pooled descent is off by {100 * pooled['limit']:.2g} %, "
-        f"or {100 * pooled['limit_in_personal_part']:.2g} % of the personal part; V/N + G by {others[0]['limit']:.0e}",
+        words=f"as the step vanishes pooled descent is off by {100 * pooled['limit']:.3g} %, "
+        f"or {100 * pooled['limit_in_personal_part']:.3g} % of the personal part; V/N + G by {others[0]['limit']:.0e}",
         evidence={"relative_error": errors},
     )
 
