@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from theory.chance import network_stream
 from theory.errors import InputError
 from theory.federated import pinch
 from theory.network import draw_weights
@@ -75,8 +76,7 @@ class Kernel:
 
 def initial_weights(problem: Problem, width: int, alpha: float, seed: int = 0) -> Weights:
     """The online network of Eq. 10: v, c shared; γ_{k,i} = |v_k|/α for every client."""
-    generator = torch.Generator().manual_seed(seed)
-    v, gamma, c = draw_weights(problem.dim, width, alpha, generator)
+    v, gamma, c = draw_weights(problem.dim, width, alpha, network_stream(seed))
     v, gamma, c = (t.to(problem.x) for t in (v, gamma, c[0]))
     return Weights(v, c, gamma.expand(problem.clients, -1).clone(), alpha)
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from theory.chance import data_stream
 from theory.errors import InputError
 
 Covariance = Literal["isotropic", "scaled", "anisotropic"]
@@ -111,7 +113,7 @@ def check_covariances(S: Tensor) -> None:
             )
 
 
-def draw_covariance(kind: Covariance, dim: int, heterogeneity: float, generator: torch.Generator) -> Tensor:
+def draw_covariance(kind: Covariance, dim: int, heterogeneity: float, chance: np.random.Generator) -> Tensor:
     """S_i of one client, of trace d on average.
 
     isotropic: the identity; scaled: s I with s = exp(h z); anisotropic: eigenvalues exp(h z) on random axes.
@@ -124,11 +126,11 @@ def draw_covariance(kind: Covariance, dim: int, heterogeneity: float, generator:
     eye = torch.eye(dim, dtype=torch.float64)
     if kind == "isotropic":
         return eye
-    logs = heterogeneity * torch.randn(dim, generator=generator, dtype=torch.float64)
+    logs = heterogeneity * torch.from_numpy(chance.standard_normal(dim))
     variances = (logs - heterogeneity**2 / 2).exp()  # mean one
     if kind == "scaled":
         return variances[0] * eye
-    axes = torch.linalg.qr(torch.randn(dim, dim, generator=generator, dtype=torch.float64)).Q
+    axes = torch.linalg.qr(torch.from_numpy(chance.standard_normal((dim, dim)))).Q
     S = axes * variances @ axes.T
     return (S + S.T) / 2
 
@@ -154,10 +156,10 @@ def synthetic(
         raise InputError(f"{len(sizes)} sample counts for {clients} clients; give one for each")
     x, y, S = [], [], []
     for client, size in enumerate(sizes):
-        generator = torch.Generator().manual_seed(1_000_003 * seed + client)
-        S.append(draw_covariance(covariance, dim, heterogeneity, generator))
-        z = torch.randn(size, dim, generator=generator, dtype=torch.float64)
+        chance = data_stream(seed, client)
+        S.append(draw_covariance(covariance, dim, heterogeneity, chance))
+        z = torch.from_numpy(chance.standard_normal((size, dim)))
         x.append(z @ torch.linalg.cholesky(S[-1]).T)  # L z ~ N(0, S)
-        y.append(torch.randn(size, generator=generator, dtype=torch.float64))
+        y.append(torch.from_numpy(chance.standard_normal(size)))
     owner = torch.repeat_interleave(torch.arange(clients), torch.tensor(sizes))
     return Problem(torch.cat(x), torch.cat(y), owner, torch.stack(S))
