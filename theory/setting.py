@@ -12,6 +12,7 @@ from typing import get_args
 
 import torch
 
+from theory.chance import SEEDS, check_seed
 from theory.claims.kernels import JACOBIAN_NUMBERS
 from theory.errors import InputError
 from theory.gram import Projection, default_chunk
@@ -50,6 +51,7 @@ class Setting:
         for name in ("clients", "samples", "dim", "width", "draws", "steps"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        check_seed(self.seed, SEEDS // 2)  # draws, and the figure of them, count on from it
         if self.chunk is not None and self.chunk < 1:
             raise InputError(f"chunk is {self.chunk}; it must be at least 1 (or leave it out)")
         if not 0 < self.alpha <= 1:

@@ -170,6 +170,7 @@ def test_a_sweep_gives_a_table_and_a_figure(tmp_path, capsys):
         (["--sweep", "clients=2", "--sweep", "dim=3", "--sweep", "width=8"], ["3 sweeps"]),
         (["--device", "cuda"], ["'cuda'", "--device cpu"]),
         (["--chunk", "0"], ["chunk is 0"]),
+        (["--seed", "100000000000000"], ["seed is 100000000000000", "between 0 and 2147483648"]),
         (["--width", "1000000000000"], ["GiB", "--width"]),
         (["--dim", "1"], ["parallel", "λ_min", "--allow-parallel"]),
         (["--data", "nowhere.npz"], ["nowhere.npz", "No such file"]),

@@ -22,6 +22,7 @@ BAD = {
     "draws": (0, "draws is 0"),
     "steps": (0, "steps is 0"),
     "chunk": (0, "chunk is 0"),
+    "seed": (-1, "seed is -1; choose it between 0 and 2147483648"),
     "alpha": (1.01, r"alpha is 1\.01"),
     "heterogeneity": (5.5, r"heterogeneity is 5\.5"),
     "dtype": ("float16", "unknown dtype 'float16'"),
@@ -44,6 +45,12 @@ def test_alpha_lies_between_nothing_and_one(alpha):
 def test_heterogeneity_lies_between_nothing_and_five(heterogeneity):
     with pytest.raises(InputError, match="heterogeneity is"):
         Setting(heterogeneity=heterogeneity)
+
+
+def test_a_seed_leaves_room_for_the_draws_that_count_on_from_it():
+    assert Setting(seed=2**31).problem(20).clients == 5
+    with pytest.raises(InputError, match="seed is 2147483649"):
+        Setting(seed=2**31 + 1)
 
 
 def test_an_unknown_covariance_is_refused_before_anything_is_computed():
