@@ -30,6 +30,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         check_data(self.x, self.y, self.owner)
+        zero = (self.x == 0).all(dim=1).nonzero()
+        if len(zero):
+            raise InputError(f"sample {zero[0].item()} is all zeros: its kernel row is zero, so λ_min = 0; drop it")
         if self.owner.diff().lt(0).any():
             raise InputError("samples must be ordered by client; sort x, y and owner by owner first")
         if self.S.shape != (int(self.owner[-1]) + 1, self.dim, self.dim):
@@ -93,9 +96,6 @@ def check_data(x: Tensor, y: Tensor, owner: Tensor) -> None:
         if len(bad):
             where = ", ".join(map(str, bad[0].tolist()))
             raise InputError(f"{name}[{where}] is {values[tuple(bad[0])].item()}; replace or drop non-finite values")
-    zero = (x == 0).all(dim=1).nonzero()
-    if len(zero):
-        raise InputError(f"sample {zero[0].item()} is all zeros: its kernel row is zero, so λ_min = 0; drop it")
 
 
 def check_covariances(S: Tensor) -> None:

@@ -34,6 +34,14 @@ class UserData:
     problem: Problem
     broken: list[str]
     ridge: float
+    rows: list[int]
+    """Where in the file each sample of the problem stands."""
+    names: list[str]
+    """Of the clients, as they may be printed."""
+
+    def name(self, sample: int) -> str:
+        """A sample of the problem as the file has it."""
+        return _named(self.rows[sample], self.names[int(self.problem.owner[sample])])
 
 
 def read(path: Path, ridge: float) -> UserData:
@@ -59,9 +67,29 @@ def read(path: Path, ridge: float) -> UserData:
     order = torch.argsort(owner, stable=True)
     x, y, owner = x[order], y[order], owner[order]
     means = torch.stack([x[owner == i].mean(0) for i in range(len(names))])
-    centred = x - means[owner]
+    centred = _centred(x, means, owner)
     S = torch.stack([_covariance(centred[owner == i], ridge, names[i]) for i in range(len(names))])
-    return UserData(Problem(centred, y, owner, S), _broken(x, means, S, owner, names), ridge)
+    zero = (centred == 0).all(dim=1).nonzero().flatten().tolist()
+    if zero:
+        which = _named(int(order[zero[0]]), names[owner[zero[0]]])
+        raise InputError(
+            f"{path}: {which} equals its client's mean: centred, it and its kernel row are zero, so λ_min = 0; drop it"
+        )
+    problem = Problem(centred, y, owner, S)
+    return UserData(problem, _broken(x, means, S, owner, names), ridge, order.tolist(), names)
+
+
+def _named(row: int, client: str) -> str:
+    return f"X[{row}] (client {client})"
+
+
+def _centred(x: Tensor, means: Tensor, owner: Tensor) -> Tensor:
+    """x less its client's mean; what is left of a sample that equals it but for rounding is zero."""
+    centred = x - means[owner]
+    largest = torch.stack([x[owner == i].abs().max() for i in range(len(means))])
+    rounding = 16 * torch.finfo(x.dtype).eps * largest[owner]
+    centred[centred.abs().amax(1) <= rounding] = 0
+    return centred
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

@@ -109,6 +109,19 @@ def test_the_covariance_is_the_empirical_one_with_a_ridge(reads):
             assert np.allclose(found.problem.S[i].numpy(), expected, rtol=0, atol=1e-13)
 
 
+def test_a_row_of_zeros_is_a_sample_like_any_other(reads):
+    """X is centred for each client, so zero means nothing before that."""
+    assert reads(npz(X=np.where(np.arange(24)[:, None] == 9, 0, X))).problem.sizes == [8, 8, 8]
+
+
+def test_samples_are_named_as_the_file_has_them(reads):
+    order = np.random.default_rng(1).permutation(24)
+    found = reads(npz(X=X[order], y=Y[order], owner=OWNER[order]))
+    for sample in range(24):
+        (row,) = np.flatnonzero(Y[order] == found.problem.y[sample].item())
+        assert found.name(sample) == f"X[{row}] (client {OWNER[order][row]})"
+
+
 # ---- assumptions that do not hold are reported
 
 
@@ -149,6 +162,9 @@ def test_few_samples_are_reported_and_carried_by_the_ridge(reads):
 
 # ---- what is refused
 
+AT_MEAN = X.copy()
+AT_MEAN[9] = np.delete(X[8:16], 1, axis=0).mean(0)  # up to rounding, and the clients are sorted otherwise than the file
+SEVEN = np.where(np.arange(24) == 7, "lab", OWNER)  # the mean of seven 0.1 is not quite 0.1
 BAD = {
     "no X": (archive(y=npy(Y), owner=npy(OWNER)), "has no array 'X'"),
     "no y": (archive(X=npy(X), owner=npy(OWNER)), "has no array 'y'"),
@@ -163,9 +179,10 @@ BAD = {
     "nothing at all": (npz(X=X[:0], y=Y[:0], owner=OWNER[:0]), r"X has shape \(0, 3\)"),
     "NaN in X": (npz(X=np.where(np.arange(72).reshape(24, 3) == 5, np.nan, X)), r"X\[1, 2\] is nan"),
     "infinity in y": (npz(y=np.where(np.arange(24) == 7, np.inf, Y)), r"y\[7\] is inf"),
-    "a zero sample": (npz(X=np.where(np.arange(24)[:, None] == 9, 0, X)), "sample 9 is all zeros"),
+    "a sample at the mean": (npz(X=AT_MEAN), r"X\[9\] \(client clinic\) equals its client's mean"),
     "a client of one sample": (npz(owner=np.array(["one"] + ["rest"] * 23)), "client one: its 1 samples are all"),
     "a client of equal samples": (npz(X=np.concatenate([np.ones((8, 3)), X[8:]])), "client ward: its 8 samples"),
+    "a client equal but for rounding": (npz(X=np.where(SEVEN[:, None] == "ward", 0.1, X), owner=SEVEN), "ward: its 7"),
     "a text": (b"1,2,3\n4,5,6\n", "is not a readable .npz"),
     "nothing": (b"", "is not a readable .npz"),
     "a single array": (npy(X), "is not a readable .npz"),
