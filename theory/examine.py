@@ -188,7 +188,8 @@ def _effect_of_clients(setting: Setting, study: Study, progress: Progress) -> li
         mine = everyone.owner < count
         some = Problem(everyone.x[mine], everyone.y[mine], everyone.owner[mine], everyone.S[:count])
         weights: Weights = replace(study.online, gamma=study.online.gamma[:1].expand(count, -1))
-        rows.append({"clients": count, **_least_three(Study(some, weights, chunk=setting.chunk))})
+        one = Study(some, weights, projection=setting.projection, chunk=setting.chunk)
+        rows.append({"clients": count, **_least_three(one)})
     return rows
 
 

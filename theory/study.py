@@ -149,6 +149,11 @@ class Study:
         off = on.pinched(owner)
         return {"online": on, "offline": off, "fused": 0.5 * (on + off)}
 
+    @property
+    def known_limits(self) -> dict[str, Kernel] | None:
+        """The limits of these very kernels, if a claim has needed them; of the printed projection none is known."""
+        return self.limits if "limit" in vars(self) and self.projection == "exact" else None
+
     @cached_property
     def joint_kernel(self) -> Tensor:
         """What drives F when the fused loss is descended: fusion² (Λ_on + Λ_off), a quarter of the sum in the paper."""
