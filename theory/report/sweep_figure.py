@@ -22,6 +22,7 @@ from theory.report.style import (
     short,
     tex,
 )
+from theory.sweep import gain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +60,7 @@ def _averaged(rows: list[Row], names: list[str]) -> list[Row]:
 
 
 def _gain(row: Row) -> float:
-    return row["V"] / row["V_on"] if row["V_on"] > 0 else math.nan
+    return gain(row["V"], row["V_on"])
 
 
 def _title(rows: list[Row]) -> str:
