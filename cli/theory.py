@@ -75,6 +75,8 @@ def theory(ctx: click.Context, /, **options: Any) -> None:
         raise click.UsageError(f"--{given[0]} contradicts --data: the data say what it is; leave --{given[0]} out")
     if options["data"] is None and _given(ctx, "ridge"):
         raise click.UsageError("--ridge is for --data; synthetic clients have known covariances")
+    if options["certify"] and options["sweeps"]:
+        raise click.UsageError("--certify proves the orderings of one setting, not of a --sweep; leave one of them out")
     from cli.theory_run import run
 
     if not run(options) and options["strict"]:

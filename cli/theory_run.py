@@ -41,9 +41,10 @@ def run(options: dict[str, Any]) -> bool:
     claims = choose(SWEPT_CLAIMS if named is None and sweeps else named)
     settings = settings_of(setting, sweeps) if sweeps else [({}, setting)]
     _choose_threads([one for _, one in settings])
-    _foresee([one for _, one in settings], claims, quiet=options["as_json"])
+    _foresee([one for _, one in settings], claims, figures=not sweeps, quiet=options["as_json"])
     if not options["allow_parallel"]:
-        _refuse_parallel(setting)
+        for _, one in settings:
+            _refuse_parallel(one)
     folder = claim_folder(options["out"] or new_folder("sweep" if sweeps else "theory"))
     try:
         if sweeps:
@@ -83,14 +84,14 @@ def _sweep(
 
 def _choose_threads(settings: list[Setting]) -> None:
     """One thread for small problems: waking others for each of many short products takes longer than the work."""
-    largest = max(len(one.problem().x) * one.width for one in settings)
+    largest = max(one.size.n * one.width for one in settings)
     if largest < SMALL and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
 
 
-def _foresee(settings: list[Setting], claims: list[Claim], quiet: bool) -> None:
+def _foresee(settings: list[Setting], claims: list[Claim], figures: bool, quiet: bool) -> None:
     """Say what it will take; refuse what cannot fit."""
-    costs = [predict_cost(one, one.problem(), {claim.id for claim in claims}) for one in settings]
+    costs = [predict_cost(one, {claim.id for claim in claims}, figures) for one in settings]
     largest = max(costs, key=lambda cost: cost.bytes)
     available = available_memory()
     refuse_if_too_large(largest, available)
@@ -103,13 +104,16 @@ def _foresee(settings: list[Setting], claims: list[Claim], quiet: bool) -> None:
 
 
 def _refuse_parallel(setting: Setting) -> None:
-    problem = setting.problem()
-    pairs = problem.parallel()
+    """Opposite samples pass: no gate is open to both, so V is zero there, and such a pair does not make it singular."""
+    problem, data = setting.problem(), setting.read_data()
+    pairs = [pair for pair in problem.parallel() if pair[2] > 0]
     if pairs:
+        p, q, _ = pairs[0]
+        where = f" (in the file: {data.name(p)} and {data.name(q)})" if data else ""
         more = f" (and {len(pairs) - 1} more pairs)" if len(pairs) > 1 else ""
         cure = "raise --dim" if problem.dim == 1 else "drop one of them"
         raise InputError(
-            f"{effect_of_parallel_samples(problem, pairs[0])}{more}; {cure}, or go on with --allow-parallel"
+            f"{effect_of_parallel_samples(problem, pairs[0])}{where}{more}; {cure}, or go on with --allow-parallel"
         )
 
 

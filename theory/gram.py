@@ -92,7 +92,7 @@ def kernel(
     """V and G at these weights.
 
     Shared v couples all clients (online); personal v leaves the client blocks only (offline). G couples clients only
-    where γ is shared too (``share_gamma``: FedAvg). Memory is O(n² + n · chunk), whatever the width and dimension.
+    where γ is shared too (``share_gamma``: FedAvg). Memory is O(n² + (n + N d) · chunk), whatever the width.
     """
     if chunk is not None and chunk < 1:
         raise InputError(f"chunk is {chunk}; it must be at least 1 (or leave it out)")
@@ -120,7 +120,8 @@ def _gram(
     """
     x, blocks, n = problem.x, problem.blocks, len(problem.x)
     AA, T, G = (x.new_zeros(n, n) for _ in range(3))
-    chunk = min(chunk or default_chunk(problem), weights.width)
+    chunk = min(chunk or default_chunk(n, problem.clients, problem.dim), weights.width)
+    together = max(n // problem.clients, problem.dim)  # clients whose w_ij take no more room than h, or than S v
     kept = [
         x.new_empty(n, chunk) for _ in range(5)
     ]  # one set of buffers: fresh ones would cost a page fault for every 4 KiB
@@ -132,7 +133,6 @@ def _gram(
         unit = c / (q.sqrt() * weights.width**0.5)
         if projection == "printed":
             Sv, q = v.expand_as(Sv), v.square().sum(-1).expand_as(q)
-        half = torch.einsum("ikd,jkd->ijk", Sv, Sv) / (2 * q.unsqueeze(1))  # w_ij / (2 |v|_{S_i}²)
         for i, rows in enumerate(blocks):
             torch.mul(h[rows], gamma[i], out=A[rows]).gt_(0).mul_(unit[i])  # the open gates
             torch.mul(A[rows], h[rows], out=E[rows])  # ∂f/∂γ
@@ -143,17 +143,20 @@ def _gram(
             columns = slice(0, rows.stop) if share_gamma else rows
             G[rows, columns].addmm_(E[rows], E[columns].T)
         for j, columns in enumerate(blocks):
+            if j % together == 0:
+                w = torch.einsum("ikd,jkd->ijk", Sv, Sv[j : j + together])
+                half = w.div_(2 * q.unsqueeze(1))  # w_ij / (2 |v|_{S_i}²)
             torch.mm(x, Sv[j].T, out=B)
             for i, rows in enumerate(blocks):
-                B[rows].addcmul_(h[rows], half[i, j], value=-1)
+                B[rows].addcmul_(h[rows], half[i, j % together], value=-1)
             T[:, columns].addmm_(B.mul_(A), D[columns].T)
     AA, G = (K.tril() + K.tril(-1).T for K in (AA, G))
     return (x @ x.T).mul_(AA).sub_(T).sub_(T.T), G
 
 
-def default_chunk(problem: Problem) -> int:
+def default_chunk(n: int, N: int, d: int) -> int:
     """Hidden units at a time: large enough for full-speed products, small enough to stay near the cache."""
-    return max(64, min(1024, 2**21 // max(len(problem.x), problem.dim)))
+    return max(64, min(1024, 2**21 // max(n, N * d)))
 
 
 def _chunks(weights: Weights, size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

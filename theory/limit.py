@@ -137,6 +137,12 @@ def _gaussian(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[T
 
 def _arcs(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
     """d = 2: both gates are open on one arc of directions, and the integrand is smooth along it."""
+    parts = [_some_arcs(rows, b, S, R, nodes) for rows in a.split(max(1, 2**17 // (len(b) * nodes)))]
+    V, G = (torch.cat(part) for part in zip(*parts, strict=True))
+    return V, G
+
+
+def _some_arcs(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
     f, w = _legendre(nodes)
     angle_a, angle_b = (torch.atan2(x[:, 1], x[:, 0]) for x in (a, b))
     turn = angle_b[None, :] - angle_a[:, None]

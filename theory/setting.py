@@ -21,9 +21,19 @@ from theory.study import Progress, Study
 from theory.userdata import UserData, read
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
-ORDERINGS = {"O1", "O2", "O3", "O4"}
-GALLERY_GRAMS = 48
-"""Kernels computed for the figures of many draws and many clients."""
+GALLERY_GRAMS, FIGURE_CLIENTS = 48, 20
+"""Kernels computed for the figures of many draws and many clients, and how many clients the latter shows."""
+WORK_SPACE = 2**27
+"""Bytes for the nodes of a quadrature, and for what the allocator keeps after use."""
+CURES = {
+    "samples": "lower --samples or --clients",
+    "width": "lower --width, or use --dtype float32",
+    "dim": "lower --dim or --clients",
+}
+DATA_CURES = CURES | {
+    "samples": "give fewer samples in --data",
+    "dim": "project X in --data to fewer dimensions, or give fewer clients",
+}
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,15 @@ class Setting:
         """Read once: every draw and every prediction asks for it."""
         return None if self.data is None else read(Path(self.data), self.ridge)
 
+    @property
+    def size(self) -> Size:
+        """Of the problem, known before synthetic clients are drawn."""
+        mine = self.read_data()
+        if mine is None:
+            isotropic = self.covariance != "anisotropic" or self.dim == 1
+            return Size(self.clients * self.samples, self.clients, self.dim, isotropic)
+        return Size(len(mine.problem.x), mine.problem.clients, mine.problem.dim, mine.problem.scales is not None)
+
     def problem(self, draw: int = 0) -> Problem:
         """The clients of one draw; the user's data are the same in all draws."""
         mine = self.read_data()
@@ -96,38 +115,68 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Size:
+    """What a run's cost depends on: n samples of N clients in d dimensions, and whether every S_i = s_i I."""
+
+    n: int
+    N: int
+    d: int
+    isotropic: bool
+
+
+@dataclass(frozen=True)
 class Cost:
     """What a run will need, predicted before it starts."""
 
     bytes: int
     seconds: float
-    largest: str
-    """The option that lowers the memory most."""
+    cure: str
+    """What lowers the memory most."""
 
 
-def predict_cost(setting: Setting, problem: Problem, claims: set[str]) -> Cost:
+def predict_cost(setting: Setting, claims: set[str], figures: bool = True) -> Cost:
     """Memory exactly enough to refuse what cannot fit, time within a factor of two or three.
 
-    The matrices are n x n, the descent keeps hidden activations n x m and offline weights N x m x d.
+    The matrices are n x n, the covariances N x d x d, the descent keeps hidden activations n x m and offline weights
+    N x m x d, X1's largest Jacobian is n x 512 d. Nothing is drawn for it. ``figures`` has more clients and draws.
     """
-    n, d, m, N = len(problem.x), problem.dim, setting.width, problem.clients
-    item = DTYPES[setting.dtype].itemsize
+    size, m, item = setting.size, setting.width, DTYPES[setting.dtype].itemsize
+    n, N, d = size.n, size.N, size.d
+    shown = max(N, FIGURE_CLIENTS) if figures and not setting.data and n / N * FIGURE_CLIENTS <= 1000 else N
     descends = bool(claims & {"D1", "D2", "D3", "C1", "C2"})
+    chunk = min(setting.chunk or default_chunk(n, N, d), m)
     parts = {
-        "samples": 8 * n * n * (32 + 96 * ("K3" in claims)) + item * 6 * n * (setting.chunk or default_chunk(problem)),
-        "width": item * m * (d * (N + 2) + 2 * N)
+        "samples": 8 * max(n * n * (32 + 96 * ("K3" in claims)), 16 * (n * shown // N) ** 2)
+        + item * chunk * (7 * n + 4 * N * d)
+        + ("X1" in claims) * 8 * 3 * n * 512 * d,
+        "width": item * m * (d * (shown + 2) + 2 * shown)
         + descends * item * (4 * n * m + 24 * N * m * d)
         + bool(claims & {"K1", "D1"}) * item * 3 * min(n * m * (d + 1), JACOBIAN_NUMBERS),
+        "dim": 8 * d * d * (6 * shown + 24) + ("K3" in claims) * 8 * 3 * 2**15 * d,
     }
     rate, pace = _measured_rates(DTYPES[setting.dtype])
     gram = 3.0 * n * n * m + 2.0 * n * d * m * (N + 1)
-    grams = 8 + GALLERY_GRAMS * (claims != ORDERINGS) + 16 * ("K4" in claims) + 60 * ("C1" in claims)
+    grams = 8 + GALLERY_GRAMS * figures + 16 * ("K4" in claims) + 60 * ("C1" in claims)
     work = 4 * grams * gram / rate + 40.0 * n**3 / rate  # small products run at a quarter of full speed
     if claims & {"D2", "C1", "C2"}:
         work += setting.steps * 220.0 * n * m * (1 + d / 20) / pace  # five readings, two networks, some 20 passes each
-    if claims & {"K3", "K4", "C1", "C2"} and problem.scales is None:
-        work += (1 + ("K3" in claims)) * 250_000.0 * n * n / pace
-    return Cost(int(sum(parts.values())), setting.draws * work, max(parts, key=lambda name: parts[name]))
+    if claims & {"K3", "K4", "C1", "C2"} or (figures and "D2" in claims):  # the figure of D2 draws C2's bound
+        work += (1 + ("K3" in claims)) * _limit_seconds(size, rate, pace)
+    cures = DATA_CURES if setting.data else CURES
+    return Cost(WORK_SPACE + sum(parts.values()), setting.draws * work, cures[max(parts, key=lambda name: parts[name])])
+
+
+def _limit_seconds(size: Size, rate: float, pace: float) -> float:
+    """The quadrature of V^inf: some ten d x d products at every node of every pair of clients, then the entries.
+
+    The integrand narrows as 1/√d, so that the nodes are doubled once more from d = 20 on, and again from about 320.
+    """
+    n, N, d = size.n, size.N, size.d
+    if size.isotropic:
+        return 0.0
+    nodes = 24 + 48 if d == 2 else 24**2 + 48**2 + (d >= 20) * 96**2 + (d > 320) * 192**2
+    pairs, entries = N * (N + 1) / 2, n * n * (1 + 1 / N) / 2
+    return nodes * (pairs * (8e-6 + 32.0 * d**3 / rate) + 250 * entries / pace)
 
 
 def _measured_rates(dtype: torch.dtype) -> tuple[float, float]:
@@ -166,6 +215,5 @@ def refuse_if_too_large(cost: Cost, available: int) -> None:
     """Better now than after an hour."""
     if cost.bytes > 0.9 * available:
         raise InputError(
-            f"this needs about {cost.bytes / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are free; "
-            f"lower --{cost.largest}" + (" or --clients" if cost.largest == "samples" else ", or use --dtype float32")
+            f"this needs about {cost.bytes / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are free; {cost.cure}"
         )

@@ -172,6 +172,10 @@ def test_a_sweep_gives_a_table_and_a_figure(tmp_path, capsys):
         (["--chunk", "0"], ["chunk is 0"]),
         (["--seed", "100000000000000"], ["seed is 100000000000000", "between 0 and 2147483648"]),
         (["--width", "1000000000000"], ["GiB", "--width"]),
+        (["--samples", "1000000000"], ["GiB", "lower --samples"]),
+        (["--clients", "1000000"], ["GiB", "--clients"]),
+        (["--dim", "100000", "--width", "64"], ["GiB", "lower --dim"]),
+        (["--sweep", "dim=1,3"], ["parallel", "--allow-parallel"]),
         (["--dim", "1"], ["parallel", "λ_min", "--allow-parallel"]),
         (["--data", "nowhere.npz"], ["nowhere.npz", "No such file"]),
     ],
@@ -180,6 +184,24 @@ def test_bad_input_is_one_line_that_names_the_value(arguments, words, tmp_path, 
     monkeypatch.chdir(tmp_path)
     refused(capsys, ["theory", *arguments, "--out", str(tmp_path / "out")], *words)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_sweep_is_judged_by_the_settings_it_runs(tmp_path):
+    """In one dimension all samples are parallel, but that setting is not run."""
+    small = ["theory", "--dim", "1", "--samples", "2", "--width", "32", "--sweep", "dim=3,4"]
+    assert main([*small, "--out", str(tmp_path / "out")]) == 0
+
+
+def test_the_gain_of_a_sweep_is_that_of_the_columns_beside_it(tmp_path):
+    small = ["theory", "--samples", "3", "--dim", "4", "--width", "32", "--draws", "3", "--sweep", "clients=2,3"]
+    assert main([*small, "--out", str(tmp_path / "out")]) == 0
+    for row in json.loads((tmp_path / "out" / "sweep.json").read_text())["rows"]:
+        assert row["ratio"] == pytest.approx(row["V"] / row["V_on"], rel=1e-12)
+
+
+def test_certify_with_a_sweep_is_refused_with_the_way_out(capsys):
+    assert main(["theory", "--certify", "--sweep", "clients=2,3"]) == 2
+    assert "leave one of them out" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
@@ -219,9 +241,46 @@ def test_own_data_with_parallel_samples_are_refused_unless_allowed(tmp_path, cap
     x[4:20:2] += (-rest - x[4:20:2].sum(0)) / 8
     file = npz(tmp_path / "d.npz", X=x)
     base = ["theory", "--claims", "O1", "--width", "64", "--data", file, "--out", str(tmp_path / "out")]
-    refused(capsys, base, "samples 0 and 1 are parallel", "λ_min(V_on) is", "--allow-parallel")
+    where = "in the file: X[0] (client 0) and X[2] (client 0)"
+    refused(capsys, base, "samples 0 and 1 are parallel", where, "λ_min(V_on) is", "--allow-parallel")
     assert main([*base, "--allow-parallel"]) == 0
     assert "parallel" in capsys.readouterr().out
+
+
+def test_a_client_of_two_samples_is_examined(tmp_path):
+    """Centred they are opposite, which no cure could change; no hidden unit is open to both."""
+    file = npz(tmp_path / "d.npz", owner=np.array([0] * 2 + [1] * 18))
+    assert main(["theory", "--claims", "K3", "--width", "64", "--data", file, "--out", str(tmp_path / "out")]) == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["claims"][0]["verdict"] == "holds"
+    with np.load(tmp_path / "out" / "matrices.npz") as m:
+        assert m["X"][0] == pytest.approx(-m["X"][1])
+        assert abs(m["V_on_inf"][0, 1]) < 1e-12 * m["V_on_inf"].max()
+
+
+def test_the_limit_is_written_where_it_was_needed_and_is_that_of_the_kernels(tmp_path, monkeypatch):
+    def arrays(name, *options):
+        assert main([*SMALL, *options, "--out", str(tmp_path / name)]) == 0
+        with np.load(tmp_path / name / "matrices.npz") as m:
+            return set(m)
+
+    limits = {"V_on_inf", "G_on_inf"}
+    assert limits <= arrays("exact", "--claims", "K4")
+    assert not limits & arrays("printed", "--claims", "K4", "--projection", "printed")  # the limit is the exact one's
+    monkeypatch.setattr("theory.study.infinite_width", None)
+    assert not limits & arrays("orderings", "--claims", "O2")
+
+
+def test_the_figure_of_clients_shows_the_projection_of_the_run(tmp_path):
+    rows = []
+    for projection in ("exact", "printed"):
+        folder = tmp_path / projection
+        assert main([*QUICK, "--projection", projection, "--out", str(folder)]) == 0
+        report = json.loads((folder / "report.json").read_text())
+        (row,) = [row for row in report["curves"]["clients"] if row["clients"] == 3]
+        assert row["V_on"] == pytest.approx(report["eigenvalues"]["V_on"]["min"])
+        rows.append(row["V_on"])
+    assert rows[0] != pytest.approx(rows[1])
 
 
 def test_data_and_clients_contradict(tmp_path, capsys):

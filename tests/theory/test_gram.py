@@ -234,9 +234,10 @@ def test_the_width_is_seen_by_the_meter(trained):
 
 
 def test_the_default_chunk_bounds_the_work_space():
-    assert default_chunk(synthetic(1, 1, 1)) == 1024
-    assert default_chunk(synthetic(2, 3000, 2)) * 6000 <= 2**21
-    assert default_chunk(synthetic(2, 100_000, 1)) == 64
+    assert default_chunk(1, 1, 1) == 1024
+    assert default_chunk(6000, 2, 2) * 6000 <= 2**21
+    assert default_chunk(200_000, 2, 1) == 64
+    assert default_chunk(100, 100, 100) * 100 * 100 <= 2**21  # S_i v of every client
 
 
 # ---- the objects

@@ -238,6 +238,16 @@ def test_the_same_sample_on_clients_that_are_alike_does():
     assert abs(least_share([*X, X[0], X[1]], [S_ONE, S_ONE], [0, 0, 0, 1, 1])) < 1e-12
 
 
+@pytest.mark.parametrize(("pairs", "singular"), [(1, False), (3, False), (4, True)])
+def test_opposite_samples_make_it_singular_only_if_they_are_linearly_dependent(pairs, singular):
+    """No gate is open to x and -x, so V is zero between them; but f(x) - f(-x) is linear in x, without any gate."""
+    half = synthetic(1, pairs, 3, seed=1)
+    x = torch.cat([half.x, -half.x])
+    V = infinite_width(Problem(x, x[:, 0], torch.zeros(2 * pairs).long(), half.S), 1.0).kernel.V
+    assert V[:pairs, pairs:].diagonal().abs().max() < 1e-12 * V.max()
+    assert (torch.linalg.eigvalsh(V)[0] < 1e-12 * V.max()) == singular
+
+
 @pytest.mark.parametrize("tilt", [1e-2, 1e-4, 1e-6])
 def test_nearly_parallel_samples_make_it_small_but_positive(tilt):
     """λ_min falls in proportion to the angle: the gates differ on a lune of that width."""
