@@ -153,7 +153,7 @@ HEAVY = {
     "many samples": ("O1,O2,O3,D2,D3", {"clients": 3, "samples": 160, "dim": 10, "width": 2048, "steps": 3}),
     "many clients": ("O2", {"clients": 300, "samples": 1, "dim": 3, "width": 1024}),
     "the limit in the plane": ("K4", {"clients": 1, "samples": 400, "dim": 2, "width": 64}),
-    "a deep network": ("X1", {"clients": 2, "samples": 20, "dim": 1200, "width": 64, "covariance": "scaled"}),
+    "a deep network": ("X1", {"clients": 2, "samples": 60, "dim": 300, "width": 64, "covariance": "scaled"}),
     "many dimensions": ("O2", {"clients": 2, "samples": 2, "dim": 1200, "width": 64, "covariance": "scaled"}),
 }
 
