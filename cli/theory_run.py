@@ -108,13 +108,10 @@ def _refuse_parallel(setting: Setting) -> None:
     problem, data = setting.problem(), setting.read_data()
     pairs = [pair for pair in problem.parallel() if pair[2] > 0]
     if pairs:
-        p, q, _ = pairs[0]
-        where = f" (in the file: {data.name(p)} and {data.name(q)})" if data else ""
+        said = effect_of_parallel_samples(problem, pairs[0], data.name if data else str)
         more = f" (and {len(pairs) - 1} more pairs)" if len(pairs) > 1 else ""
         cure = "raise --dim" if problem.dim == 1 else "drop one of them"
-        raise InputError(
-            f"{effect_of_parallel_samples(problem, pairs[0])}{where}{more}; {cure}, or go on with --allow-parallel"
-        )
+        raise InputError(f"{said}{more}; {cure}, or go on with --allow-parallel")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from typing import Any
@@ -50,7 +50,8 @@ def examine(
             "samples": first.problem.sizes,
             "dim": first.problem.dim,
             "inputs": "the user's own data" if data else "synthetic Gaussian clients",
-            "assumptions_broken": broken_assumptions(first.problem) + (data.broken if data else []),
+            "assumptions_broken": broken_assumptions(first.problem, data.name if data else str)
+            + (data.broken if data else []),
             "versions": {"python": platform.python_version(), **{p: version(p) for p in ("torch", "numpy", "scipy")}},
         },
         "eigenvalues": eigenvalues(first, {c.id for c in claims}),
@@ -100,10 +101,10 @@ def eigenvalues(study: Study, ids: set[str]) -> Report:
         for letter in ("V", "G", "Lambda")
         for name, k in kernels.items()
     }
-    if "limit" in vars(study):
-        for name, k in zip(("on", "off", ""), study.limits.values(), strict=True):
+    if study.known_limits:
+        for name, k in zip(("on", "off", ""), study.known_limits.values(), strict=True):
             named["_".join(filter(None, ("V", name, "inf")))] = k.V
-        named["G_on_inf"] = study.limits["online"].G
+        named["G_on_inf"] = study.known_limits["online"].G
     table = {}
     for name, K in named.items():
         low, high = least(K), greatest(K)
@@ -111,12 +112,13 @@ def eigenvalues(study: Study, ids: set[str]) -> Report:
     return table
 
 
-def broken_assumptions(problem: Problem) -> list[str]:
+def broken_assumptions(problem: Problem, name: Callable[[int], str] = str) -> list[str]:
     """Parallel samples, named."""
-    return [f"samples {p} and {q} are parallel (cosine {cosine:+.15f})" for p, q, cosine in problem.parallel()[:5]]
+    pairs = problem.parallel()[:5]
+    return [f"samples {name(p)} and {name(q)} are parallel (cosine {cosine:+.15f})" for p, q, cosine in pairs]
 
 
-def effect_of_parallel_samples(problem: Problem, pair: tuple[int, int, float]) -> str:
+def effect_of_parallel_samples(problem: Problem, pair: tuple[int, int, float], name: Callable[[int], str] = str) -> str:
     """λ_min of V_on with both samples and without the second, measured at a moderate width."""
     p, q, cosine = pair
     keep = torch.arange(len(problem.x)) != q
@@ -126,8 +128,8 @@ def effect_of_parallel_samples(problem: Problem, pair: tuple[int, int, float]) -
     without = Problem(problem.x[keep], problem.y[keep], owner, problem.S[present])
     after = least(Study.at_init(without, 2048, steps=1).on.V)
     return (
-        f"samples {p} and {q} are parallel (cosine {cosine:+.12f}), which Assumption 4.1 forbids: "
-        f"λ_min(V_on) is {before:.3g} with both and {after:.3g} without sample {q}"
+        f"samples {name(p)} and {name(q)} are parallel (cosine {cosine:+.12f}), which Assumption 4.1 forbids: "
+        f"λ_min(V_on) is {before:.3g} with both and {after:.3g} without sample {name(q)}"
     )
 
 

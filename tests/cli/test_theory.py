@@ -241,8 +241,8 @@ def test_own_data_with_parallel_samples_are_refused_unless_allowed(tmp_path, cap
     x[4:20:2] += (-rest - x[4:20:2].sum(0)) / 8
     file = npz(tmp_path / "d.npz", X=x)
     base = ["theory", "--claims", "O1", "--width", "64", "--data", file, "--out", str(tmp_path / "out")]
-    where = "in the file: X[0] (client 0) and X[2] (client 0)"
-    refused(capsys, base, "samples 0 and 1 are parallel", where, "λ_min(V_on) is", "--allow-parallel")
+    where = "samples X[0] (client 0) and X[2] (client 0) are parallel"
+    refused(capsys, base, where, "λ_min(V_on) is", "--allow-parallel")
     assert main([*base, "--allow-parallel"]) == 0
     assert "parallel" in capsys.readouterr().out
 

@@ -405,7 +405,9 @@ def test_every_broken_assumption_is_named(npz):
     half = np.random.default_rng(0).normal(size=(2, 4))
     X = np.concatenate([half, -half] * 2)
     broken = examine(npz(X, [0] * 4 + [1] * 4), choose("O2"))[0]["setting"]["assumptions_broken"]
-    assert any(line.startswith("samples 0 and 2 are parallel (cosine -1.0000") for line in broken)
+    assert any(
+        line.startswith("samples X[0] (client 0) and X[2] (client 0) are parallel (cosine -1.0000") for line in broken
+    )
     assert any(line.startswith("covariances do not differ: 1 and 0") for line in broken)
     assert any("not more samples than dimensions on 0, 1" in line for line in broken)
     assert not any("not centred" in line for line in broken)
