@@ -1,0 +1,48 @@
+"""Every check both ways: on a case where the claim must hold, and on one built so that it must not.
+
+Cases are natural where mathematics allows it (other weights, other data, a step too large). A law that no network can
+break, such as Cauchy interlacing, is broken by handing the study a kernel that is not its own (``tampered``).
+"""
+
+import pytest
+from studies import at_init, drawn, identities, two_clients
+
+from theory import Study, synthetic
+
+
+@pytest.fixture(scope="session")
+def usual():
+    return at_init(synthetic(3, 5, 5, seed=1))
+
+
+@pytest.fixture(scope="session")
+def printed():
+    return at_init(synthetic(3, 5, 5, seed=1), projection="printed")
+
+
+@pytest.fixture(scope="session")
+def isotropic():
+    return at_init(synthetic(3, 5, 5, covariance="isotropic", seed=1))
+
+
+@pytest.fixture(scope="session")
+def alone():
+    return at_init(synthetic(1, 5, 5, seed=1))
+
+
+@pytest.fixture(scope="session")
+def after_training(usual):
+    """Both networks where separate descent left them: they agree no more."""
+    _, online, offline = usual.descents["separate"].snapshots[-1]
+    return Study(usual.problem, online, offline, steps=10)
+
+
+@pytest.fixture(scope="session")
+def twins():
+    """Two clients whose inputs are almost the same and whose targets are opposite.
+
+    What tells them apart is nearly invisible to a shared network: λ_min(Λ_off) is far above 3 λ_min(Λ_on).
+    """
+    first = drawn(4, 8)
+    problem = two_clients(first, first + 0.05 * drawn(4, 8, seed=1), identities(1, 1, dim=8))
+    return at_init(problem, 400, alpha=0.2, steps=60)

@@ -1,0 +1,134 @@
+"""X1 both ways: the orderings for deep networks."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+from studies import check, drawn, eigenvalues, judged
+from torch import nn
+
+from theory import InputError
+from theory.claims import deep
+from theory.claims.deep import deep_kernels, judge_deep
+
+# X1: deep networks
+
+
+def conv_net(seed, outputs=3):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        net = nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 9, outputs),
+        )  # fmt: skip
+        for _ in range(3):
+            net(torch.randn(16, 1, 6, 6))  # running statistics other than 0 and 1
+    return net.double().eval()
+
+
+IMAGES = [drawn(3, 1, 6, 6, seed=10), drawn(2, 1, 6, 6, seed=11)]
+
+
+def sgd(nets, steps=4):
+    """A few steps of each network on one client's images, batch norm in training mode, then back."""
+    for net, x in zip(nets, IMAGES, strict=False):
+        optimiser = torch.optim.SGD(net.train().parameters(), lr=0.1)
+        for _ in range(steps):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(net(x), torch.arange(len(x)) % 3).backward()
+            optimiser.step()
+        net.eval()
+    return nets
+
+
+def test_x1_deep_kernels_agree_with_plain_autograd():
+    net = conv_net(0)
+    found = deep_kernels(net, IMAGES)
+    rows = []
+    for x in torch.cat(IMAGES):
+        for value in net(x[None])[0]:
+            grads = torch.autograd.grad(value, list(net.parameters()), retain_graph=True)
+            rows.append(torch.cat([g.flatten() for g in grads]))
+    J = torch.stack(rows)
+    assert found.owner.tolist() == [0] * 9 + [1] * 6
+    assert torch.allclose(found.on, J @ J.T, rtol=1e-10)
+    same = found.owner[:, None] == found.owner[None, :]
+    assert torch.allclose(found.off, J @ J.T * same, rtol=1e-10)
+    assert torch.allclose(deep_kernels(net, IMAGES, chunk=1).on, found.on, rtol=1e-10)
+
+
+def test_x1_deep_kernels_keep_no_graph():
+    """A graph would hold every Jacobian in memory, which taking one parameter at a time is meant to avoid."""
+    found = deep_kernels(conv_net(0), IMAGES)
+    assert not found.on.requires_grad
+    assert not found.off.requires_grad
+
+
+@pytest.mark.parametrize("trained", [False, True])
+@pytest.mark.parametrize("copies", [False, True])
+def test_x1_holds_for_equal_weights(trained, copies):
+    """At the start, and at a checkpoint from which the offline networks are copied."""
+    net = conv_net(0)
+    if trained:
+        sgd([net])
+    offline = [copy.deepcopy(net) for _ in IMAGES] if copies else None
+    kernel = deep_kernels(net, IMAGES, offline)
+    found = judged(judge_deep(kernel))
+    assert found.verdict == "holds"
+    assert found.evidence["holds"] == {"O1": True, "O2": True, "O3": True}
+    on, off, mean = (eigenvalues(K)[0] for K in (kernel.on, kernel.off, (kernel.on + kernel.off) / 2))
+    assert found.evidence["lambda_min"] == pytest.approx({"off": off, "mean": mean, "on": on})
+    assert (found.lhs, found.rhs) == pytest.approx((off, on))
+    assert found.margin > 0
+
+
+def test_x1_holds_in_single_precision():
+    assert judged(judge_deep(deep_kernels(conv_net(0).float(), [x.float() for x in IMAGES]))).verdict == "holds"
+
+
+def test_x1_fails_for_offline_networks_of_other_weights():
+    found = judged(judge_deep(deep_kernels(conv_net(0), IMAGES, [conv_net(1), conv_net(2)])))
+    assert found.verdict == "fails"
+    assert found.evidence["holds"]["O1"] is False
+    assert found.evidence["relative_difference_from_blocks"] > 0.01
+
+
+def test_x1_fails_at_a_checkpoint_where_each_client_has_trained_alone():
+    net = conv_net(0)
+    own = sgd([copy.deepcopy(net) for _ in IMAGES])
+    assert judged(judge_deep(deep_kernels(net, IMAGES, own))).verdict == "fails"
+
+
+def test_x1_judges_each_ordering():
+    """Kernels by hand, as no two networks would give them."""
+    kernel = deep_kernels(conv_net(0), IMAGES)
+    weaker = judged(judge_deep(replace(kernel, off=0.01 * kernel.off)))
+    assert weaker.evidence["holds"] == {"O1": False, "O2": False, "O3": False}
+    assert weaker.verdict == "fails"
+    stronger = judged(judge_deep(replace(kernel, off=2 * kernel.off)))
+    assert stronger.evidence["holds"] == {"O1": False, "O2": True, "O3": True}
+    assert stronger.verdict == "fails"
+
+
+def test_x1_refuses_batch_norm_in_training_mode():
+    with pytest.raises(InputError, match=r"batch norm '1' is in training mode.*eval\(\)"):
+        deep_kernels(conv_net(0).train(), IMAGES)
+    with pytest.raises(InputError, match="training mode"):
+        deep_kernels(conv_net(0), IMAGES, [conv_net(0), conv_net(0).train()])
+
+
+def test_x1_fails_on_the_study_if_its_networks_differ(usual, monkeypatch):
+    def with_other_weights(net, inputs):
+        return deep_kernels(net, inputs, [deep.small_conv_net(5, torch.Generator().manual_seed(9)) for _ in inputs])
+
+    monkeypatch.setattr(deep, "deep_kernels", with_other_weights)
+    assert check("X1", usual).verdict == "fails"
+
+
+def test_x1_on_the_study_is_the_same_each_time(usual):
+    first, second = check("X1", usual), check("X1", usual)
+    assert first == second
+    assert first.verdict == "holds"
+    assert first.margin > 0
+    assert "O1 is an identity" in first.words

@@ -1,0 +1,150 @@
+"""K3, K4 both ways: the kernel of infinite width, and the way to it."""
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from studies import at_init, check, drawn, eigenvalues, identities, tampered, two_clients
+
+from theory import Problem, synthetic
+from theory.claims import limits
+from theory.claims.limits import fitted_slope
+
+# K3: V^inf is strictly positive definite
+
+
+@pytest.mark.parametrize("name", ["usual", "isotropic"])
+def test_k3_holds(name, request):
+    study = request.getfixturevalue(name)
+    found = check("K3", study)
+    assert found.verdict == "holds"
+    e = found.evidence
+    assert e["lambda_min"] == found.lhs == pytest.approx(eigenvalues(study.limits["online"].V)[0])
+    assert e["low"] < e["lambda_min"] < e["high"]
+    low, value, high = e["quasi_monte_carlo"]
+    assert low <= value <= high
+    assert low - 1e-8 <= e["lambda_min"] <= high + 1e-8
+    assert abs(e["lambda_min_with_two_parallel_samples"]) < 1e-6 * e["lambda_min"]
+
+
+@pytest.mark.parametrize("kind", ["anisotropic", "scaled"])
+def test_k3_fails_for_two_parallel_samples_on_one_client(kind):
+    problem = synthetic(3, 5, 5, covariance=kind, seed=1)
+    problem.x[1] = 3 * problem.x[0]
+    found = check("K3", at_init(problem))
+    assert found.verdict == "fails"
+    assert found.words.endswith(": 0 to rounding")
+    assert abs(found.lhs) < 1e-10
+
+
+@pytest.mark.parametrize("value", [0.1, 0.7, 0.8, 1.3, 1.6, 3.3])
+def test_k3_does_not_take_rounding_for_an_eigenvalue(value):
+    """d = 1: V = 0, but it is computed as a difference and comes out an ulp above or below."""
+    x = torch.tensor([[value]], dtype=torch.float64)
+    problem = Problem(x, torch.ones(1, dtype=torch.float64), torch.tensor([0]), identities(1, dim=1))
+    assert check("K3", at_init(problem, 8)).verdict == "fails"
+
+
+def test_k3_fails_for_one_direction_on_two_isotropic_clients():
+    first = drawn(3, 5)
+    second = torch.cat([2 * first[:1], drawn(2, 5, seed=1)])
+    assert check("K3", at_init(two_clients(first, second, identities(1, 4, dim=5)))).verdict == "fails"
+
+
+def test_k3_holds_for_opposite_samples():
+    """Their gates are never open together, so nothing is lost."""
+    first = drawn(3, 5)
+    second = torch.cat([-first[:1], drawn(2, 5, seed=1)])
+    assert check("K3", at_init(two_clients(first, second, identities(1, 4, dim=5)))).verdict == "holds"
+
+
+def test_k3_looks_closer_where_the_limit_is_too_rough(usual):
+    """Fifteen rows: entries that err by a tenth of λ_min may move it by more than itself."""
+    found = check("K3", usual)
+    rough = replace(usual.limit, error=usual.limit.error + 0.1 * found.lhs)
+    assert check("K3", tampered(usual, limit=rough)).verdict == "holds"
+
+
+def test_k3_is_undecided_where_no_limit_is_fine_enough(usual, monkeypatch):
+    rough = replace(usual.limit, error=0.1 * check("K3", usual).lhs)
+    monkeypatch.setattr(limits, "infinite_width", lambda *_, **__: rough)
+    monkeypatch.setattr(limits, "_with_parallel", lambda *_: replace(rough, kernel=0.0 * rough.kernel))
+    found = check("K3", tampered(usual, limit=rough))
+    assert found.verdict == "undecided"
+    assert "too rough to tell" in found.words
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_k3_is_undecided_where_the_roads_do_not_meet(usual, factor):
+    found = check("K3", tampered(usual, limit=replace(usual.limit, kernel=factor * usual.limit.kernel)))
+    assert found.verdict == "undecided"
+    assert "do not meet" in found.words
+
+
+def test_k3_is_undecided_where_parallel_samples_go_unseen(usual, monkeypatch):
+    monkeypatch.setattr(limits, "_with_parallel", lambda *_: usual.limit)
+    found = check("K3", usual)
+    assert found.verdict == "undecided"
+    assert "not 0 for two parallel samples" in found.words
+
+
+# K4: V(0) → V^inf
+
+
+@pytest.mark.parametrize("name", ["usual", "isotropic"])
+def test_k4_holds(name, request):
+    found = check("K4", request.getfixturevalue(name))
+    assert found.verdict == "holds"
+    assert found.lhs == found.evidence["slope"] == pytest.approx(-0.5, abs=0.15)
+    errors = found.evidence["relative_error"]
+    assert list(errors) == ["8", "16", "32", "64", "128", "256", "512"]
+    assert 4 < errors["8"] / errors["512"] < 16  # 8 = sqrt(64)
+
+
+def test_k4_fails_for_the_printed_projection(printed):
+    """It converges, but to another limit: the error stops falling."""
+    found = check("K4", printed)
+    assert found.verdict == "fails"
+    assert found.lhs > -0.35
+
+
+def test_k4_fails_for_another_limit(usual):
+    other = {"online": 1.2 * usual.limits["online"]}
+    assert check("K4", tampered(usual, limits=other)).verdict == "fails"
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_k4_has_no_slope_where_nothing_is_left_to_fall(dtype):
+    """d = 1: no slope is made up for it."""
+    found = check("K4", at_init(synthetic(2, 3, 1, seed=1).to(dtype), 64))
+    assert found.verdict == "holds"
+    assert found.words.startswith("V(0) and V^inf are both zero")
+    assert found.evidence["slope"] is None
+    assert found.lhs == pytest.approx(max(found.evidence["relative_error"].values()), rel=10)
+
+
+def test_k4_measures_a_small_error_in_single_precision(usual):
+    """Half a percent off at every width is no rounding, not even there."""
+    study = at_init(usual.problem.to(torch.float32), steps=1)
+    wrong = study.limits["online"]
+    study.with_width = lambda width, seed: SimpleNamespace(on=SimpleNamespace(V=1.005 * wrong.V.float()))
+    found = check("K4", study)
+    assert found.verdict == "fails"
+    assert found.evidence["slope"] == pytest.approx(0, abs=1e-3)
+
+
+@pytest.mark.parametrize("width", [1, 8])
+def test_k4_has_a_slope_at_every_width(width):
+    """The claim is about m that grows; a narrow network of the user's own is no reason to refute it."""
+    assert check("K4", at_init(synthetic(2, 2, 5, seed=1), width, steps=1)).verdict == "holds"
+
+
+def test_fitted_slope_agrees_with_numpy():
+    x, y = drawn(20).tolist(), drawn(20, seed=1).tolist()
+    (slope, _), covariance = np.polyfit(x, y, 1, cov="unscaled")
+    rest = np.array(y) - np.polyval(np.polyfit(x, y, 1), x)
+    expected = math.sqrt(covariance[0, 0] * (rest @ rest) / 18)
+    assert fitted_slope(list(zip(x, y, strict=True))) == pytest.approx((slope, expected))

@@ -1,0 +1,147 @@
+"""O1 to O4 and B1 both ways: the orderings of least and greatest eigenvalues."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from studies import at_init, check, eigenvalues, offline_scaled, tampered
+
+from theory import Study, initial_weights, synthetic
+
+# O1-O4: the orderings
+
+
+def test_orderings_hold(usual, isotropic, printed):
+    for study in (usual, isotropic, printed):
+        on, off, mean = (eigenvalues(k.V) for k in (study.on, study.off, study.co2))
+        found = {name: check(name, study) for name in ("O1", "O2", "O3", "O4")}
+        assert {one.verdict for one in found.values()} == {"holds"}
+        assert found["O1"].lhs < 1e-12
+        assert (found["O2"].lhs, found["O2"].rhs) == pytest.approx((off[0], on[0]))
+        assert (found["O3"].lhs, found["O3"].rhs) == pytest.approx((mean[0], on[0]))
+        assert (found["O4"].lhs, found["O4"].rhs) == pytest.approx((mean[-1], on[-1]))
+        assert found["O2"].margin == pytest.approx(off[0] - on[0])
+        assert found["O3"].margin == pytest.approx(min(mean[0] - (on[0] + off[0]) / 2, (off[0] - on[0]) / 2))
+        assert found["O4"].margin == pytest.approx(on[-1] - mean[-1])
+        clients = [eigenvalues(study.off.V[rows, rows])[0] for rows in study.problem.blocks]
+        assert found["O2"].evidence["clients"] == pytest.approx(clients)
+        assert found["O4"].evidence["condition"] == pytest.approx({"V": mean[-1] / mean[0], "V_on": on[-1] / on[0]})
+
+
+def test_orderings_are_equalities_for_one_client(alone, usual):
+    for name in ("O1", "O2", "O3", "O4"):
+        assert check(name, alone).verdict == "holds"
+    assert check("O2", alone).margin == pytest.approx(0, abs=1e-12)
+    assert check("O3", alone).evidence["strict"] is False
+    assert check("O3", usual).evidence["strict"] is True
+
+
+def test_o1_fails_once_the_networks_have_moved_apart(after_training):
+    found = check("O1", after_training)
+    assert found.verdict == "fails"
+    assert found.lhs == found.evidence["largest_difference"] > 1e-3
+
+
+def test_o1_fails_for_other_offline_weights(usual):
+    other = initial_weights(usual.problem, 512, 0.5, seed=2).made_personal()
+    found = check("O1", Study(usual.problem, usual.online, other))
+    assert found.verdict == "fails"
+    same = usual.problem.owner[:, None] == usual.problem.owner[None, :]
+    apart = (usual.kernel(other).V - usual.on.V * same).abs().max().item()
+    assert found.lhs == pytest.approx(apart)
+
+
+def test_o1_fails_where_nothing_is_cut(usual):
+    assert check("O1", tampered(usual, off=usual.on)).verdict == "fails"
+
+
+@pytest.mark.parametrize(("name", "factor", "verdict"), [
+    ("O1", 0.1, "fails"), ("O1", 3, "fails"),
+    ("O2", 0.1, "fails"), ("O2", 3, "holds"),
+    ("O3", 0.1, "fails"), ("O3", 3, "holds"),
+    ("O4", 0.1, "holds"), ("O4", 3, "fails"),
+])  # fmt: skip
+def test_orderings_with_a_weaker_or_stronger_offline_network(usual, name, factor, verdict):
+    assert check(name, offline_scaled(usual, factor)).verdict == verdict
+
+
+def test_o2_fails_where_the_offline_kernel_couples_clients(usual):
+    """Its least eigenvalue is above V_on's, but no client's own."""
+    found = check("O2", tampered(usual, off=2.0 * usual.on))
+    assert found.verdict == "fails"
+    assert found.lhs > found.rhs
+    assert min(found.evidence["clients"]) > found.lhs
+
+
+def test_o3_fails_where_the_mean_is_too_small(usual):
+    """The first half of the chain is concavity: only a wrong mean can break it."""
+    between = eigenvalues(usual.co2.V)[0] - (eigenvalues(usual.on.V)[0] + eigenvalues(usual.off.V)[0]) / 2
+    eye = torch.eye(len(usual.on.V), dtype=torch.float64)
+    lowered = {share: replace(usual.co2, V=usual.co2.V - share * between * eye) for share in (0.9, 1.1)}
+    assert check("O3", tampered(usual, co2=lowered[0.9])).verdict == "holds"
+    assert check("O3", tampered(usual, co2=lowered[1.1])).verdict == "fails"
+
+
+def test_o4_fails_where_the_mean_is_steeper(usual):
+    steeper = {f: f * eigenvalues(usual.on.V)[-1] / eigenvalues(usual.co2.V)[-1] for f in (0.999, 1.001)}
+    assert check("O4", tampered(usual, co2=float(steeper[0.999]) * usual.co2)).verdict == "holds"
+    assert check("O4", tampered(usual, co2=float(steeper[1.001]) * usual.co2)).verdict == "fails"
+
+
+def test_o4_fails_where_the_condition_number_rises(usual):
+    """λ_max of the mean is no larger, but its λ_min is."""
+    eye = torch.eye(len(usual.on.V), dtype=torch.float64)
+    low = eigenvalues(usual.co2.V)[0] - 0.5 * eigenvalues(usual.on.V)[0]
+    found = check("O4", tampered(usual, co2=replace(usual.co2, V=usual.co2.V - low * eye)))
+    assert found.lhs < found.rhs
+    assert found.verdict == "fails"
+    assert found.margin < 0
+    assert "condition number rises" in found.words
+
+
+def test_o4_does_not_speak_of_a_fall_for_one_client(alone):
+    assert check("O4", alone).words.startswith("the condition number stays at ")
+    assert check("O2", alone).words.endswith(" online and offline")
+
+
+def test_o4_has_no_condition_number_for_singular_kernels():
+    problem = synthetic(2, 3, 4, seed=1)
+    problem.x[1] = problem.x[0]
+    found = check("O4", at_init(problem, 64))
+    assert found.verdict == "holds"
+    assert found.evidence["condition"] == {"V": None, "V_on": None}
+    assert found.words.startswith("λ_max falls from ")
+    assert found.words.endswith("no condition number to compare")
+
+
+# B1: FedBN above FedAvg
+
+
+def test_b1_holds(isotropic):
+    found = check("B1", isotropic)
+    assert found.verdict == "holds"
+    assert found.lhs == pytest.approx(eigenvalues(isotropic.on.G)[0])
+    assert found.rhs == pytest.approx(eigenvalues(isotropic.kernel(isotropic.online, share_gamma=True).G)[0])
+    assert found.margin == pytest.approx(found.lhs - found.rhs)
+    ladder = found.evidence["ladder"]
+    assert list(ladder) == ["FedAvg", "FedBN", "Fed-CO2", "SingleSet"]
+    kernels_of = (isotropic.avg, isotropic.on, isotropic.co2, isotropic.off)
+    assert list(ladder.values()) == pytest.approx([eigenvalues(k.Lambda)[0] for k in kernels_of])
+
+
+def test_b1_fails_for_a_fedbn_below_fedavg(usual):
+    assert check("B1", tampered(usual, on=replace(usual.on, G=0.01 * usual.on.G))).verdict == "fails"
+
+
+def test_b1_is_about_g_and_the_ladder_of_lambda_only_evidence():
+    """G's blocks always lie above G. But V + G's blocks need not lie above V + G, and on some draws do not."""
+    climbs = []
+    for seed in range(20):
+        found = check("B1", at_init(synthetic(3, 1, 5, seed=seed), 64, seed=seed))
+        assert found.verdict == "holds"
+        ladder = list(found.evidence["ladder"].values())
+        assert found.evidence["ladder_climbs"] == all(a <= b for a, b in pairwise(ladder))
+        assert all(a <= b for a, b in pairwise(ladder[1:]))
+        climbs.append(found.evidence["ladder_climbs"])
+    assert set(climbs) == {True, False}
