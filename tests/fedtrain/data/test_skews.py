@@ -450,7 +450,10 @@ def lf(**changes: Any) -> Share:
         (lambda: lf(least_per_class=-1), "least_per_class is -1"),
         (lambda: lf(divide=41, least_per_class=0), "40 training samples are too few for 41 parts"),
         (lambda: lf(least_per_class=6), "class 0: 10 training samples cannot give each of 2 parts 6"),
-        (lambda: lf(least_per_class=5, tries=30), "none of 30 draws .* raise alpha, lower least_per_class or divide"),
+        (
+            lambda: lf(least_per_class=5, tries=30),
+            "none of 30 draws .* raise data.alpha, or lower data.least_per_class",
+        ),
         (lambda: lf(test_labels=TEST[:20]), "class 2 has no test sample"),
         (lambda: lf(train_labels=TRAIN - 1), "training label -1 is negative"),
         (lambda: lf(test_labels=TEST[:0]), "test labels have shape"),
@@ -462,8 +465,8 @@ def lf(**changes: Any) -> Share:
         (lambda: train_ratio(DIGITS_POOL, 1e-5), "leaves none"),
         (lambda: part_sizes(9), "size is 9"),
         (lambda: noise_levels(0, 1.0), "clients is 0"),
-        (lambda: noise_levels(3, -1.0), "sigma_max is -1.0"),
-        (lambda: noise_levels(3, float("nan")), "sigma_max is nan"),
+        (lambda: noise_levels(3, -1.0), "data.noise is -1.0"),
+        (lambda: noise_levels(3, float("nan")), "data.noise is nan"),
         (lambda: class_counts(TRAIN, np.arange(40), 3), "label 3 is outside the 3 classes"),
     ],
 )
