@@ -1,8 +1,8 @@
 """The options of a run: which are refused, what they make, and what the run is predicted to cost."""
 
 import json
-import os
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
