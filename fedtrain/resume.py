@@ -88,6 +88,8 @@ def go_on(folder: Folder, config: Config, now: dict[str, Any]) -> list[str]:
         )
     done, rounds, before = folder.round_reached(), config.server.rounds, folder.config().server.rounds
     concluded = folder.read_json(SUMMARY).get("rounds", 0) if folder.finished else 0  # of a shorter run, maybe
+    if concluded and not done:  # to go on would be to begin anew, over what it has written
+        raise InputError(f"{folder.path} holds the records of a finished run and no checkpoint; choose another --out")
     if min(concluded, done) >= rounds:
         raise InputError(
             f"{folder.path} holds this run, finished after {concluded} rounds; raise --rounds to go on, "

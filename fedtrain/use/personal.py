@@ -77,6 +77,8 @@ def open_run(path: Path, device: str | None = None) -> TrainedRun:
     folder = Folder(path)
     config = from_tables(merge(folder.tables(), {"machine": {"device": device}} if device else {}))
     state = folder.restore()
+    if state is None and folder.finished:
+        raise InputError(f"{path}: these are the records of a run, without its weights; name a run that has them")
     if state is None:
         raise InputError(f"{path}: no checkpoint is here yet; go on with: fedco2 train --resume {path}")
     manifest = folder.read_json(MANIFEST)

@@ -368,6 +368,18 @@ def test_data_that_change_between_start_and_resume(damage, real, tmp_path, capsy
     assert main(resume) == 0
 
 
+def test_records_without_weights_are_left_alone(tmp_path, capsys, no_figures):
+    out = tmp_path / "out"
+    assert main([*QUICK, "--method", "fedavg", "--rounds", "1", "--out", str(out), "--json"]) == 0
+    capsys.readouterr()
+    (out / "checkpoints" / "last.safetensors").unlink()
+    before = contents(out)
+    for rounds in ("1", "2"):
+        refused(capsys, ["train", "--resume", str(out), "--rounds", rounds], "records of a finished run", "--out")
+    refused(capsys, ["evaluate", str(out)], "without its weights")
+    assert contents(out) == before
+
+
 def test_a_stand_in_run_goes_on_when_real_data_were_added(real, tmp_path, capsys, no_figures):
     command, _ = real
     out, data = str(tmp_path / "out"), command[-2:]

@@ -235,5 +235,8 @@ def test_what_is_damaged_is_refused(trained, tmp_path):
     with pytest.raises(InputError, match="not what fedco2 writes"):
         open_run(path, "cpu")
     (path / "checkpoints" / "last.safetensors").unlink()
+    with pytest.raises(InputError, match="without its weights"):
+        open_run(path, "cpu")
+    (path / "summary.json").unlink()
     with pytest.raises(InputError, match="no checkpoint is here yet"):
         open_run(path, "cpu")
