@@ -65,7 +65,7 @@ def begun(tables: Table, options: dict[str, Any]) -> Config:
             words = f"{found.notes[0]}; nodes that have real ones use them with --data real"
             console(stderr=True).print(f"STAND-IN DATA: {words}", style="bold yellow", soft_wrap=True)
         # said to all, or nodes that have other data would train on those
-        config = replace(config, data=replace(config.data, source="standin" if found.standin else "real"))
+        config = replace(config, data=config.data.meaning(standin=found.standin))
     refuse_idle_alpha(config, options)
     return config
 

@@ -44,8 +44,7 @@ def continued(folder: Folder, tables: Table) -> Config:
 
 def data_meant(folder: Folder, config: Config) -> DataSettings:
     """The data that the run was begun with: what ``auto`` meant then, whatever was added since."""
-    standin = folder.read_json(MANIFEST).get("data", {}).get("standin", False)
-    return replace(config.data, source="standin" if standin else "real")
+    return config.data.meaning(standin=folder.read_json(MANIFEST).get("data", {}).get("standin", False))
 
 
 def refuse_if_other(folder: Folder, new: Config) -> None:

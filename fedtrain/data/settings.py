@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Source = Literal["auto", "real", "standin"]
@@ -63,3 +63,7 @@ class DataSettings:
     """misaligned: images without their own labels, as published for label + feature skew on Office and DomainNet."""
     thin_test: Literal["all", "published"] = "all"
     """Label + feature: test sets follow the training classes; ``published`` leaves DSLR's and WebCam's whole."""
+
+    def meaning(self, *, standin: bool) -> DataSettings:
+        """The same with its source said outright: what ``auto`` came to."""
+        return replace(self, source="standin" if standin else "real")

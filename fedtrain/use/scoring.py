@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from fedtrain.data.clients import Federation
@@ -20,7 +19,7 @@ from theory.errors import InputError
 def data_of(run: TrainedRun, root: Path | None = None) -> Federation:
     """The data of a run; ``root`` is their folder if not the usual one. Other data are refused."""
     standin = run.federation.standin
-    settings = replace(run.config.data, source="standin" if standin else "real")  # what ``auto`` meant then
+    settings = run.config.data.meaning(standin=standin)  # what ``auto`` meant then
     data = assemble(settings, find(settings, root))
     if data.fingerprint != run.manifest["data"]["sha256"]:
         other = "this version draws another stand-in" if standin else f"the files in {data_dir(root)} are others"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from studies import numbers
 
 from theory import CLAIMS, Claim, Finding, Problem, Study, synthetic
 from theory.claims import choose
@@ -27,14 +28,6 @@ def whole():
 
 def spectrum(K):
     return np.linalg.eigvalsh(K.double().numpy())
-
-
-def numbers(value):
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        return [x for one in value for x in numbers(one)]
-    return [value] if isinstance(value, float) else []
 
 
 def scripted(name, findings, ordering=False):

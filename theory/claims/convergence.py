@@ -26,7 +26,8 @@ def c1_stays_positive(study: Study) -> Finding:
 
     Where μ is 0 the claim asks for λ_min(Λ(t)) ≥ 0 only, and there is no ratio. Rounding is allowed for on both sides.
     """
-    bounds = {branch: mu / (2 * study.alpha**2) for branch, mu in limits_of_mu(study).items()}
+    mu = limits_of_mu(study)
+    bounds = {branch: value / (2 * study.alpha**2) for branch, value in mu.items()}
     slack = (spectral_doubt(study.limit) / 2 + study.room) / study.alpha**2
     top = study.online.width
     tracks: dict[str, Any] = {}
@@ -53,7 +54,7 @@ def c1_stays_positive(study: Study) -> Finding:
         margin=here - 1 if bound > 0 else low / (greatest(study.on.Lambda) or 1.0),
         unit="relative",
         words=words,
-        evidence={"mu": limits_of_mu(study), "least_ratio": ratios, "lambda_min": tracks},
+        evidence={"mu": mu, "least_ratio": ratios, "lambda_min": tracks},
     )
 
 
