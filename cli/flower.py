@@ -20,7 +20,7 @@ def flower() -> None:
     """Train as `fedco2 train` does, with every client on a Flower node of its own: the same numbers, bit by bit.
 
     What is personal never leaves its node, but for heads that the method shows to other clients. Needs Flower, the
-    extra `flower` of fedco2: pip install '.[flower]' in the folder of its source.
+    extra `flower` of fedco2: pip install -c constraints.txt -e '.[flower]' in the folder of its source.
 
     \b
     Examples:

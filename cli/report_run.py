@@ -18,7 +18,7 @@ from fedtrain.report.boards import Board, boards, table
 from fedtrain.report.compare import compare
 from fedtrain.report.likeness import differences
 from fedtrain.report.page import check_new_page, write_page
-from fedtrain.report.records import Record, read_record, runs_in
+from fedtrain.report.records import NotEvaluatedError, Record, read_record, runs_in
 from theory.errors import InputError
 
 
@@ -31,22 +31,40 @@ def report_run(
     a, b = (_paths(side) for side in sides) if sides else ([], [])
     named = [*a, *b, *(one for path in runs for one in runs_in(path))]
     known = {path.resolve(): path for path in named[::-1]}  # a folder that is named twice is one run
-    records = {place: read_record(path) for place, path in reversed(known.items())}
+    records, empty = _read(dict(reversed(known.items())), {path.resolve() for path in (*a, *b)})
     comparison = compare(_of(a, records), _of(b, records), rule) if sides else None
     found = boards(list(records.values()), rule)
     page = out if out or as_json or sides else _default()
     if page is not None:
         _write(found, page, comparison)
     if as_json:
-        click.echo(json.dumps(_report(found, comparison, page), ensure_ascii=False))
+        click.echo(json.dumps(_report(found, comparison, page) | {"left_out": list(empty)}, ensure_ascii=False))
         return
     screen = console()
     if comparison is not None:
         show_comparison(screen, comparison)
     else:
         show_boards(screen, found)
+    for why in empty.values():
+        screen.print(f"note: left out: {why}", style="yellow", soft_wrap=True)
     if page is not None:
         screen.print(f"Written to {page}: open it in a browser", soft_wrap=True)
+
+
+def _read(places: dict[Path, Path], compared: set[Path]) -> tuple[dict[Path, Record], dict[str, str]]:
+    """The runs, and why some have nothing to tell yet: among others these are left out, not in a comparison."""
+    records: dict[Path, Record] = {}
+    empty: dict[str, NotEvaluatedError] = {}
+    for place, path in places.items():
+        try:
+            records[place] = read_record(path)
+        except NotEvaluatedError as error:
+            if place in compared:
+                raise
+            empty[str(path)] = error
+    if empty and not records:
+        raise next(iter(empty.values()))
+    return records, {path: str(error) for path, error in empty.items()}
 
 
 def _paths(side: str) -> list[Path]:

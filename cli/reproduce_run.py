@@ -11,7 +11,7 @@ import click
 
 from cli.console import console
 from cli.reproduce_view import show_commands, show_failures, show_grids, show_impossible, show_list
-from cli.reproduce_work import cores, work
+from cli.reproduce_work import cores, expected, work
 from cli.train_run import nested
 from fedtrain.report.records import Record, read_record
 from fedtrain.reproduce.estimate import total
@@ -48,7 +48,7 @@ def run(options: dict[str, Any]) -> bool:
     threads = max(1, cores() // options["jobs"])
     extra = ["--data-dir", str(request.data_dir)] if request.data_dir else []
     if options["dry_run"]:
-        show_commands(console(), list(todo.values()), threads, extra, options["as_json"])
+        show_commands(console(), expected(plans, list(todo.values())), threads, extra, options["as_json"])
         return True
     for one in plans:
         check_ours(out / one.exhibit.name, files_of(one))

@@ -63,20 +63,25 @@ def of(ours: Sequence[int], paper: Sequence[int]) -> str:
     return some if some == full else f"{some} of {full}"
 
 
-def show_commands(screen: Console, todo: Sequence[Job], threads: int, extra: Sequence[str], as_json: bool) -> None:
-    """The command of every cell, or that it is finished."""
+def show_commands(
+    screen: Console, todo: Mapping[Job, float], threads: int, extra: Sequence[str], as_json: bool
+) -> None:
+    """The command of every cell, or that it is finished; and how long the others will take, each alone."""
     commands = [shlex.join(["fedco2", *job.arguments(threads), *extra]) for job in todo]
     if as_json:
         told = [
-            {"folder": str(job.folder), "finished": job.finished, "command": command}
+            {"folder": str(job.folder), "finished": job.finished, "command": command, "estimated_seconds": todo[job]}
             for job, command in zip(todo, commands, strict=True)
         ]
         screen.file.write(json.dumps(told, ensure_ascii=False) + "\n")
         return
     for job, command in zip(todo, commands, strict=True):
         screen.print(f"# finished: {job.folder}" if job.finished else command, soft_wrap=True)
-    left = sum(not job.finished for job in todo)
-    screen.print(f"# dry run: {left} of {len(todo)} runs to be made or finished; nothing was run", soft_wrap=True)
+    left = [cost for job, cost in todo.items() if not job.finished]
+    time = f", roughly {long(sum(left))} one after the other" if left else ""
+    screen.print(
+        f"# dry run: {len(left)} of {len(todo)} runs to be made or finished{time}; nothing was run", soft_wrap=True
+    )
 
 
 class Watching:

@@ -25,13 +25,18 @@ def work(plans: Sequence[Plan], todo: Sequence[Job], threads: int, extra: Sequen
     """Run what is not finished."""
     if not todo:
         return []
-    found = {name: data for one in plans for name, data in one.found.items()}
-    weights = {job: seconds(job.cell, found[job.cell.config.data.dataset]) for job in todo}
+    weights = expected(plans, todo)
     command = [sys.executable, "-m", "cli.tied", str(os.getpid())]
     watch = Watching(console(stderr=True), weights)
     longest_first = sorted(todo, key=lambda job: -weights[job])  # or it would be the last one, alone
     with stopping(lambda: way_on(todo)), watch:
         return run_all(longest_first, command, extra, at_once, threads, watch)
+
+
+def expected(plans: Sequence[Plan], todo: Sequence[Job]) -> dict[Job, float]:
+    """Seconds that each will take from its first round to its last, roughly; none if it is finished."""
+    found = {name: data for one in plans for name, data in one.found.items()}
+    return {job: 0.0 if job.finished else seconds(job.cell, found[job.cell.config.data.dataset]) for job in todo}
 
 
 def way_on(todo: Sequence[Job]) -> str:

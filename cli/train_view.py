@@ -123,7 +123,7 @@ class View:
         if not self.quiet:
             header(self.screen, self.work, anatomy_of(self.work))
             seconds = seconds_left(self.work.config, seconds_a_round(self.work), self.done)
-            self.screen.print(f"this will take roughly {duration(seconds)}; Ctrl-C is safe")
+            self.screen.print(f"this will take roughly {duration(seconds)} (or half or twice that); Ctrl-C is safe")
             self.screen.print()
         self.bar.start()
         return self

@@ -11,7 +11,7 @@ from pathlib import Path
 from theory.errors import InputError
 
 OLDEST, TOO_NEW = (1, 41), (1, 43)
-INSTALL = "pip install '.[flower]' in the folder of fedco2's source"
+INSTALL = "pip install -c constraints.txt -e '.[flower]' in the folder of fedco2's source"
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",

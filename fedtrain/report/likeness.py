@@ -47,7 +47,7 @@ def labels(groups: Sequence[Sequence[Record]]) -> list[str]:
         rivals = [flat(other.tables) for other in firsts if other.title == one.title]
         mine = flat(one.tables)
         apart = [k for k in mine if any(r.get(k) != mine[k] for r in rivals) and not _aside(k)]
-        words = ", ".join(f"{key.split('.')[-1]} {_word(mine[key])}" for key in apart)
+        words = ", ".join(f"{_short(key)} {_word(mine[key])}" for key in apart)
         name = f"{one.title} ({words})" if apart and len(words) <= LONGEST else one.title
         names.append(name if one.finished else f"{name}, unfinished")
     twice = {name for name in names if names.count(name) > 1}
@@ -66,6 +66,12 @@ def differences(rows: Sequence[Sequence[Record]]) -> tuple[dict[str, list[str]],
         else:
             common[key] = values[0][0]
     return apart, common
+
+
+def _short(key: str) -> str:
+    """Of a setting: its own name, or what it is the name of."""
+    section, _, name = key.rpartition(".")
+    return section if name == "name" else name
 
 
 def _word(value: object) -> str:

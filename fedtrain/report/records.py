@@ -19,6 +19,10 @@ FUSED = "fused"
 """The branch that is the prediction of every method."""
 
 
+class NotEvaluatedError(InputError):
+    """A run of which no round has been evaluated: nothing is wrong with it, and there is nothing to report."""
+
+
 @dataclass(frozen=True)
 class Record:
     """A run as its folder tells it, finished or not."""
@@ -128,7 +132,7 @@ def read_record(path: Path) -> Record:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise damaged_records(path, error) from None
     if not rules:
-        raise InputError(
+        raise NotEvaluatedError(
             f"{path}: no round has been evaluated yet; wait for the first, or go on with `fedco2 train --resume {path}`"
         )
     test, val = ([row for row in rows if row["split"] == split] for split in ("test", "val"))

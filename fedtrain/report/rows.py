@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from fedtrain.methods import METHODS
 from fedtrain.report.likeness import configuration, group, labels
 from fedtrain.report.records import FUSED, Record
 from fedtrain.selection import Summary
@@ -82,12 +83,16 @@ def _curve(run: Record, split: str, client: str | None, branch: str) -> dict[int
 
 
 def lines(records: Sequence[Record], rule: str) -> list[Line]:
-    """A row for each configuration; a run that is not as far as the others, or repeats a seed, has a row of its own."""
+    """A row for each configuration; a run that is not as far as the others, or repeats a seed, has a row of its own.
+
+    Methods stand in the order of the paper.
+    """
     parts: dict[tuple[str, int, int], list[Record]] = {}
     for alike in group(records, configuration):
         seen: dict[tuple[int, int], int] = {}
         for record in sorted(alike, key=lambda one: one.seeds):
             again = seen[record.seeds] = seen.get(record.seeds, -1) + 1
             parts.setdefault((configuration(record), record.reached, again), []).append(record)
-    groups = list(parts.values())
+    order = list(METHODS)  # a stable sort: rows of one method stay as they were named
+    groups = sorted(parts.values(), key=lambda runs: order.index(runs[0].tables["method"]["name"]))
     return [Line(label, tuple(runs), rule) for label, runs in zip(labels(groups), groups, strict=True)]

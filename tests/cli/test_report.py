@@ -80,6 +80,24 @@ def test_json_and_nothing_else(runs, ask, tmp_path, monkeypatch):
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_run_without_an_evaluation_is_left_out_of_a_page_and_not_of_a_comparison(runs, ask, fake_run, tmp_path):
+    early = fake_run(tmp_path / "early", reached=0)
+    code, out, _ = ask(runs[0][0], early, "--out", tmp_path / "page.html")
+    assert code == 0
+    assert f"left out: {early}: no round has been evaluated yet" in out
+    told = json.loads(ask(early, runs[0][0], "--json")[1])
+    assert told["left_out"] == [str(early)]
+    assert len(told["tables"][0]["rows"]) == 1
+    code, _, err = ask("--compare", runs[0][0], early)
+    assert code == 2
+    assert "no round has been evaluated yet" in err
+
+
+def test_methods_stand_in_the_order_of_the_paper(runs, ask, fake_run, tmp_path):
+    told = json.loads(ask(*runs[1], *runs[0], fake_run(tmp_path / "x", "fedavg", rounds=4), "--json")[1])
+    assert [row["label"] for row in told["tables"][0]["rows"]] == ["FedAvg", "FedBN", "Fed-CO2"]
+
+
 def test_compare_over_seeds(runs, ask):
     code, out, _ = ask("--compare", joined(runs[0]), joined(runs[1]))
     assert code == 0

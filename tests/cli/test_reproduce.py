@@ -72,10 +72,12 @@ def test_a_dry_run_shows_every_command_and_writes_nothing(ask, tmp_path):
     assert len(commands) == len(set(commands)) == 8  # four of Table 7, of which Figure 2 has all, and four on Office
     assert all(line.startswith("fedco2 train --preset") for line in commands)
     assert last.startswith("# dry run: 8 of 8 runs")
+    assert "roughly" in last
     assert list(tmp_path.iterdir()) == []
     told = json.loads(ask("T7", "--dry-run", "--json")[1])
     assert len(told) == 45
     assert not told[0]["finished"]
+    assert all(one["estimated_seconds"] > 0 for one in told)
 
 
 @pytest.mark.parametrize("legacy", [False, True])

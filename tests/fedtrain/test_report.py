@@ -167,6 +167,11 @@ def test_labels_name_the_settings_that_tell_rows_apart(records):
     assert labels([[half], [full], [records("fedbn")]]) == ["FedProx (mu 0.5)", "FedProx (mu 1.0)", "FedBN"]
 
 
+def test_a_name_is_called_by_what_it_is_the_name_of(records):
+    both = [[records(name=model, sections={"model": {"name": model}})] for model in ("two-layer", "digits")]
+    assert labels(both) == ["FedAvg (model two-layer)", "FedAvg (model digits)"]
+
+
 def test_differences_and_what_is_common(records):
     a, b = records("fedbn", 1), records("fedbn", 2)
     differ, same = differences([[a, b], [records("fedavg", 1, sections={"local": {"lr": 0.5}})]])
