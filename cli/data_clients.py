@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-DATASETS = ("digits", "office", "domainnet", "cifar10", "cifar100")
-SKEWS = ("domain", "label+feature", "iid", "pathological", "dirichlet", "pachinko")
+from cli.partition import DATASETS, partition_options
 
 
 @click.command(
@@ -16,24 +15,7 @@ SKEWS = ("domain", "label+feature", "iid", "pathological", "dirichlet", "pachink
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--dataset", type=click.Choice(DATASETS), required=True, help="Which data.")
-@click.option("--skew", type=click.Choice(SKEWS), help="How clients differ.  [default: the data set's]")
-@click.option("--clients", type=int, help="How many.  [default: 100, or one a domain]")
-@click.option("--alpha", type=float, help="Dirichlet concentration; smaller is more skewed.  [default: the paper's]")
-@click.option("--beta", type=float, help="Pachinko: concentration of the fine classes.  [default: 10]")
-@click.option("--classes-per-client", type=int, help="Pathological.  [default: 2 of 10, 10 of 100]")
-@click.option("--divide", type=int, help="Label + feature: parts of a domain, one is kept.  [default: the paper's]")
-@click.option("--percent", type=float, help="Domain: the share of the training images, 0.1 being ten per cent.")
-@click.option("--train-size", type=int, help="Domain: training images of a client.  [default: the paper's]")
-@click.option("--least", type=int, help="Dirichlet: the fewest training and test images a client gets.  [default: 10]")
-@click.option("--data-seed", "seed", type=int, help="Of the partition.  [default: the preset's]")
-@click.option(
-    "--data",
-    "source",
-    type=click.Choice(["auto", "real", "standin"]),
-    default="auto",
-    show_default=True,
-    help="Real data if there, else published class counts or the stand-in; only real ones; only the stand-in.",
-)
+@partition_options
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of the data.  [default: $FEDCO2_DATA]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.png", help="Draw the training images.")

@@ -21,6 +21,7 @@ from cli.data import data
 from cli.doctor import doctor
 from cli.evaluate import evaluate
 from cli.flower import flower
+from cli.forecast import forecast
 from cli.methods import methods
 from cli.predict import predict
 from cli.report import report as report_on_runs
@@ -75,6 +76,7 @@ def fedco2(ctx: click.Context, debug: bool) -> None:
     Examples:
       fedco2 theory --clients 5      check the theory on five clients, write a report
       fedco2 train --dataset office  train Fed-CO2 as in the paper (on stand-in images if there are no others)
+      fedco2 forecast --dataset digits   which method will win, before anything is trained
       fedco2 data status             which real data are here, and where
       fedco2 methods                 nine methods: what each shares, keeps and costs
       fedco2 evaluate RUN            each client's own model on its own data
@@ -97,7 +99,10 @@ def fedco2(ctx: click.Context, debug: bool) -> None:
     ctx.ensure_object(Settings).debug = debug
 
 
-for command in (theory, train, evaluate, predict, reproduce, report_on_runs, flower, methods, data, doctor, completion):
+COMMANDS = (
+    theory, forecast, train, evaluate, predict, reproduce, report_on_runs, flower, methods, data, doctor, completion,
+)  # fmt: skip
+for command in COMMANDS:
     fedco2.add_command(command)
 
 

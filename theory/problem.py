@@ -17,6 +17,8 @@ from theory.errors import InputError
 Covariance = Literal["isotropic", "scaled", "anisotropic"]
 PARALLEL = 1e-12
 """Two samples whose |cosine| is within this of 1 count as parallel."""
+SINGULAR = 1e-12
+"""A covariance whose λ_min is below this share of its λ_max is singular but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +107,24 @@ def check_covariances(S: Tensor) -> None:
             raise InputError(f"covariance of client {i} is not finite")
         if (one - one.T).abs().max() > 1e-6 * one.abs().max():
             raise InputError(f"covariance of client {i} is not symmetric; use (S + S') / 2")
-        low, high = torch.linalg.eigvalsh(one)[[0, -1]].tolist()
-        if low <= 1e-12 * max(high, 0.0):
+        if (ends := singular(one)) is not None:
             raise InputError(
-                f"covariance of client {i} is not positive definite (λ_min = {low:.3g}, λ_max = {high:.3g}); "
+                f"covariance of client {i} is not positive definite (λ_min = {ends[0]:.3g}, λ_max = {ends[1]:.3g}); "
                 "add a ridge, give more samples than dimensions, or lower the heterogeneity"
             )
+
+
+def singular(S: Tensor) -> tuple[float, float] | None:
+    """(λ_min, λ_max) of a symmetric matrix that is not positive definite beyond rounding, else None.
+
+    Most are well within, which Cholesky's factor shows in a tenth of the time that eigenvalues take.
+    """
+    S = S.double()
+    inside = S - SINGULAR * S.diagonal().sum() * torch.eye(len(S), dtype=S.dtype, device=S.device)
+    if not torch.linalg.cholesky_ex(inside).info:
+        return None
+    low, high = torch.linalg.eigvalsh(S)[[0, -1]].tolist()
+    return (low, high) if low <= SINGULAR * max(high, 0.0) else None
 
 
 def draw_covariance(kind: Covariance, dim: int, heterogeneity: float, chance: np.random.Generator) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from theory.errors import InputError
-from theory.problem import Problem, check_data
+from theory.problem import Problem, check_data, singular
 
 LARGEST_FILE = 2**31
 """Bytes that the arrays may take once unpacked."""
@@ -68,7 +68,7 @@ def read(path: Path, ridge: float) -> UserData:
     x, y, owner = x[order], y[order], owner[order]
     means = torch.stack([x[owner == i].mean(0) for i in range(len(names))])
     centred = _centred(x, means, owner)
-    S = torch.stack([_covariance(centred[owner == i], ridge, names[i]) for i in range(len(names))])
+    S = torch.stack([covariance(centred[owner == i], ridge, names[i]) for i in range(len(names))])
     zero = (centred == 0).all(dim=1).nonzero().flatten().tolist()
     if zero:
         which = _named(int(order[zero[0]]), names[owner[zero[0]]])
@@ -165,14 +165,14 @@ def _shown(name: str) -> str:
     return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 3]}..."
 
 
-def _covariance(x: Tensor, ridge: float, name: str) -> Tensor:
+def covariance(x: Tensor, ridge: float, name: str) -> Tensor:
+    """Of a client's centred samples, with ridge · mean variance · I on it; refused if that is still singular."""
     S = x.T @ x / len(x)
     level = S.diagonal().mean().item()
     if level == 0:
         raise InputError(f"client {name}: its {len(x)} samples are all the same, so it has no variance; give it more")
     S = (S + S.T) / 2 + ridge * level * torch.eye(x.shape[1], dtype=x.dtype)
-    low, high = torch.linalg.eigvalsh(S)[[0, -1]].tolist()
-    if low <= 1e-12 * high:
+    if singular(S) is not None:
         raise InputError(
             f"client {name}: {len(x)} samples in {x.shape[1]} dimensions give a covariance that is not positive "
             f"definite; raise --ridge (now {ridge:g}) or give more samples"

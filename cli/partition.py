@@ -1,0 +1,42 @@
+"""Options that say which clients a data set makes, of every command that needs no more than them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+DATASETS = ("digits", "office", "domainnet", "cifar10", "cifar100")
+SKEWS = ("domain", "label+feature", "iid", "pathological", "dirichlet", "pachinko")
+OPTIONS = (
+    click.option("--skew", type=click.Choice(SKEWS), help="How clients differ.  [default: the data set's]"),
+    click.option("--clients", type=int, help="How many.  [default: 100, or one a domain]"),
+    click.option(
+        "--alpha", type=float, help="Dirichlet concentration; smaller is more skewed.  [default: the paper's]"
+    ),
+    click.option("--beta", type=float, help="Pachinko: concentration of the fine classes.  [default: 10]"),
+    click.option("--classes-per-client", type=int, help="Pathological.  [default: 2 of 10, 10 of 100]"),
+    click.option("--divide", type=int, help="Label + feature: parts of a domain, one is kept.  [default: the paper's]"),
+    click.option("--percent", type=float, help="Domain: the share of the training images, 0.1 being ten per cent."),
+    click.option("--train-size", type=int, help="Domain: training images of a client.  [default: the paper's]"),
+    click.option(
+        "--least", type=int, help="Dirichlet: the fewest training and test images a client gets.  [default: 10]"
+    ),
+    click.option("--data-seed", "seed", type=int, help="Of the partition.  [default: the preset's]"),
+    click.option(
+        "--data",
+        "source",
+        type=click.Choice(["auto", "real", "standin"]),
+        default="auto",
+        show_default=True,
+        help="Real data if there, else published class counts or the stand-in; only real ones; only the stand-in.",
+    ),
+)
+
+
+def partition_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """All of them, in this order."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command

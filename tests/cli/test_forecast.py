@@ -1,0 +1,107 @@
+"""``fedco2 forecast`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from cli.main import main
+from fedtrain.about.outlook import seen
+from fedtrain.data.federation import federation
+from fedtrain.data.settings import DataSettings
+
+SMALL = ["--dataset", "cifar10", "--data", "standin", "--clients", "3", "--samples", "8", "--width", "32"]
+
+
+@pytest.fixture
+def ask(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*arguments):
+        code = main(["forecast", *map(str, arguments)])
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    return run
+
+
+@pytest.fixture
+def file(tmp_path):
+    """(classes) -> an npz of three clients, the last of which has it the other way round."""
+
+    def make(classes):
+        chance = np.random.default_rng(0)
+        x, owner = chance.standard_normal((180, 8)), np.repeat(["a", "b", "odd"], 60)
+        y = x @ np.arange(1, 9) * np.where(owner == "odd", -1, 1)
+        np.savez(tmp_path / "mine.npz", X=x, y=(y > 0).astype(int) if classes else y, owner=owner)
+        return tmp_path / "mine.npz"
+
+    return make
+
+
+def test_a_table_and_a_verdict_that_say_it_is_the_stand_in(ask):
+    code, out, err = ask(*SMALL)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith("Foretold, nothing trained: CIFAR-10 (stand-in)")
+    assert sum(line.startswith("client") for line in lines) == 4  # the heading and three clients
+    assert "STAND-IN DATA" in out
+    assert "two-layer network" in out
+    assert max(map(len, lines[1:12])) <= 80
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_the_client_that_federation_hurts_is_found(ask, file, classes):
+    code, out, _ = ask("--file", file(classes), "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["notes"] == [f"y are taken as {'2 classes' if classes else 'numbers'}"]
+    words = {row["name"]: row["federation"]["word"] for row in told["clients"]}
+    assert words["odd"] == "hurts"
+    gains = {row["name"]: row["federation"]["gain"] for row in told["clients"]}
+    assert min(gains, key=gains.get) == "odd"
+    for row in told["clients"]:
+        assert row["federation"]["gain"] == pytest.approx(row["scores"]["FedBN"] - row["scores"]["SingleSet"])
+    order = sorted(("SingleSet", "FedBN", "Fed-CO2"), key=lambda name: -told["mean"][name])
+    assert [told["first"]["method"], told["first"]["second"]] == order[:2]
+    assert told["first"]["gain"] == pytest.approx(told["mean"][order[0]] - told["mean"][order[1]])
+
+
+def test_many_clients_are_shown_from_both_ends(ask):
+    many = [*SMALL[:4], "--skew", "iid", "--clients", "60", "--samples", "3", "--width", "8"]
+    code, out, _ = ask(*many)
+    assert code == 0
+    assert sum(line.startswith("client") for line in out.splitlines()) == 25
+    told = json.loads(ask(*many, "--json")[1])
+    assert len(told["clients"]) == 60
+    assert "16 x 16 pixels" in told["notes"][-1]
+
+
+def test_images_are_made_small_and_centred_and_drawn_by_the_seed():
+    data = federation(DataSettings(dataset="cifar10", source="standin", skew="iid", clients=2))
+    one, same, other = (seen(data, 10, seed=seed) for seed in (0, 0, 1))
+    assert one.side == 28
+    assert one.problem.x.shape == (20, 3 * 28 * 28)
+    assert torch.equal(one.problem.x, same.problem.x)
+    assert not torch.equal(one.problem.x, other.problem.x)
+    for rows in one.problem.blocks:
+        assert one.problem.x[rows].mean(0).abs().max() < 1e-6
+    assert one.problem.sizes == [10, 10]
+
+
+def test_errors_name_the_way_out(ask, file, tmp_path):
+    np.savez(tmp_path / "alone.npz", X=np.random.default_rng(0).standard_normal((9, 2)), y=np.arange(9), owner=[0] * 9)
+    for arguments, words in (
+        ([], "either --dataset"),
+        (["--dataset", "digits", "--file", file(True)], "either --dataset"),
+        (["--file", file(True), "--clients", "3"], "--clients is for --dataset"),
+        (["--file", tmp_path / "none.npz"], "cannot read"),
+        (["--file", tmp_path / "alone.npz"], "two or more"),
+        (["--dataset", "digits", "--skew", "domain", "--alpha", "1"], "means nothing to skew"),
+    ):
+        code, out, err = ask(*arguments)
+        assert (code, out) == (2, ""), arguments
+        assert words in err

@@ -1,0 +1,120 @@
+"""Kernel regression against literal refits and against networks that are really trained."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from theory.descent import descend, outputs
+from theory.errors import InputError
+from theory.forecast import FEDBN, FEDCO2, ONE_KERNEL, SINGLESET, forecast, kernels, left_out, regress
+from theory.gram import initial_weights
+from theory.problem import Problem, synthetic
+
+
+def taught(agreement, clients=4, samples=30, dim=6, seed=0, scale=1.0):
+    """Clients whose teachers are the same for an ``agreement`` of 1, and have nothing in common for 0."""
+    base = synthetic(clients, samples, dim, heterogeneity=0.5, seed=seed)
+    chance = np.random.default_rng(seed)
+    common, own = chance.standard_normal(dim), chance.standard_normal((clients, dim))
+    teachers = torch.from_numpy(agreement**0.5 * common + (1 - agreement) ** 0.5 * own)
+    y = (base.x * teachers[base.owner]).sum(1)
+    return Problem(base.x, scale * y, base.owner, base.S)
+
+
+def parted(problem, held):
+    """The problem of the samples that are not held out, and that of those that are."""
+    return [Problem(problem.x[rows], problem.y[rows], problem.owner[rows], problem.S) for rows in (~held, held)]
+
+
+@pytest.mark.parametrize("ridge", [1e-3, 0.3])
+def test_a_left_out_sample_is_predicted_as_if_it_had_never_been_there(ridge):
+    problem = taught(0.5, clients=2, samples=6)
+    K = kernels(problem, 256, 0.5)[1].numpy()
+    y = problem.y[:, None].numpy()
+    for p in range(len(y)):
+        rest = np.arange(len(y)) != p
+        literal = K[p, rest] @ np.linalg.solve(K[np.ix_(rest, rest)] + ridge * np.eye(rest.sum()), y[rest])
+        assert left_out(torch.from_numpy(K), problem.y[:, None], ridge)[p].numpy() == pytest.approx(literal, rel=1e-8)
+
+
+def test_wide_networks_that_are_really_trained_predict_what_their_kernels_foretell():
+    width, alpha, whole = 4096, 0.5, taught(0.5, clients=3, samples=8, dim=4)
+    held = torch.arange(len(whole.y)) % 4 == 0
+    seen, unseen = parted(whole, held)
+    online = initial_weights(seen, width, alpha)
+    foretold = {}
+    for name, K in zip(("offline", "online"), kernels(whole, width, alpha), strict=False):
+        start = outputs(whole, online)[0]
+        rows = K[held][:, ~held] @ torch.linalg.solve(K[~held][:, ~held], (whole.y - start)[~held])
+        foretold[name] = start[held] + rows
+    trained = descend(seen, online, online.made_personal(), "federated", 4000, 0.1, keep=2)
+    _, on, off = trained.snapshots[-1]
+    assert (trained.online[-1] - seen.y).norm() < 0.02 * seen.y.norm()  # trained to its end
+    scale = unseen.y.norm()
+    for name, weights in (("online", on), ("offline", off)):
+        assert (outputs(unseen, weights)[0] - foretold[name]).norm() < 0.05 * scale, name
+    assert (foretold["online"] - foretold["offline"]).norm() > 0.2 * scale  # else the test could not tell them apart
+
+
+def test_federation_helps_clients_that_agree_and_hurts_those_that_do_not():
+    agreeing, strangers = forecast(taught(1.0)), forecast(taught(0.0))
+    assert all(gain.mean > 0 for gain in agreeing.gains())
+    assert agreeing.gain(SINGLESET, FEDBN).word == "helps"
+    assert strangers.gain(SINGLESET, FEDBN).word == "hurts"
+    for found in (agreeing, strangers):  # it never is the worst of the three
+        assert found.mean(FEDCO2) > min(found.mean(SINGLESET), found.mean(FEDBN))
+
+
+def test_a_client_apart_is_the_one_that_is_hurt():
+    problem = taught(1.0, samples=40)
+    y = torch.where(problem.owner == 2, -problem.y, problem.y)
+    found = forecast(Problem(problem.x, y, problem.owner, problem.S))
+    assert min(range(4), key=lambda i: found.gains()[i].mean) == 2
+    assert found.gains()[2].word == "hurts"
+
+
+def test_classes_are_counted_right_or_wrong():
+    problem = taught(1.0, samples=40)
+    labels = (problem.y > 0).long()
+    found = forecast(problem, labels)
+    assert set(torch.cat(list(found.scores.values())).tolist()) == {0.0, 1.0}
+    assert found.mean(FEDBN) > 0.75
+    chance = forecast(problem, torch.from_numpy(np.random.default_rng(0).integers(2, size=len(labels))))
+    assert abs(chance.mean(FEDBN) - 0.5) < 0.15
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 99), agreement=st.floats(0, 1), scale=st.floats(0.01, 100))
+def test_units_of_the_targets_do_not_matter(seed, agreement, scale):
+    one, other = (forecast(taught(agreement, 3, 8, 4, seed, size), width=128) for size in (1.0, scale))
+    for name in (SINGLESET, FEDBN, FEDCO2, ONE_KERNEL):
+        assert other.of(name) == pytest.approx(one.of(name), rel=1e-6, abs=1e-9)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 99), changed=st.integers(0, 2))
+def test_the_lone_models_of_the_others_know_nothing_of_a_client(seed, changed):
+    problem = taught(0.5, 3, 8, 4, seed)
+    y = torch.where(problem.owner == changed, problem.y.flip(0), problem.y)
+    single = kernels(problem, 128, 0.5)[0]
+    for targets in (problem.y, y):
+        alone = left_out(single, targets[:, None], 0.1)
+        kept = problem.owner != changed
+        assert torch.allclose(alone[kept], left_out(single, problem.y[:, None], 0.1)[kept], atol=1e-10)
+
+
+def test_the_ridge_is_the_best_of_those_tried():
+    problem = taught(1.0)
+    K, y = kernels(problem, 256, 0.5)[1], problem.y[:, None]
+    whole = [slice(0, len(y))]
+    noisy = y + torch.from_numpy(np.random.default_rng(1).standard_normal(y.shape)) * y.std() * 2
+    assert regress(K, y, whole).ridge < regress(K, noisy, whole).ridge
+
+
+def test_a_client_of_one_sample_is_refused():
+    with pytest.raises(InputError, match="at least two"):
+        forecast(synthetic(2, [1, 5], 3))
