@@ -25,7 +25,7 @@ from cli.partition import DATASETS, partition_options
     help="Your own data instead: arrays X (n, d), y (n), owner (n), as for `fedco2 theory --data`.",
 )
 @click.option(
-    "--samples", type=click.IntRange(min=2), help="Training samples of each client.  [default: 4,000 of all together]"
+    "--samples", type=click.IntRange(min=4), help="Training samples of each client.  [default: 4,000 of all together]"
 )
 @click.option("--width", type=click.IntRange(min=1), default=2048, show_default=True, help="Hidden units.")
 @click.option("--network-seed", type=int, default=0, show_default=True, help="Of the network and the drawn samples.")
@@ -35,10 +35,10 @@ def forecast(ctx: click.Context, /, **options: Any) -> None:
     """Foretell from the clients' data which of SingleSet, FedBN and Fed-CO2 generalises best, and on whom.
 
     A wide two-layer batch-norm network that is trained to its end predicts what kernel regression with its tangent
-    kernel predicts. So each training sample is predicted from all others, with the kernel of each method, and nothing
-    is trained; test data are not looked at. It says which method is ahead and which clients lose by federation. How
-    good a deep network will be it does not say, and Fed-CO2 is here without its knowledge transfer between models and
-    clients.
+    kernel predicts. So training samples are predicted from each other, in four folds, with the kernel of each method;
+    nothing is trained, and test data are not looked at. It says which method is ahead and which clients lose by
+    federation. How good a deep network will be it does not say, nor whether depth changes the order; and Fed-CO2 is
+    here without its knowledge transfer between models and clients.
 
     \b
     Examples:

@@ -19,7 +19,7 @@ FEW = 24
 def show(screen: Console, told: dict[str, Any]) -> None:
     """A row a client, then the verdict in words."""
     screen.print(f"Foretold, nothing trained: {told['title']}", style="bold", soft_wrap=True)
-    screen.print(f"{told['score']}, in %, each training sample predicted from all others")
+    screen.print(f"{told['score']}, in %, training samples, each predicted from three quarters of the others")
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     table.add_column("client", no_wrap=True)
     for name in ("samples", *METHODS, "FedBN - SingleSet"):

@@ -16,6 +16,7 @@ SEEDS = 2**32
 """Torch's generator tells so many seeds apart."""
 DATA = int.from_bytes(b"data", "big")
 """The first word of the key: the directions of ``sphere_average`` come from the same kind of generator."""
+FOLDS = int.from_bytes(b"fold", "big")
 
 
 def check_seed(seed: int, draws: int = 1) -> None:
@@ -28,6 +29,12 @@ def data_stream(seed: int, client: int) -> np.random.Generator:
     """For the covariance, inputs and targets of one client."""
     check_seed(seed)
     return np.random.default_rng([DATA, seed, client])
+
+
+def fold_stream(seed: int) -> np.random.Generator:
+    """For who is predicted from whom."""
+    check_seed(seed)
+    return np.random.default_rng([FOLDS, seed])
 
 
 def network_stream(seed: int) -> torch.Generator:

@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from fedtrain.data.clients import Federation, Samples
+from theory.chance import data_stream
+from theory.forecast import FOLDS
 from theory.problem import Problem
 from theory.userdata import covariance
 
@@ -32,12 +34,12 @@ class Seen:
 def seen(federation: Federation, samples: int | None = None, ridge: float = 1e-3, seed: int = 0) -> Seen:
     """Up to so many training images of each client, drawn at random, made small, less their client's mean."""
     clients = federation.clients
-    most = samples or max(2, MOST // len(clients))
+    most = samples or max(FOLDS, MOST // len(clients))
     channels, height = clients[0].train.inputs.shape[1:3]
     side = next(side for side in SIDES if len(clients) * (channels * min(side, height) ** 2) ** 2 <= ROOM or side == 8)
     x, labels = [], []
-    for client in clients:
-        chosen = torch.randperm(len(client.train), generator=torch.Generator().manual_seed(seed))[:most].sort().values
+    for number, client in enumerate(clients):
+        chosen = torch.from_numpy(data_stream(seed, number).permutation(len(client.train))[:most]).sort().values
         flat = small(client.train, chosen, min(side, height))
         x.append(flat - flat.mean(0))
         labels.append(client.train.labels[chosen])

@@ -34,8 +34,8 @@ def file(tmp_path):
 
     def make(classes):
         chance = np.random.default_rng(0)
-        x, owner = chance.standard_normal((180, 8)), np.repeat(["a", "b", "odd"], 60)
-        y = x @ np.arange(1, 9) * np.where(owner == "odd", -1, 1)
+        x, owner = chance.standard_normal((240, 20)), np.repeat(["a", "b", "odd"], 80)
+        y = x @ np.arange(1, 21) * np.where(owner == "odd", -1, 1)
         np.savez(tmp_path / "mine.npz", X=x, y=(y > 0).astype(int) if classes else y, owner=owner)
         return tmp_path / "mine.npz"
 
@@ -71,7 +71,7 @@ def test_the_client_that_federation_hurts_is_found(ask, file, classes):
 
 
 def test_many_clients_are_shown_from_both_ends(ask):
-    many = [*SMALL[:4], "--skew", "iid", "--clients", "60", "--samples", "3", "--width", "8"]
+    many = [*SMALL[:4], "--skew", "iid", "--clients", "60", "--samples", "4", "--width", "8"]
     code, out, _ = ask(*many)
     assert code == 0
     assert sum(line.startswith("client") for line in out.splitlines()) == 25

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from theory.descent import descend, outputs
 from theory.errors import InputError
-from theory.forecast import FEDBN, FEDCO2, ONE_KERNEL, SINGLESET, forecast, kernels, left_out, regress
+from theory.forecast import FEDBN, FEDCO2, ONE_KERNEL, SINGLESET, folds, forecast, kernels, predictions, regress
 from theory.gram import initial_weights
 from theory.problem import Problem, synthetic
 
@@ -31,14 +31,42 @@ def parted(problem, held):
 
 
 @pytest.mark.parametrize("ridge", [1e-3, 0.3])
-def test_a_left_out_sample_is_predicted_as_if_it_had_never_been_there(ridge):
+def test_a_fold_is_predicted_as_if_it_had_never_been_there(ridge):
     problem = taught(0.5, clients=2, samples=6)
-    K = kernels(problem, 256, 0.5)[1].numpy()
-    y = problem.y[:, None].numpy()
+    fold = folds(problem.owner, torch.zeros(12, dtype=torch.int64))
+    K, y = kernels(problem, 256, 0.5)[1], problem.y[:, None]
+    said = predictions(K, y, fold, ridge).numpy()
     for p in range(len(y)):
-        rest = np.arange(len(y)) != p
-        literal = K[p, rest] @ np.linalg.solve(K[np.ix_(rest, rest)] + ridge * np.eye(rest.sum()), y[rest])
-        assert left_out(torch.from_numpy(K), problem.y[:, None], ridge)[p].numpy() == pytest.approx(literal, rel=1e-8)
+        rest = (fold != fold[p]).numpy()
+        among = K.numpy()[np.ix_(rest, rest)] + ridge * np.eye(rest.sum())
+        literal = K.numpy()[p, rest] @ np.linalg.solve(among, y.numpy()[rest])
+        assert said[p] == pytest.approx(literal, rel=1e-8)
+    for unseen in (fold == one for one in range(4)):  # whatever its targets are, they say nothing of it
+        other = predictions(K, torch.where(unseen[:, None], 1e6, y), fold, ridge).numpy()
+        assert other[unseen] == pytest.approx(said[unseen])
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 99), sizes=st.lists(st.integers(4, 30), min_size=1, max_size=4), classes=st.integers(1, 4))
+def test_every_class_of_every_client_is_spread_over_the_folds(seed, sizes, classes):
+    owner = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    labels = torch.from_numpy(np.random.default_rng(seed).integers(classes, size=len(owner)))
+    fold = folds(owner, labels, seed)
+    for i in range(len(sizes)):
+        for k in range(classes):
+            counts = torch.bincount(fold[(owner == i) & (labels == k)], minlength=4)
+            assert counts.max() - counts.min() <= 1
+        counts = torch.bincount(fold[owner == i], minlength=4)
+        assert counts.max() - counts.min() <= 1
+    assert torch.equal(fold, folds(owner, labels, seed))
+    assert len(owner) < 12 or not torch.equal(fold, folds(owner, labels, seed + 1))
+
+
+def test_a_lone_client_of_two_classes_that_cannot_be_told_apart_is_right_half_the_time():
+    """Were one sample left out at a time, its class would be the rarer one of the rest, and never be guessed."""
+    problem = synthetic(2, 200, 4)
+    labels = torch.arange(400) % 2
+    assert forecast(problem, labels, width=256).of(SINGLESET) == pytest.approx([0.5, 0.5], abs=0.12)
 
 
 def test_wide_networks_that_are_really_trained_predict_what_their_kernels_foretell():
@@ -100,21 +128,21 @@ def test_units_of_the_targets_do_not_matter(seed, agreement, scale):
 def test_the_lone_models_of_the_others_know_nothing_of_a_client(seed, changed):
     problem = taught(0.5, 3, 8, 4, seed)
     y = torch.where(problem.owner == changed, problem.y.flip(0), problem.y)
-    single = kernels(problem, 128, 0.5)[0]
+    single, fold = kernels(problem, 128, 0.5)[0], torch.arange(24) % 4
     for targets in (problem.y, y):
-        alone = left_out(single, targets[:, None], 0.1)
+        alone, before = (predictions(single, one[:, None], fold, 0.1) for one in (targets, problem.y))
         kept = problem.owner != changed
-        assert torch.allclose(alone[kept], left_out(single, problem.y[:, None], 0.1)[kept], atol=1e-10)
+        assert torch.allclose(alone[kept], before[kept], atol=1e-10)
 
 
 def test_the_ridge_is_the_best_of_those_tried():
     problem = taught(1.0)
     K, y = kernels(problem, 256, 0.5)[1], problem.y[:, None]
-    whole = [slice(0, len(y))]
+    fold = torch.arange(len(y)) % 4
     noisy = y + torch.from_numpy(np.random.default_rng(1).standard_normal(y.shape)) * y.std() * 2
-    assert regress(K, y, whole).ridge < regress(K, noisy, whole).ridge
+    assert regress(K, y, fold).ridge < regress(K, noisy, fold).ridge
 
 
-def test_a_client_of_one_sample_is_refused():
-    with pytest.raises(InputError, match="at least two"):
-        forecast(synthetic(2, [1, 5], 3))
+def test_a_client_of_too_few_samples_is_refused():
+    with pytest.raises(InputError, match="at least 4"):
+        forecast(synthetic(2, [3, 5], 3))
