@@ -136,6 +136,22 @@ def test_the_page_says_what_the_records_of_cifar_say(records):
     )
 
 
+def test_the_trained_side_of_the_forecasts_is_what_the_records_say(records):
+    shown = said(tables(TEXT, "Forecasts")[0])
+    kinds = {"digits": "Digits", "office": "Office-Caltech10"}
+    heads = {"SingleSet": "trained", "FedBN": "trained, FedBN", "Fed-CO2": "trained, Fed-CO2"}
+    found = {}
+    for folder, row in kinds.items():
+        for record in records[folder]:
+            found[row, by_method(record)] = record.rules["last"]["mean"]["fused"]
+    for record in records["cifar10"]:
+        if record.tables["data"]["clients"] == 100:
+            found[f"CIFAR-10, {skew(record)}", by_method(record)] = record.rules["window"]["micro"]["fused"]
+    for row, _ in shown:
+        for method, head in heads.items():
+            assert shown[row, "fused"][head] == f"{100 * found[row, method]:.1f}"
+
+
 def over_rounds(rule: Summary) -> float:
     return float(rule["micro_std_over_rounds"]["fused"])
 
