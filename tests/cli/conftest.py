@@ -1,0 +1,22 @@
+"""One run to look at, and runs without figures."""
+
+from __future__ import annotations
+
+import pytest
+from quick_runs import QUICK
+
+from cli.main import main
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """One run to look at; its folder has a name that needs quotes."""
+    folder = tmp_path_factory.mktemp("train") / "mein Lauf é"
+    assert main([*QUICK, "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def no_figures(monkeypatch):
+    """They take longer than all the rest of a tiny run."""
+    monkeypatch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
