@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,3 +26,9 @@ def console(stderr: bool = False) -> Console:
             raise BrokenPipeError
 
     return Ours(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
+def working(on: str) -> AbstractContextManager[Any]:
+    """Shows on a terminal that something is being done; elsewhere nothing."""
+    screen = console(stderr=True)
+    return screen.status(on) if screen.is_terminal else nullcontext()

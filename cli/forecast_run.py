@@ -11,7 +11,7 @@ import click
 import torch
 from torch import Tensor
 
-from cli.console import console
+from cli.console import console, working
 from cli.data_clients_run import settings_of
 from cli.forecast_view import show
 from fedtrain.about.outlook import seen
@@ -49,7 +49,8 @@ def run(options: dict[str, Any]) -> None:
         raise InputError(f"{len(asked.problem.x):,} samples; kernels of at most {LARGEST:,} fit: lower --samples")
     if len(asked.names) < 2:
         raise InputError("one client alone has nobody to learn with; give two or more")
-    found = forecast(asked.problem, asked.labels, width=options["width"], seed=options["network_seed"])
+    with working(f"kernels of {len(asked.problem.x):,} samples in {asked.problem.dim:,} dimensions"):
+        found = forecast(asked.problem, asked.labels, width=options["width"], seed=options["network_seed"])
     told = report(asked, found)
     if options["as_json"]:
         click.echo(json.dumps(told, ensure_ascii=False))

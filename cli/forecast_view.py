@@ -13,36 +13,32 @@ from theory.forecast import FEDBN, FEDCO2, SINGLESET
 
 METHODS = (SINGLESET, FEDBN, FEDCO2)
 FEW = 24
-"""More clients are shown from the one that federation hurts most to the one that it helps most, a dozen of each."""
+"""Of more clients those are shown whom federation hurts most and those whom it helps most, a dozen each."""
 
 
 def show(screen: Console, told: dict[str, Any]) -> None:
     """A row a client, then the verdict in words."""
     screen.print(f"Foretold, nothing trained: {told['title']}", style="bold", soft_wrap=True)
-    screen.print(f"{told['score']}, in %, training samples, each predicted from three quarters of the others")
+    screen.print(f"{told['score']}, in %, each training sample predicted from three folds of four")
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     table.add_column("client", no_wrap=True)
     for name in ("samples", *METHODS, "FedBN - SingleSet"):
         table.add_column(name, justify="right")
     table.add_column("federation")
-    rows = told["clients"]
-    if len(rows) > FEW:
+    rows, many = told["clients"], len(told["clients"]) > FEW
+    if many:
         order = sorted(rows, key=lambda row: row["federation"]["gain"])
         rows = [*order[: FEW // 2], *order[-FEW // 2 :]]
-    for k, row in enumerate(rows):
-        gap = len(told["clients"]) > FEW and k == FEW // 2 - 1
-        table.add_row(row["name"], f"{row['samples']:,}", *cells(row["scores"], row["federation"]))
-        if gap:
-            table.add_section()
-    table.add_section()
+    for k, row in enumerate(rows, 1):
+        part = k == len(rows) or (many and k == FEW // 2)
+        table.add_row(row["name"], f"{row['samples']:,}", *cells(row["scores"], row["federation"]), end_section=part)
     samples = sum(row["samples"] for row in told["clients"])
     table.add_row("mean of all", f"{samples:,}", *cells(told["mean"], told["federation"]), style="bold")
     screen.print(table)
-    if len(told["clients"]) > FEW:
-        screen.print(
-            f"Of {len(told['clients'])} clients the {FEW // 2} whom federation hurts most, or helps least, and the"
-        )
-        screen.print(f"{FEW // 2} whom it helps most; --json has all.")
+    if many:
+        few, all_of_them = FEW // 2, len(told["clients"])
+        screen.print(f"The {few} clients of {all_of_them} whom federation hurts most and the {few} whom it helps most;")
+        screen.print("--json has all.")
     first = told["first"]
     clear = "ahead of" if first["word"] == "helps" else "level with"
     screen.print(

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from cli.console import console
+from cli.console import console, working
 from cli.folders import new_folder
 from cli.report_view import show_boards, show_comparison
 from fedtrain.report.boards import Board, boards, table
@@ -86,13 +86,8 @@ def _default() -> Path:
 
 
 def _write(found: Sequence[Board], page: Path, comparison: dict[str, Any] | None) -> None:
-    screen = console(stderr=True)
-    command = shlex.join(["fedco2", *sys.argv[1:]])
-    if screen.is_terminal:
-        with screen.status("drawing the figures"):
-            write_page(found, page, comparison, command)
-    else:
-        write_page(found, page, comparison, command)
+    with working("drawing the figures"):
+        write_page(found, page, comparison, shlex.join(["fedco2", *sys.argv[1:]]))
 
 
 def _report(found: Sequence[Board], comparison: dict[str, Any] | None, page: Path | None) -> dict[str, Any]:

@@ -89,8 +89,7 @@ class Forecast:
 
 
 def _gain(gaps: Tensor) -> Gain:
-    spread = gaps.std().item() if len(gaps) > 1 else float("inf")
-    return Gain(gaps.mean().item(), spread / len(gaps) ** 0.5)
+    return Gain(gaps.mean().item(), gaps.std().item() / len(gaps) ** 0.5)
 
 
 def forecast(
@@ -110,6 +109,8 @@ def forecast(
     order = (SINGLESET, FEDBN, FEDCO2, ONE_KERNEL)
     if labels is None:
         variance = torch.stack([problem.y.double()[rows].var() for rows in problem.blocks])[owner]
+        if not variance.all():
+            raise InputError("a client's targets are all the same, so there is nothing to foretell of it; leave it out")
         scores = {name: 1 - (said[name] - targets).squeeze(1) ** 2 / variance for name in order}
     else:
         scores = {name: (said[name].argmax(1) == labels).double() for name in order}

@@ -146,3 +146,10 @@ def test_the_ridge_is_the_best_of_those_tried():
 def test_a_client_of_too_few_samples_is_refused():
     with pytest.raises(InputError, match="at least 4"):
         forecast(synthetic(2, [3, 5], 3))
+
+
+def test_a_client_whose_targets_are_all_the_same_is_refused():
+    problem = taught(1.0)
+    y = torch.where(problem.owner == 1, 3.0, problem.y)
+    with pytest.raises(InputError, match="all the same"):
+        forecast(Problem(problem.x, y, problem.owner, problem.S), width=64)
