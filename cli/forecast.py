@@ -7,7 +7,10 @@ from typing import Any
 
 import click
 
-from cli.partition import DATASETS, partition_options
+from cli.options import DATASETS, given, partition_options
+
+FOR_FILES = {"path", "target", "width", "network_seed", "as_json"}
+"""Options that mean something to --file."""
 
 
 @click.command(
@@ -15,8 +18,10 @@ from cli.partition import DATASETS, partition_options
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--dataset", type=click.Choice(DATASETS), default=None, help="Which data.")
-@partition_options
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of the data.  [default: $FEDCO2_DATA]")
+@partition_options("the stand-in")
+@click.option(
+    "--samples", type=click.IntRange(min=4), help="Training samples of each client.  [default: 4,000 of all together]"
+)
 @click.option(
     "--file",
     "path",
@@ -25,20 +30,30 @@ from cli.partition import DATASETS, partition_options
     help="Your own data instead: arrays X (n, d), y (n), owner (n), as for `fedco2 theory --data`.",
 )
 @click.option(
-    "--samples", type=click.IntRange(min=4), help="Training samples of each client.  [default: 4,000 of all together]"
+    "--target",
+    type=click.Choice(["auto", "classes", "numbers"]),
+    default="auto",
+    show_default=True,
+    help="Of --file: what y are; auto: classes if they are whole numbers, each there four times on average.",
 )
 @click.option("--width", type=click.IntRange(min=1), default=2048, show_default=True, help="Hidden units.")
-@click.option("--network-seed", type=int, default=0, show_default=True, help="Of the network and the drawn samples.")
+@click.option(
+    "--network-seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Of the network, the drawn samples and the folds.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 @click.pass_context
 def forecast(ctx: click.Context, /, **options: Any) -> None:
     """Foretell from the clients' data which of SingleSet, FedBN and Fed-CO2 generalises best, and on whom.
 
-    A wide two-layer batch-norm network that is trained to its end predicts what kernel regression with its tangent
-    kernel predicts. So training samples are predicted from each other, in four folds, with the kernel of each method;
+    What a wide network learns is what kernel regression with its tangent kernel learns. So training samples are
+    predicted from each other, in four folds, with the kernel of a two-layer batch-norm network under each method;
     nothing is trained, and test data are not looked at. It says which method is ahead and which clients lose by
-    federation. How good a deep network will be it does not say, nor whether depth changes the order; and Fed-CO2 is
-    here without its knowledge transfer between models and clients.
+    federation, of such networks, trained long enough. How good a deep network will be it does not say, nor whether
+    depth changes the order; and Fed-CO2 is here without its knowledge transfer between models and clients.
 
     \b
     Examples:
@@ -48,17 +63,11 @@ def forecast(ctx: click.Context, /, **options: Any) -> None:
     """
     if (options["dataset"] is None) == (options["path"] is None):
         raise click.UsageError("name the data: either --dataset, for instance digits, or --file FILE.npz")
-    if options["path"] is not None:
-        given = [name for name in options if _given(ctx, name) and name not in FOR_FILES]
-        if given:
-            raise click.UsageError(f"--{given[0].replace('_', '-')} is for --dataset; the file says who holds what")
+    said = {option.name: option.opts[0] for option in ctx.command.params if given(ctx, str(option.name))}
+    if options["path"] is not None and (idle := [said[name] for name in said if name not in FOR_FILES]):
+        raise click.UsageError(f"{idle[0]} is for --dataset; the file says who holds what")
+    if options["path"] is None and "target" in said:
+        raise click.UsageError("--target is for --file; the data sets have classes")
     from cli.forecast_run import run
 
     run(options)
-
-
-FOR_FILES = {"path", "width", "network_seed", "as_json"}
-
-
-def _given(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE

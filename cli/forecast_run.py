@@ -14,20 +14,17 @@ from torch import Tensor
 from cli.console import console, working
 from cli.data_clients_run import settings_of
 from cli.forecast_view import show
-from fedtrain.about.outlook import seen
+from fedtrain.about.outlook import seen, sizes
 from fedtrain.data.federation import federation
 from fedtrain.data.words import partition_words
 from theory.errors import InputError
-from theory.forecast import FEDBN, FEDCO2, SINGLESET, Forecast, Gain, forecast
+from theory.forecast import FEDBN, FEDCO2, FOLDS, MATRICES, SINGLESET, Forecast, Gain, forecast
 from theory.problem import Problem
-from theory.userdata import read
+from theory.setting import available_memory
+from theory.userdata import RIDGE, read
 
-RIDGE = 1e-3
-"""Of covariances, as a share of the mean variance."""
-MOST_CLASSES = 100
-"""Whole numbers with more different values than these are numbers, not classes."""
-LARGEST = 20_000
-"""Samples of all clients whose kernels fit a machine."""
+ALPHA = 0.5
+"""The scale of the initial weights: how much v weighs against γ. As in `fedco2 theory`."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +41,13 @@ class Asked:
 
 def run(options: dict[str, Any]) -> None:
     """Look at the data, foretell, show."""
-    asked = of_file(options["path"]) if options["path"] else of_dataset(options)
-    if len(asked.problem.x) > LARGEST:
-        raise InputError(f"{len(asked.problem.x):,} samples; kernels of at most {LARGEST:,} fit: lower --samples")
+    asked = of_file(options["path"], options["target"]) if options["path"] else of_dataset(options)
     if len(asked.names) < 2:
         raise InputError("one client alone has nobody to learn with; give two or more")
+    how = {"width": options["width"], "alpha": ALPHA, "seed": options["network_seed"]}
     with working(f"kernels of {len(asked.problem.x):,} samples in {asked.problem.dim:,} dimensions"):
-        found = forecast(asked.problem, asked.labels, width=options["width"], seed=options["network_seed"])
-    told = report(asked, found)
+        found = forecast(asked.problem, asked.labels, **how, names=asked.names)
+    told = {**report(asked, found), **how, "folds": FOLDS}
     if options["as_json"]:
         click.echo(json.dumps(told, ensure_ascii=False))
     else:
@@ -62,30 +58,49 @@ def of_dataset(options: dict[str, Any]) -> Asked:
     """The training images of the clients that the options describe."""
     settings = settings_of(options)
     data = federation(settings, options["data_dir"])
-    images = seen(data, options["samples"], RIDGE, options["network_seed"])
+    counts, held = sizes(data, options["samples"]), [len(client.train) for client in data.clients]
+    refuse_if_too_large(sum(counts), "lower --samples")
+    with working("covariances of the clients"):
+        images = seen(data, options["samples"], options["network_seed"])
     title = f"{data.title}: {partition_words(settings)}"
     notes = [*data.notes, f"seen by a two-layer network, as images of {images.side} x {images.side} pixels"]
+    if counts != held:
+        notes.append(
+            f"of {sum(held):,} training images {sum(counts):,} were drawn; --samples takes more of each client"
+        )
     names = [client.name for client in data.clients]
     return Asked(title, names, images.problem, images.labels, data.standin, notes)
 
 
-def of_file(path: Path) -> Asked:
-    """The user's own data: y are classes if they are few whole numbers."""
+def of_file(path: Path, target: str) -> Asked:
+    """The user's own data."""
     data = read(path, RIDGE)
+    refuse_if_too_large(len(data.rows), "give fewer rows")
     values, labels = data.problem.y.unique(return_inverse=True)
-    classes = len(values) <= MOST_CLASSES and torch.equal(values, values.round())
+    whole = torch.equal(values, values.round()) and 2 <= len(values) <= len(labels) / FOLDS
+    classes = whole if target == "auto" else target == "classes"
     note = f"y are taken as {f'{len(values)} classes' if classes else 'numbers'}"
-    return Asked(path.name, data.names, data.problem, labels if classes else None, False, [note])
+    return Asked(path.name, data.names, data.problem, labels if classes else None, False, [note, *data.broken])
+
+
+def refuse_if_too_large(samples: int, cure: str) -> None:
+    """Better now than when memory is full."""
+    needed, free = MATRICES * 8 * samples**2, available_memory()
+    if needed > 0.9 * free:
+        gib = 2**30
+        raise InputError(
+            f"kernels of {samples:,} samples take about {needed / gib:.0f} GiB and {free / gib:.0f} are free; {cure}"
+        )
 
 
 def report(asked: Asked, found: Forecast) -> dict[str, Any]:
     """All that is foretold, as JSON can hold it."""
-    gains = found.gains()
+    each, gains = {method: found.of(method) for method in found.scores}, found.gains()
     rows = [
         {
             "name": name,
             "samples": asked.problem.sizes[i],
-            "scores": {method: found.of(method)[i] for method in found.scores},
+            "scores": {method: scores[i] for method, scores in each.items()},
             "federation": said(gains[i]),
         }
         for i, name in enumerate(asked.names)

@@ -13,7 +13,7 @@ from theory.forecast import FEDBN, FEDCO2, SINGLESET
 
 METHODS = (SINGLESET, FEDBN, FEDCO2)
 FEW = 24
-"""Of more clients those are shown whom federation hurts most and those whom it helps most, a dozen each."""
+"""Of more clients those are shown who gain least by federation and those who gain most, a dozen each."""
 
 
 def show(screen: Console, told: dict[str, Any]) -> None:
@@ -32,12 +32,11 @@ def show(screen: Console, told: dict[str, Any]) -> None:
     for k, row in enumerate(rows, 1):
         part = k == len(rows) or (many and k == FEW // 2)
         table.add_row(row["name"], f"{row['samples']:,}", *cells(row["scores"], row["federation"]), end_section=part)
-    samples = sum(row["samples"] for row in told["clients"])
-    table.add_row("mean of all", f"{samples:,}", *cells(told["mean"], told["federation"]), style="bold")
+    table.add_row("mean of all", "", *cells(told["mean"], told["federation"]), style="bold")
     screen.print(table)
     if many:
         few, all_of_them = FEW // 2, len(told["clients"])
-        screen.print(f"The {few} clients of {all_of_them} whom federation hurts most and the {few} whom it helps most;")
+        screen.print(f"The {few} clients of {all_of_them} who gain least by federation and the {few} who gain most;")
         screen.print("--json has all.")
     first = told["first"]
     clear = "ahead of" if first["word"] == "helps" else "level with"
@@ -45,7 +44,8 @@ def show(screen: Console, told: dict[str, Any]) -> None:
         f"{first['method']} is {clear} {first['second']}: {points(first['gain'])} ± {100 * first['error']:.1f} points",
         style="bold",
     )
-    screen.print("± standard error over samples; beyond two of them federation is said to help or to hurt.")
+    screen.print("± standard error over samples. Beyond two of them federation is said to help or to hurt,")
+    screen.print("which chance alone makes of one client in twenty.")
     if told["standin"]:
         screen.print("STAND-IN DATA: this says nothing about the real data set", style="bold yellow")
     for note in told["notes"]:

@@ -16,7 +16,8 @@ SEEDS = 2**32
 """Torch's generator tells so many seeds apart."""
 DATA = int.from_bytes(b"data", "big")
 """The first word of the key: the directions of ``sphere_average`` come from the same kind of generator."""
-FOLDS = int.from_bytes(b"fold", "big")
+FOLD = int.from_bytes(b"fold", "big")
+"""Likewise of the folds."""
 
 
 def check_seed(seed: int, draws: int = 1) -> None:
@@ -34,7 +35,7 @@ def data_stream(seed: int, client: int) -> np.random.Generator:
 def fold_stream(seed: int) -> np.random.Generator:
     """For who is predicted from whom."""
     check_seed(seed)
-    return np.random.default_rng([FOLDS, seed])
+    return np.random.default_rng([FOLD, seed])
 
 
 def network_stream(seed: int) -> torch.Generator:

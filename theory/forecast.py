@@ -1,32 +1,38 @@
 """Which method will win, before anything is trained: kernel regression with the kernel of each (beyond the paper).
 
-A wide network that is trained to its end predicts what kernel regression with its tangent kernel predicts. So the
-clients' data alone say how well each method will generalise, and whom federation will hurt: every sample is predicted
-by those of the other folds. SingleSet's kernel knows no other client; FedBN's is V/(N α²) + G, what averaging really
-descends (claim D3); Fed-CO2 adds up both models, each trained on its own; "one kernel" is the mean of the two (Eq. 20).
+What a wide network learns, beside the noise of its first output, is what kernel regression with its tangent kernel
+learns. So the clients' data alone say how well each method will generalise, and whom federation will hurt: the targets
+of every sample are predicted from those of other folds. SingleSet's kernel knows no other client; FedBN's is
+V/(N α²) + G, what averaging with equal weights descends (claim D3); Fed-CO2 adds up both models, each trained on its
+own; "one kernel" is the mean of the two (Eq. 20). The ridge stands for stopping where it predicts best.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from theory.chance import fold_stream
+from theory.chance import check_seed, fold_stream
 from theory.errors import InputError
 from theory.federated import pinch
 from theory.gram import initial_weights, kernel
 from theory.problem import Problem
 
 RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-"""Shares of the kernel's mean diagonal, of which each method takes the one that predicts unseen samples best."""
+"""Shares of the kernel's mean diagonal, of which each method takes the one that predicts best."""
 FOLDS = 4
 """Each is predicted from the others."""
 SINGLESET, FEDBN, FEDCO2, ONE_KERNEL = "SingleSet", "FedBN", "Fed-CO2", "Fed-CO2, one kernel"
 SURE = 2.0
 """Standard errors beyond which a difference is called one."""
+ENOUGH = 6
+"""Samples on which two methods must differ: of fewer even a unanimous verdict may be chance."""
+MATRICES = 12
+"""Of n x n numbers, in double precision, that are in memory at a time."""
 
 Word = Literal["helps", "hurts", "undecided"]
 
@@ -37,7 +43,7 @@ class Fit:
 
     ridge: float
     said: Tensor
-    """(n, k): what is said of each sample without having seen its fold."""
+    """(n, k): what is said of each sample without the targets of its fold."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +52,14 @@ class Gain:
 
     mean: float
     error: float
-    """Its standard error over samples; it knows nothing of other networks."""
+    """Its standard error over samples, as if they were independent; it knows nothing of other networks."""
+    differing: int
+    """On how many samples the two differ."""
 
     @property
     def word(self) -> Word:
         """Of the second method."""
-        if abs(self.mean) <= SURE * self.error:
+        if self.differing < ENOUGH or abs(self.mean) <= SURE * self.error:
             return "undecided"
         return "helps" if self.mean > 0 else "hurts"
 
@@ -82,54 +90,83 @@ class Forecast:
     def gain(self, first: str, second: str) -> Gain:
         """Of the mean over clients."""
         each = self.gains(first, second)
-        return Gain(sum(one.mean for one in each) / len(each), sum(one.error**2 for one in each) ** 0.5 / len(each))
+        mean, error = (sum(values) / len(each) for values in ([g.mean for g in each], [g.error**2 for g in each]))
+        return Gain(mean, (error / len(each)) ** 0.5, sum(one.differing for one in each))
 
     def _clients(self) -> list[Tensor]:
         return [self.owner == i for i in range(int(self.owner.max()) + 1)]
 
 
 def _gain(gaps: Tensor) -> Gain:
-    return Gain(gaps.mean().item(), gaps.std().item() / len(gaps) ** 0.5)
+    return Gain(gaps.mean().item(), gaps.std().item() / len(gaps) ** 0.5, int(gaps.count_nonzero()))
 
 
 def forecast(
-    problem: Problem, labels: Tensor | None = None, *, width: int = 2048, alpha: float = 0.5, seed: int = 0
+    problem: Problem,
+    labels: Tensor | None = None,
+    *,
+    width: int = 2048,
+    alpha: float = 0.5,
+    seed: int = 0,
+    names: Sequence[str] | None = None,
 ) -> Forecast:
-    """Of classes if there are labels (n), else of the numbers ``problem.y``; a client needs a sample for each fold."""
-    if min(problem.sizes) < FOLDS:
-        raise InputError(f"a client has {min(problem.sizes)} samples; give each at least {FOLDS}, one for each fold")
+    """Of classes if there are labels (n), else of the numbers ``problem.y``; ``names`` are the clients', for errors."""
+    check_seed(seed)
+    _refuse(problem, labels, names or [str(i) for i in range(problem.clients)])
     owner = problem.owner
-    single, fedbn, mean = kernels(problem, width, alpha, seed, bias=True)
-    fold = folds(owner, torch.zeros_like(owner) if labels is None else labels, seed)
     targets = problem.y.double()[:, None] if labels is None else one_hot(labels)
-    by_name = {SINGLESET: single, FEDBN: fedbn, ONE_KERNEL: mean}
-    fits = {name: regress(K, targets, fold) for name, K in by_name.items()}
+    fold = folds(owner, torch.zeros_like(owner) if labels is None else labels, seed)
+    single, fedbn = kernels(scaled(problem), width, alpha, seed, bias=True)
+    whole = [slice(0, len(owner))]
+    fits = {SINGLESET: regress(single, targets, fold, problem.blocks), FEDBN: regress(fedbn, targets, fold, whole)}
+    fits[ONE_KERNEL] = regress(single.add_(fedbn).div_(2), targets, fold, whole)
     said = {name: fit.said for name, fit in fits.items()}
     said[FEDCO2] = (said[SINGLESET] + said[FEDBN]) / 2
     order = (SINGLESET, FEDBN, FEDCO2, ONE_KERNEL)
     if labels is None:
         variance = torch.stack([problem.y.double()[rows].var() for rows in problem.blocks])[owner]
-        if not variance.all():
-            raise InputError("a client's targets are all the same, so there is nothing to foretell of it; leave it out")
         scores = {name: 1 - (said[name] - targets).squeeze(1) ** 2 / variance for name in order}
     else:
         scores = {name: (said[name].argmax(1) == labels).double() for name in order}
     return Forecast(owner, scores, {name: fit.ridge for name, fit in fits.items()})
 
 
-def kernels(
-    problem: Problem, width: int, alpha: float, seed: int = 0, *, bias: bool = False
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Of SingleSet, of FedBN as rounds really train it, and the mean of the two, in double precision.
+def _refuse(problem: Problem, labels: Tensor | None, names: Sequence[str]) -> None:
+    """What nothing could be said of, before hours are spent on it."""
+    if labels is not None and len(labels.unique()) < 2:
+        raise InputError("all samples are of one class, so there is nothing to foretell")
+    for name, rows in zip(names, problem.blocks, strict=True):
+        y = problem.y[rows]
+        if len(y) < FOLDS:
+            raise InputError(
+                f"client {name} has {len(y)} samples; it needs {FOLDS}, one for each fold: give it more or leave it out"
+            )
+        if labels is None and y.max() == y.min():
+            raise InputError(
+                f"client {name}: its targets are all the same, so there is nothing to foretell of it; leave it out"
+            )
 
-    The paper's networks have no output bias; with one, shared wherever v is, clients may differ in the mean of their
-    targets, that is in how common a class is. It is given the weight of all the rest of the network.
+
+def scaled(problem: Problem) -> Problem:
+    """Every client's inputs in units of their own spread: the kernels are the same, and no power of them overflows."""
+    size = problem.S.diagonal(dim1=1, dim2=2).mean(1).sqrt()
+    x, S = problem.x / size[problem.owner][:, None], problem.S / size[:, None, None] / size[:, None, None]
+    return Problem(x, problem.y, problem.owner, S)
+
+
+def kernels(problem: Problem, width: int, alpha: float, seed: int = 0, *, bias: bool = False) -> tuple[Tensor, Tensor]:
+    """Of SingleSet, and of FedBN as rounds with equal weights train it, in double precision.
+
+    The paper's networks have no output bias. With one, shared wherever v is, a lone model can know how common a class
+    is on its client, most of what there is to know under label skew. It has the weight of all the rest.
     """
     found = kernel(problem, initial_weights(problem, width, alpha, seed))
-    V, G = found.V.double() / alpha**2, found.G.double()  # G couples no clients: γ is personal
-    shared = V + (V + G).diagonal().mean() if bias else V
-    single, fedbn = pinch(shared, problem.owner) + G, shared / problem.clients + G
-    return single, fedbn, (single + fedbn) / 2
+    V, G = found.V.double().div_(alpha**2), found.G.double()  # G couples no clients: γ is personal
+    if not (V.isfinite().all() and G.isfinite().all()):
+        raise InputError("a kernel is not finite: the inputs are too large or too small for their precision")
+    if bias:
+        V += (V + G).diagonal().mean()
+    return pinch(V, problem.owner).add_(G), V.div_(problem.clients).add_(G)
 
 
 def one_hot(labels: Tensor) -> Tensor:
@@ -143,7 +180,7 @@ def folds(owner: Tensor, labels: Tensor, seed: int = 0) -> Tensor:
 
     Else a class would be rarer among a client's other samples for its being left out, and taken for the less likely.
     """
-    order = torch.from_numpy(fold_stream(seed).permutation(len(owner)))
+    order = torch.from_numpy(fold_stream(seed).permutation(len(owner))).to(owner.device)
     for key in (labels, owner):
         order = order[torch.argsort(key[order], stable=True)]
     found = torch.empty_like(owner)
@@ -151,26 +188,35 @@ def folds(owner: Tensor, labels: Tensor, seed: int = 0) -> Tensor:
     return found
 
 
-def regress(K: Tensor, targets: Tensor, fold: Tensor) -> Fit:
-    """Kernel ridge regression of each fold (n) on the others; the ridge of those tried that predicts best."""
+def regress(K: Tensor, targets: Tensor, fold: Tensor, parts: Sequence[slice]) -> Fit:
+    """Kernel ridge regression of each fold (n) on the others, within each part; the ridge tried that predicts best.
+
+    The ridge is chosen by the samples that are then scored: one number for all of them, and alike for all methods.
+    """
     level, best = K.diagonal().mean().item(), None
     for ridge in RIDGES:
-        said = predictions(K, targets, fold, ridge * level)
+        each = [predictions(K[rows, rows], targets[rows], fold[rows], ridge * level) for rows in parts]
+        whole = [one for one in each if one is not None]
+        if len(whole) < len(each):  # K is singular but for rounding, and this ridge is too small to be of use
+            continue
+        said = torch.cat(whole)
         error = (said - targets).square().mean().item()
         if best is None or error < best[0]:
             best = (error, Fit(ridge, said))
-    assert best is not None
+    if best is None:
+        raise InputError("no ridge makes a kernel definite: the samples are too much alike")
     return best[1]
 
 
-def predictions(K: Tensor, targets: Tensor, fold: Tensor, ridge: float) -> Tensor:
-    """What the other folds say of each sample."""
+def predictions(K: Tensor, targets: Tensor, fold: Tensor, ridge: float) -> Tensor | None:
+    """What the other folds say of each sample; None if K with this ridge is not positive definite."""
     said = torch.zeros_like(targets)
     for one in fold.unique():
         held, rest = fold == one, fold != one
         among = K[rest][:, rest]
         among.diagonal().add_(ridge)
         factor, failed = torch.linalg.cholesky_ex(among)
-        if not failed:  # else K is singular but for rounding, and this ridge is too small to be of use
-            said[held] = K[held][:, rest] @ torch.cholesky_solve(targets[rest], factor)
+        if failed:
+            return None
+        said[held] = K[held][:, rest] @ torch.cholesky_solve(targets[rest], factor)
     return said

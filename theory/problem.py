@@ -102,7 +102,7 @@ def check_data(x: Tensor, y: Tensor, owner: Tensor) -> None:
 
 def check_covariances(S: Tensor) -> None:
     """Refuse covariances that are not symmetric positive definite."""
-    for i, one in enumerate(S.double()):
+    for i, one in enumerate(map(Tensor.double, S)):
         if not one.isfinite().all():
             raise InputError(f"covariance of client {i} is not finite")
         if (one - one.T).abs().max() > 1e-6 * one.abs().max():

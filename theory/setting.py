@@ -18,7 +18,7 @@ from theory.errors import InputError
 from theory.gram import Projection, default_chunk
 from theory.problem import Covariance, Problem, synthetic
 from theory.study import Progress, Study
-from theory.userdata import UserData, read
+from theory.userdata import RIDGE, UserData, read
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 GALLERY_GRAMS, FIGURE_CLIENTS = 48, 20
@@ -55,7 +55,7 @@ class Setting:
     device: str = "cpu"
     chunk: int | None = None
     data: str | None = None
-    ridge: float = 1e-3
+    ridge: float = RIDGE
 
     def __post_init__(self) -> None:
         for name in ("clients", "samples", "dim", "width", "draws", "steps"):

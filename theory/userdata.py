@@ -25,6 +25,8 @@ LARGEST_NUMBER = 1e100
 LARGEST_COVARIANCES = 2**30
 """Bytes of all clients' covariances: a file of 12 rows may have a million columns."""
 LONGEST_NAME = 40
+RIDGE = 1e-3
+"""On empirical covariances, as a share of the mean variance: enough to make them definite."""
 
 
 @dataclass(frozen=True)

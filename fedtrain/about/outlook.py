@@ -12,7 +12,7 @@ from fedtrain.data.clients import Federation, Samples
 from theory.chance import data_stream
 from theory.forecast import FOLDS
 from theory.problem import Problem
-from theory.userdata import covariance
+from theory.userdata import RIDGE, covariance
 
 SIDES = (28, 16, 8)
 """Pixels a side, the first that the covariances have room for."""
@@ -31,23 +31,28 @@ class Seen:
     side: int
 
 
-def seen(federation: Federation, samples: int | None = None, ridge: float = 1e-3, seed: int = 0) -> Seen:
-    """Up to so many training images of each client, drawn at random, made small, less their client's mean."""
-    clients = federation.clients
-    most = samples or max(FOLDS, MOST // len(clients))
+def sizes(federation: Federation, samples: int | None) -> list[int]:
+    """How many training images of each client are looked at: so many, or as many as are quick."""
+    most = samples or max(FOLDS, MOST // len(federation.clients))
+    return [min(most, len(client.train)) for client in federation.clients]
+
+
+def seen(federation: Federation, samples: int | None = None, seed: int = 0) -> Seen:
+    """Training images of each client, drawn at random, made small, less their client's mean."""
+    clients, counts = federation.clients, sizes(federation, samples)
     channels, height = clients[0].train.inputs.shape[1:3]
-    side = next(side for side in SIDES if len(clients) * (channels * min(side, height) ** 2) ** 2 <= ROOM or side == 8)
+    fits = [side for side in SIDES if len(clients) * (channels * min(side, height) ** 2) ** 2 <= ROOM]
+    side = min((fits or SIDES[-1:])[0], height)
     x, labels = [], []
-    for number, client in enumerate(clients):
-        chosen = torch.from_numpy(data_stream(seed, number).permutation(len(client.train))[:most]).sort().values
-        flat = small(client.train, chosen, min(side, height))
+    for number, (client, count) in enumerate(zip(clients, counts, strict=True)):
+        chosen = torch.from_numpy(data_stream(seed, number).permutation(len(client.train))[:count]).sort().values
+        flat = small(client.train, chosen, side)
         x.append(flat - flat.mean(0))
         labels.append(client.train.labels[chosen])
-    sizes = [len(one) for one in x]
-    owner = torch.repeat_interleave(torch.arange(len(clients)), torch.tensor(sizes))
-    S = torch.stack([covariance(one, ridge, client.name) for one, client in zip(x, clients, strict=True)])
+    owner = torch.repeat_interleave(torch.arange(len(clients)), torch.tensor(counts))
+    S = torch.stack([covariance(one, RIDGE, client.name) for one, client in zip(x, clients, strict=True)])
     whole = torch.cat(x)
-    return Seen(Problem(whole, torch.zeros(len(whole)), owner, S), torch.cat(labels), min(side, height))
+    return Seen(Problem(whole, torch.zeros(len(whole)), owner, S), torch.cat(labels), side)
 
 
 def small(data: Samples, chosen: Tensor, side: int) -> Tensor:

@@ -58,7 +58,8 @@ def test_the_client_that_federation_hurts_is_found(ask, file, classes):
     code, out, _ = ask("--file", file(classes), "--json")
     told = json.loads(out)
     assert code == 0
-    assert told["notes"] == [f"y are taken as {'2 classes' if classes else 'numbers'}"]
+    assert told["notes"][0] == f"y are taken as {'2 classes' if classes else 'numbers'}"
+    assert "centred" in told["notes"][1]
     words = {row["name"]: row["federation"]["word"] for row in told["clients"]}
     assert words["odd"] == "hurts"
     gains = {row["name"]: row["federation"]["gain"] for row in told["clients"]}
@@ -70,6 +71,22 @@ def test_the_client_that_federation_hurts_is_found(ask, file, classes):
     assert told["first"]["gain"] == pytest.approx(told["mean"][order[0]] - told["mean"][order[1]])
 
 
+def test_ages_are_not_classes_unless_they_are_said_to_be(ask, tmp_path):
+    x = np.random.default_rng(0).standard_normal((40, 3))
+    np.savez(tmp_path / "ages.npz", X=x, y=np.arange(40) % 20, owner=np.arange(40) // 20)
+    for target, words in ((), "numbers"), (("--target", "classes"), "20 classes"):
+        told = json.loads(ask("--file", tmp_path / "ages.npz", "--width", "16", *target, "--json")[1])
+        assert told["notes"][0] == f"y are taken as {words}"
+
+
+def test_what_cannot_fit_is_refused_before_it_is_tried(ask, file, monkeypatch):
+    monkeypatch.setattr("cli.forecast_run.available_memory", lambda: 2**20)
+    code, _, err = ask("--file", file(True))
+    assert code == 2
+    assert "give fewer rows" in err
+    assert "lower --samples" in ask(*SMALL[:-2], "--samples", "200")[2]
+
+
 def test_many_clients_are_shown_from_both_ends(ask):
     many = [*SMALL[:4], "--skew", "iid", "--clients", "60", "--samples", "4", "--width", "8"]
     code, out, _ = ask(*many)
@@ -77,7 +94,7 @@ def test_many_clients_are_shown_from_both_ends(ask):
     assert sum(line.startswith("client") for line in out.splitlines()) == 25
     told = json.loads(ask(*many, "--json")[1])
     assert len(told["clients"]) == 60
-    assert "16 x 16 pixels" in told["notes"][-1]
+    assert "16 x 16 pixels" in " ".join(told["notes"])
 
 
 def test_images_are_made_small_and_centred_and_drawn_by_the_seed():
@@ -93,11 +110,18 @@ def test_images_are_made_small_and_centred_and_drawn_by_the_seed():
 
 
 def test_errors_name_the_way_out(ask, file, tmp_path):
+    x = np.random.default_rng(0).standard_normal((20, 2))
+    np.savez(tmp_path / "one.npz", X=x, y=np.ones(20), owner=np.arange(20) // 10)
     np.savez(tmp_path / "alone.npz", X=np.random.default_rng(0).standard_normal((9, 2)), y=np.arange(9), owner=[0] * 9)
     for arguments, words in (
         ([], "either --dataset"),
         (["--dataset", "digits", "--file", file(True)], "either --dataset"),
         (["--file", file(True), "--clients", "3"], "--clients is for --dataset"),
+        (["--file", file(True), "--data", "real"], "--data is for --dataset"),
+        (["--file", file(True), "--data-seed", "3"], "--data-seed is for --dataset"),
+        (["--dataset", "digits", "--target", "classes"], "--target is for --file"),
+        (["--file", file(True), "--network-seed", 2**70], "--network-seed"),
+        (["--file", tmp_path / "one.npz", "--target", "classes"], "of one class"),
         (["--file", tmp_path / "none.npz"], "cannot read"),
         (["--file", tmp_path / "alone.npz"], "two or more"),
         (["--dataset", "digits", "--skew", "domain", "--alpha", "1"], "means nothing to skew"),

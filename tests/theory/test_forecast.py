@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 
 from theory.descent import descend, outputs
 from theory.errors import InputError
-from theory.forecast import FEDBN, FEDCO2, ONE_KERNEL, SINGLESET, folds, forecast, kernels, predictions, regress
+from theory.forecast import (
+    FEDBN,
+    FEDCO2,
+    ONE_KERNEL,
+    SINGLESET,
+    Forecast,
+    folds,
+    forecast,
+    kernels,
+    predictions,
+    regress,
+)
 from theory.gram import initial_weights
 from theory.problem import Problem, synthetic
 
@@ -129,10 +140,11 @@ def test_the_lone_models_of_the_others_know_nothing_of_a_client(seed, changed):
     problem = taught(0.5, 3, 8, 4, seed)
     y = torch.where(problem.owner == changed, problem.y.flip(0), problem.y)
     single, fold = kernels(problem, 128, 0.5)[0], torch.arange(24) % 4
-    for targets in (problem.y, y):
-        alone, before = (predictions(single, one[:, None], fold, 0.1) for one in (targets, problem.y))
-        kept = problem.owner != changed
-        assert torch.allclose(alone[kept], before[kept], atol=1e-10)
+    after, before = (predictions(single, one[:, None], fold, 0.1) for one in (y, problem.y))
+    kept = problem.owner != changed
+    assert torch.allclose(after[kept], before[kept], atol=1e-10)
+    parts = regress(single, y[:, None], fold, problem.blocks).said  # client by client, and in one
+    assert torch.allclose(parts, regress(single, y[:, None], fold, [slice(0, 24)]).said, atol=1e-8)
 
 
 def test_the_ridge_is_the_best_of_those_tried():
@@ -140,16 +152,67 @@ def test_the_ridge_is_the_best_of_those_tried():
     K, y = kernels(problem, 256, 0.5)[1], problem.y[:, None]
     fold = torch.arange(len(y)) % 4
     noisy = y + torch.from_numpy(np.random.default_rng(1).standard_normal(y.shape)) * y.std() * 2
-    assert regress(K, y, fold).ridge < regress(K, noisy, fold).ridge
+    assert regress(K, y, fold, [slice(0, len(y))]).ridge < regress(K, noisy, fold, [slice(0, len(y))]).ridge
 
 
 def test_a_client_of_too_few_samples_is_refused():
-    with pytest.raises(InputError, match="at least 4"):
+    with pytest.raises(InputError, match="client 0 has 3 samples; it needs 4"):
         forecast(synthetic(2, [3, 5], 3))
 
 
 def test_a_client_whose_targets_are_all_the_same_is_refused():
     problem = taught(1.0)
-    y = torch.where(problem.owner == 1, 3.0, problem.y)
-    with pytest.raises(InputError, match="all the same"):
+    y = torch.where(problem.owner == 1, 0.1, problem.y)
+    with pytest.raises(InputError, match="client 1: its targets are all the same"):
         forecast(Problem(problem.x, y, problem.owner, problem.S), width=64)
+    with pytest.raises(InputError, match="of one class"):
+        forecast(problem, torch.zeros(len(y), dtype=torch.int64), width=64)
+
+
+def test_a_kernel_that_is_no_kernel_is_never_a_prediction_of_nothing():
+    indefinite, y = -torch.eye(8, dtype=torch.float64), torch.ones(8, 1, dtype=torch.float64)
+    fold = torch.arange(8) % 4
+    assert predictions(indefinite, y, fold, 0.5) is None
+    with pytest.raises(InputError, match="no ridge"):
+        regress(indefinite, y, fold, [slice(0, 8)])
+    singular = torch.ones(8, 8, dtype=torch.float64) - 1e-3 * torch.eye(
+        8, dtype=torch.float64
+    )  # of small ridges: not definite
+    assert regress(singular, y, fold, [slice(0, 8)]).ridge > 1e-3
+
+
+@pytest.mark.parametrize("size", [1e-90, 1e-30, 1e90])
+def test_units_of_the_inputs_do_not_matter(size):
+    problem = taught(0.7, 3, 12, 4)
+    one = forecast(problem, width=128)
+    large = Problem(problem.x * size, problem.y, problem.owner, problem.S * size * size)
+    for name in (SINGLESET, FEDBN, FEDCO2, ONE_KERNEL):
+        assert forecast(large, width=128).of(name) == pytest.approx(one.of(name), rel=1e-6)
+
+
+def test_targets_far_from_zero_are_foretold_as_well():
+    problem = taught(1.0)
+    far = Problem(problem.x, problem.y + 50 * problem.y.std(), problem.owner, problem.S)
+    assert forecast(far).mean(FEDBN) > 0.5
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 2**70])
+def test_seeds_out_of_range_are_refused(seed):
+    with pytest.raises(InputError, match="seed is"):
+        forecast(taught(1.0), seed=seed)
+
+
+def test_few_samples_decide_nothing_however_much_they_agree():
+    owner = torch.repeat_interleave(torch.arange(2), torch.tensor([5, 6]))
+    scores = {SINGLESET: torch.zeros(11), FEDBN: torch.ones(11)}
+    assert [gain.word for gain in Forecast(owner, scores, {}).gains()] == ["undecided", "helps"]
+
+
+def test_the_gain_of_the_mean_is_that_of_clients_counted_alike():
+    owner = torch.repeat_interleave(torch.arange(2), torch.tensor([10, 40]))
+    chance = torch.Generator().manual_seed(0)
+    scores = {name: torch.rand(50, generator=chance) for name in (SINGLESET, FEDBN)}
+    found = Forecast(owner, scores, {})
+    gain, each = found.gain(SINGLESET, FEDBN), found.gains()
+    assert gain.mean == pytest.approx(found.mean(FEDBN) - found.mean(SINGLESET))
+    assert gain.error == pytest.approx((each[0].error ** 2 + each[1].error ** 2) ** 0.5 / 2)

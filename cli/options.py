@@ -1,15 +1,16 @@
-"""Options that say which clients a data set makes, of every command that needs no more than them."""
+"""Options that several commands have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
 DATASETS = ("digits", "office", "domainnet", "cifar10", "cifar100")
 SKEWS = ("domain", "label+feature", "iid", "pathological", "dirichlet", "pachinko")
-OPTIONS = (
+PARTITION = (
     click.option("--skew", type=click.Choice(SKEWS), help="How clients differ.  [default: the data set's]"),
     click.option("--clients", type=int, help="How many.  [default: 100, or one a domain]"),
     click.option(
@@ -24,19 +25,31 @@ OPTIONS = (
         "--least", type=int, help="Dirichlet: the fewest training and test images a client gets.  [default: 10]"
     ),
     click.option("--data-seed", "seed", type=int, help="Of the partition.  [default: the preset's]"),
-    click.option(
+)
+
+
+def partition_options(source: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Which clients a data set makes; ``source`` says what stands for real data that are not there."""
+    data = click.option(
         "--data",
         "source",
         type=click.Choice(["auto", "real", "standin"]),
         default="auto",
         show_default=True,
-        help="Real data if there, else published class counts or the stand-in; only real ones; only the stand-in.",
-    ),
-)
+        help=f"Real data if there, else {source}; only real ones; only the stand-in.",
+    )
+    folder = click.option(
+        "--data-dir", type=click.Path(path_type=Path), help="Folder of the data.  [default: $FEDCO2_DATA]"
+    )
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed((*PARTITION, data, folder)):
+            command = option(command)
+        return command
+
+    return decorate
 
 
-def partition_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """All of them, in this order."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
+def given(ctx: click.Context, name: str) -> bool:
+    """Whether the command line says it, and not the default."""
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
