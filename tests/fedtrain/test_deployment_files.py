@@ -131,7 +131,7 @@ def test_one_at_a_time(tmp_path, version):
 
 def test_without_flower_the_way_to_it_is_told(tmp_path, version):
     version(None)
-    with pytest.raises(InputError, match=r"Flower is not installed; pip install '\.\[flower\]' in the folder of"):
+    with pytest.raises(InputError, match=r"Flower is not installed; pip install .* -e '\.\[flower\]' in the folder"):
         Deployment(tmp_path).up(2)
 
 
