@@ -20,7 +20,7 @@ from fedtrain.data.words import partition_words
 from theory.errors import InputError
 from theory.forecast import FEDBN, FEDCO2, FOLDS, MATRICES, SINGLESET, Forecast, Gain, forecast
 from theory.problem import Problem
-from theory.setting import available_memory
+from theory.setting import available_memory, refuse_if_too_large
 from theory.userdata import RIDGE, read
 
 ALPHA = 0.5
@@ -59,7 +59,7 @@ def of_dataset(options: dict[str, Any]) -> Asked:
     settings = settings_of(options)
     data = federation(settings, options["data_dir"])
     counts, held = sizes(data, options["samples"]), [len(client.train) for client in data.clients]
-    refuse_if_too_large(sum(counts), "lower --samples")
+    refuse_if_too_many(sum(counts), "lower --samples")
     with working("covariances of the clients"):
         images = seen(data, options["samples"], options["network_seed"])
     title = f"{data.title}: {partition_words(settings)}"
@@ -75,7 +75,7 @@ def of_dataset(options: dict[str, Any]) -> Asked:
 def of_file(path: Path, target: str) -> Asked:
     """The user's own data."""
     data = read(path, RIDGE)
-    refuse_if_too_large(len(data.rows), "give fewer rows")
+    refuse_if_too_many(len(data.rows), "give fewer rows")
     values, labels = data.problem.y.unique(return_inverse=True)
     whole = torch.equal(values, values.round()) and 2 <= len(values) <= len(labels) / FOLDS
     classes = whole if target == "auto" else target == "classes"
@@ -83,14 +83,9 @@ def of_file(path: Path, target: str) -> Asked:
     return Asked(path.name, data.names, data.problem, labels if classes else None, False, [note, *data.broken])
 
 
-def refuse_if_too_large(samples: int, cure: str) -> None:
-    """Better now than when memory is full."""
-    needed, free = MATRICES * 8 * samples**2, available_memory()
-    if needed > 0.9 * free:
-        gib = 2**30
-        raise InputError(
-            f"kernels of {samples:,} samples take about {needed / gib:.0f} GiB and {free / gib:.0f} are free; {cure}"
-        )
+def refuse_if_too_many(samples: int, cure: str) -> None:
+    """Of whom no kernels fit in memory."""
+    refuse_if_too_large(MATRICES * 8 * samples**2, available_memory(), cure)
 
 
 def report(asked: Asked, found: Forecast) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def _foresee(settings: list[Setting], claims: list[Claim], figures: bool, quiet:
     costs = [predict_cost(one, {claim.id for claim in claims}, figures) for one in settings]
     largest = max(costs, key=lambda cost: cost.bytes)
     available = available_memory()
-    refuse_if_too_large(largest, available)
+    refuse_if_too_large(largest.bytes, available, largest.cure)
     if not quiet:
         seconds = SECONDS_TO_DRAW + sum(cost.seconds for cost in costs)
         console(stderr=True).print(

@@ -211,9 +211,7 @@ def available_memory() -> int:
         return 2**63
 
 
-def refuse_if_too_large(cost: Cost, available: int) -> None:
-    """Better now than after an hour."""
-    if cost.bytes > 0.9 * available:
-        raise InputError(
-            f"this needs about {cost.bytes / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are free; {cost.cure}"
-        )
+def refuse_if_too_large(needed: int, available: int, cure: str) -> None:
+    """So many bytes: better now than after an hour."""
+    if needed > 0.9 * available:
+        raise InputError(f"this needs about {needed / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are free; {cure}")

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from theory import InputError
-from theory.setting import Cost, Setting, available_memory, predict_cost, refuse_if_too_large
+from theory.setting import Setting, available_memory, predict_cost, refuse_if_too_large
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -226,7 +226,7 @@ def test_the_option_to_lower_is_the_one_that_weighs_most(options, largest):
 
 def test_what_does_not_fit_is_refused_with_the_way_out():
     with pytest.raises(InputError, match=r"needs about 10\.0 GiB and 4\.0 GiB are free; lower --width"):
-        refuse_if_too_large(Cost(10 * 2**30, 1.0, "lower --width"), 4 * 2**30)
+        refuse_if_too_large(10 * 2**30, 4 * 2**30, "lower --width")
 
 
 def test_the_way_out_for_own_data_names_no_option_that_contradicts_them(tmp_path):
@@ -236,13 +236,13 @@ def test_the_way_out_for_own_data_names_no_option_that_contradicts_them(tmp_path
 
 
 def test_what_fits_is_not_refused():
-    refuse_if_too_large(Cost(2**30, 1.0, "width"), 4 * 2**30)
+    refuse_if_too_large(2**30, 4 * 2**30, "width")
 
 
 def test_a_tenth_of_the_memory_is_left_to_others():
-    refuse_if_too_large(Cost(899, 1.0, "width"), 1000)
+    refuse_if_too_large(899, 1000, "width")
     with pytest.raises(InputError):
-        refuse_if_too_large(Cost(901, 1.0, "width"), 1000)
+        refuse_if_too_large(901, 1000, "width")
 
 
 def test_the_machine_has_some_memory():
