@@ -1,0 +1,138 @@
+"""What is recorded: each case is a name and what is said on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from golden_words import CLIENTS, FORECAST, THEORY, TRAIN
+
+METHODS = ("singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa", "fedbn", "fedco2")
+
+EXACT, DOUBLE, SINGLE = 0.0, 1e-6, 5e-3
+"""How far numbers may be off on a machine that none was recorded on: not at all, in float64, in float32."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command, and how closely another machine must agree."""
+
+    name: str
+    command: tuple[str, ...]
+    options: Mapping[str, Any]
+    then: Mapping[str, Any] | None = None
+    """What is said when a run is taken up again; None: it is not."""
+    tolerance: float = EXACT
+    like: str | None = None
+    """The case whose recording this one must reproduce bit by bit; None: it has its own."""
+    own_data: Mapping[str, str] = field(default_factory=dict)
+    """Options that take a file of own data, and which."""
+
+
+# --- training
+
+SMALL = {"data": "standin", "network": "two-layer", "threads": 1}
+FEATURE = SMALL | {"dataset": "digits", "skew": "domain", "hidden": 16, "share": 0.02, "sample": 0.6, "rounds": 2}
+SPREAD = SMALL | {
+    "dataset": "cifar10", "clients": 12, "hidden": 8, "local_epochs": 1, "eval_every": 2, "sample": 0.25, "rounds": 2,
+    "dtype": "float64",
+}  # fmt: skip
+"""In float64, so that other machines can be held to more digits."""
+LABEL = SPREAD | {"skew": "dirichlet", "alpha": 0.3, "clients": 6, "sample": 0.5}
+RESUMED = {"rounds": 4, "threads": 1}
+DIGITS = SMALL | {"dataset": "digits", "network": "digits", "share": 0.01, "sample": 0.6, "rounds": 1}
+CIFAR = SMALL | {
+    "dataset": "cifar10", "network": "cifar", "skew": "dirichlet", "clients": 20, "local_epochs": 1, "sample": 0.1,
+    "rounds": 1,
+}  # fmt: skip
+OFFICE = SMALL | {"dataset": "office", "hidden": 8, "rounds": 1, "first": 20, "val_size": 10}
+
+
+def train(name: str, options: Mapping[str, Any], **more: Any) -> Case:
+    """A run; in float64 if the options say so."""
+    said = {**options, **more.pop("also", {})}
+    tolerance = DOUBLE if said.get("dtype") == "float64" else SINGLE
+    return Case(name, TRAIN, said, tolerance=tolerance, **more)
+
+
+CONVENTIONS = {"feature": FEATURE, "label": LABEL}
+RESUMED_RUNS = [
+    train(f"{convention} {method}", options, also={"method": method}, then=RESUMED)
+    for convention, options in CONVENTIONS.items()
+    for method in METHODS
+]
+OTHER_RUNS = [
+    # convolutions: the fast engine with threads, what is to give the same, and the other ways to compute it
+    train("digits threads", DIGITS, also={"method": "fedbn", "fleet": "threads", "threads": 2}),
+    train("digits in turn", DIGITS, also={"method": "fedbn", "fleet": "in-turn"}, like="digits threads"),
+    train("digits stacked", DIGITS, also={"method": "fedbn", "fleet": "stacked"}),
+    train("digits plain", DIGITS, also={"method": "fedbn", "engine": "plain"}),
+    train("cifar fedco2", CIFAR, also={"method": "fedco2"}),
+    train("cifar plain fedco2", CIFAR, also={"method": "fedco2", "engine": "plain"}),
+    # two layers, and all the other switches
+    train("stacked fedco2", FEATURE, also={"method": "fedco2", "fleet": "stacked"}, then=RESUMED),
+    train("plain fedco2", FEATURE, also={"method": "fedco2", "engine": "plain"}, then=RESUMED),
+    train("kept on disk", FEATURE, also={"method": "fedco2", "personal": "disk"}, then=RESUMED, like="feature fedco2"),
+    train("few peers", FEATURE, also={"method": "fedco2", "peers": 2, "dtype": "float64"}),
+    train("fedco2 online heads", FEATURE, also={"method": "fedco2", "intra": "none", "inter": "online"}),
+    train("augmented", OFFICE, also={"method": "fedco2"}),
+    # every other way to spread data, with what a client sees of them
+    train("label+feature", FEATURE, also={"method": "fedbn", "skew": "label+feature", "share": "none", "rounds": 1}),
+    train("noise", SPREAD, also={"preset": "cifar10-noise", "method": "fedco2", "skew": "iid", "noise": 20.0}),
+    train("noise published", SPREAD, also={"preset": "cifar10-noise-published", "method": "fedbn", "skew": "iid"}),
+    train("pathological", SPREAD, also={"method": "fedper", "skew": "pathological", "clients": 10}),
+    train("pachinko", SPREAD, also={"dataset": "cifar100", "method": "fedrod", "skew": "pachinko"}),
+    # the quirks of the published code
+    train("published fedprox", FEATURE, also={"preset": "digits-published", "method": "fedprox", "dtype": "float64"}),
+    train("published moon", SPREAD, also={"preset": "cifar10-published", "method": "moon", "skew": "dirichlet"}),
+    train("published fedrod", SPREAD, also={"preset": "cifar10-published", "method": "fedrod", "skew": "dirichlet"}),
+]
+
+RANKS = 2
+ON_SEVERAL = {"fleet": "torchrun"}
+"""What a run is told beside the rest when its processes are already there."""
+ON_RANKS = {
+    "feature": [f"feature {method}" for method in METHODS],
+    "label": ["label fedprox", "label copa", "label fedco2"],
+}
+"""Runs that several processes must reproduce; each line is one launch."""
+
+# --- theory, forecasts, partitions
+
+TINY = {"clients": 3, "samples": 6, "dim": 5, "width": 256, "steps": 20}
+THEORIES = [
+    Case("theory", THEORY, TINY, tolerance=DOUBLE),
+    Case(
+        "theory isotropic", THEORY, TINY | {"covariance": "isotropic", "draws": 2, "seed": 3, "alpha": 0.8},
+        tolerance=DOUBLE,
+    ),
+    Case("theory own data", THEORY, {"width": 256, "steps": 20, "certify": True}, tolerance=DOUBLE,
+         own_data={"data": "numbers"}),
+]  # fmt: skip
+FORECASTS = [
+    Case("forecast", FORECAST, {"dataset": "digits", "data": "standin", "samples": 24, "width": 256}, tolerance=DOUBLE),
+    Case("forecast own data", FORECAST, {"width": 256}, tolerance=DOUBLE, own_data={"file": "classes"}),
+    Case("forecast numbers", FORECAST, {"width": 128, "network_seed": 5}, tolerance=DOUBLE,
+         own_data={"file": "numbers"}),
+]  # fmt: skip
+
+
+def clients(name: str, dataset: str, skew: str, **more: Any) -> Case:
+    """A partition: whole numbers, the same on every machine."""
+    return Case(f"clients {name}", CLIENTS, {"dataset": dataset, "data": "standin", "skew": skew, **more})
+
+
+PARTITIONS = [
+    clients("domain", "digits", "domain", percent=0.05),
+    clients("domain office", "office", "domain"),
+    clients("label+feature", "digits", "label+feature", data_seed=1),
+    clients("label+feature office", "office", "label+feature", divide=2),
+    clients("iid", "cifar10", "iid", clients=7),
+    clients("pathological", "cifar10", "pathological", clients=20, classes_per_client=3),
+    clients("dirichlet", "cifar10", "dirichlet", alpha=0.3, clients=12),
+    clients("dirichlet cifar100", "cifar100", "dirichlet", alpha=1.0, clients=5, data_seed=4),
+    clients("pachinko", "cifar100", "pachinko", clients=10, alpha=0.5),
+]
+
+CASES = {case.name: case for case in (*RESUMED_RUNS, *OTHER_RUNS, *THEORIES, *FORECASTS, *PARTITIONS)}

@@ -1,0 +1,57 @@
+"""No number may change unnoticed: what small runs of every command give is what was recorded.
+
+``recorded.json`` holds for each case whole numbers and words (class counts, bytes that travelled, verdicts), which
+must be the same everywhere; numbers (losses, accuracies, norms of tensors, eigenvalues), which must be the same but
+for rounding; and, for each kind of machine (CPU, torch, numpy) that it was recorded on, a digest of every tensor, of
+all rows and of every finding. On such a machine every bit must be the same. On any other the digests say nothing, for
+the last bits of sums and products depend on the CPU, and numbers are compared within a tolerance: 1e-6 of their size
+where a case computes in float64, 5e-3 where it computes in float32.
+
+When numbers are meant to change: ``python tests/golden/record.py``.
+"""
+
+from __future__ import annotations
+
+import pytest
+from golden_cases import CASES, CONVENTIONS, ON_RANKS, RANKS
+from golden_look import Seen, differences, look, machine, recorded
+from golden_ranks import look_on_ranks
+
+RECORD = recorded()
+BITS = RECORD["machines"].get(machine())
+"""None on a machine of another kind."""
+
+
+def check(name: str, seen: Seen) -> None:
+    case = CASES[name]
+    source = case.like or name
+    bits = None if BITS is None else BITS.get(source, {})
+    wrong = differences(case, seen, RECORD["values"][source], bits)
+    assert not wrong, "\n".join([f"{name} is not as recorded", *wrong])
+
+
+def test_every_case_is_recorded() -> None:
+    assert set(RECORD["values"]) == {name for name, case in CASES.items() if case.like is None}
+    for bits in RECORD["machines"].values():
+        assert set(bits) <= set(RECORD["values"])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_this_process(name, tmp_path) -> None:
+    check(name, look(CASES[name], tmp_path))
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_on_several_processes(convention, tmp_path) -> None:
+    """Where clients train does not matter: the same recordings."""
+    for name, seen in look_on_ranks(ON_RANKS[convention], RANKS, tmp_path).items():
+        check(name, seen)
+
+
+def test_a_change_is_seen(tmp_path) -> None:
+    """Of the least number that is compared, also where bits are not."""
+    name = "few peers"
+    seen = look(CASES[name], tmp_path)
+    key = next(key for key in seen.near if key.startswith("shared/"))
+    seen.near[key][1] *= 1 + 1e-4
+    assert [one.split(":")[0] for one in differences(CASES[name], seen, RECORD["values"][name], None)] == [key]
