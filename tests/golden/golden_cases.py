@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from golden_words import CLIENTS, FORECAST, THEORY, TRAIN
+from golden_words import CLIENTS, FORECAST, IN_TURN, SEVERAL, STACKED, THEORY, THREADS, TRAIN
 
 METHODS = ("singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa", "fedbn", "fedco2")
 
@@ -64,14 +64,14 @@ RESUMED_RUNS = [
 ]
 OTHER_RUNS = [
     # convolutions: the fast engine with threads, what is to give the same, and the other ways to compute it
-    train("digits threads", DIGITS, also={"method": "fedbn", "fleet": "threads", "threads": 2}),
-    train("digits in turn", DIGITS, also={"method": "fedbn", "fleet": "in-turn"}, like="digits threads"),
-    train("digits stacked", DIGITS, also={"method": "fedbn", "fleet": "stacked"}),
+    train("digits threads", DIGITS, also={"method": "fedbn", "fleet": THREADS, "threads": 2}),
+    train("digits in turn", DIGITS, also={"method": "fedbn", "fleet": IN_TURN}, like="digits threads"),
+    train("digits stacked", DIGITS, also={"method": "fedbn", "fleet": STACKED}),
     train("digits plain", DIGITS, also={"method": "fedbn", "engine": "plain"}),
     train("cifar fedco2", CIFAR, also={"method": "fedco2"}),
     train("cifar plain fedco2", CIFAR, also={"method": "fedco2", "engine": "plain"}),
     # two layers, and all the other switches
-    train("stacked fedco2", FEATURE, also={"method": "fedco2", "fleet": "stacked"}, then=RESUMED),
+    train("stacked fedco2", FEATURE, also={"method": "fedco2", "fleet": STACKED}, then=RESUMED),
     train("plain fedco2", FEATURE, also={"method": "fedco2", "engine": "plain"}, then=RESUMED),
     train("kept on disk", FEATURE, also={"method": "fedco2", "personal": "disk"}, then=RESUMED, like="feature fedco2"),
     train("few peers", FEATURE, also={"method": "fedco2", "peers": 2, "dtype": "float64"}),
@@ -90,7 +90,7 @@ OTHER_RUNS = [
 ]
 
 RANKS = 2
-ON_SEVERAL = {"fleet": "torchrun"}
+ON_SEVERAL = {"fleet": SEVERAL}
 """What a run is told beside the rest when its processes are already there."""
 ON_RANKS = {
     "feature": [f"feature {method}" for method in METHODS],

@@ -19,7 +19,7 @@ from unittest import mock
 
 import numpy as np
 import torch
-from golden_cases import CLIENTS, FORECAST, THEORY, TRAIN, Case
+from golden_cases import CLIENTS, THEORY, TRAIN, Case
 from golden_words import CHECKPOINT, FIGURES, MANIFEST, METRICS, OWN, REPORT, fedco2, words
 from safetensors import safe_open
 
@@ -69,7 +69,7 @@ def quiet() -> Iterator[io.StringIO]:
     before, said = torch.get_num_threads(), io.StringIO()
     torch.set_num_threads(1)
     try:
-        with mock.patch(FIGURES, lambda folder, summary: []), redirect_stdout(said), redirect_stderr(said):
+        with mock.patch(FIGURES, return_value=[]), redirect_stdout(said), redirect_stderr(said):
             yield said
     finally:
         torch.set_num_threads(before)
@@ -235,3 +235,19 @@ def unlike(what: str, new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterato
 
 def recorded() -> dict[str, Any]:
     return dict(json.loads(FILE.read_text("utf-8")))
+
+
+def bits_here(record: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]] | None:
+    """The digests of each case that were recorded on a machine of this kind; None if there was none.
+
+    Machines are numbered, and what several of them gave alike is there once: ``bits[case]["0 2"]``.
+    """
+    if (here := machine()) not in record["machines"]:
+        return None
+    number = str(record["machines"].index(here))
+    return {
+        name: digests
+        for name, kinds in record["bits"].items()
+        for machines, digests in kinds.items()
+        if number in machines.split()
+    }

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from golden_cases import CASES, ON_SEVERAL
 from golden_look import Seen, ask, commands, of_run
-from golden_words import STORE, leave
+from golden_words import IN_TURN, MODULE, STORE, leave
 
+ROOT = str(Path(__file__).resolve().parents[2])
 LIMIT = 240
 """Seconds; a launch takes a tenth of it on a quiet machine."""
 
@@ -24,12 +25,9 @@ def look_on_ranks(names: Sequence[str], ranks: int, folder: Path) -> dict[str, S
         (folder / name).mkdir()
     calls = [call for name in names for call in commands(CASES[name], folder / name, **ON_SEVERAL)]
     (folder / "calls.json").write_text(json.dumps(calls))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(ranks)}
-    root = str(Path(__file__).resolve().parents[2])
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-X", "faulthandler", __file__, str(folder)]
     processes = [
-        subprocess.Popen(command, env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        subprocess.Popen(command, env=environment(WORLD_SIZE=str(ranks), RANK=str(rank), LOCAL_RANK=str(rank)))
         for rank in range(ranks)
     ]
     end = time.monotonic() + LIMIT
@@ -41,6 +39,23 @@ def look_on_ranks(names: Sequence[str], ranks: int, folder: Path) -> dict[str, S
             process.wait()
     assert not any(codes), codes
     return {name: of_run(folder / name / "out") for name in names}
+
+
+def look_at_both(name: str, ranks: int, folder: Path) -> Seen:
+    """Begin a case on processes that fedco2 itself starts, and end it in this one."""
+    case = CASES[name]
+    begin, _ = commands(case, folder, **ON_SEVERAL, nproc=ranks)
+    subprocess.run([sys.executable, "-m", MODULE, *begin], env=environment(), check=True, capture_output=True)
+    _, end = commands(case, folder, fleet=IN_TURN)
+    ask(end)
+    return of_run(folder / "out")
+
+
+def environment(**more: str) -> dict[str, str]:
+    """For processes that find this source tree, whatever else is installed, and are no rank but by ``more``."""
+    path = os.pathsep.join(filter(None, (ROOT, os.environ.get("PYTHONPATH"))))
+    ours = {key: value for key, value in os.environ.items() if key not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
+    return {**ours, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **more}
 
 
 def be_a_rank(folder: Path) -> None:

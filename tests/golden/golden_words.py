@@ -14,12 +14,38 @@ TRAIN, THEORY, FORECAST, CLIENTS = ("train",), ("theory",), ("forecast",), ("dat
 """The subcommands."""
 
 OPTIONS = {
-    name: "--" + name.replace("_", "-")
-    for name in (
-        "method dataset data skew alpha beta clients sample peers rounds local_epochs eval_every seed data_seed threads "
-        "engine fleet personal preset out resume samples dim width steps covariance projection claims file target "
-        "network_seed classes_per_client divide percent train_size least draws heterogeneity"
-    ).split()
+    "method": "--method",
+    "dataset": "--dataset",
+    "data": "--data",
+    "skew": "--skew",
+    "alpha": "--alpha",
+    "clients": "--clients",
+    "sample": "--sample",
+    "peers": "--peers",
+    "rounds": "--rounds",
+    "local_epochs": "--local-epochs",
+    "eval_every": "--eval-every",
+    "seed": "--seed",
+    "data_seed": "--data-seed",
+    "threads": "--threads",
+    "engine": "--engine",
+    "fleet": "--fleet",
+    "nproc": "--nproc",
+    "personal": "--personal",
+    "preset": "--preset",
+    "out": "--out",
+    "resume": "--resume",
+    "samples": "--samples",
+    "dim": "--dim",
+    "width": "--width",
+    "steps": "--steps",
+    "covariance": "--covariance",
+    "draws": "--draws",
+    "file": "--file",
+    "network_seed": "--network-seed",
+    "classes_per_client": "--classes-per-client",
+    "divide": "--divide",
+    "percent": "--percent",
 }
 """Options with a value."""
 
@@ -31,11 +57,9 @@ SETTINGS = {
     "hidden": "model.width",
     "share": "data.percent",
     "noise": "data.noise",
-    "noise_unit": "data.noise_unit",
     "dtype": "machine.dtype",
     "intra": "method.intra",
     "inter": "method.inter",
-    "augment": "data.augment",
     "val_size": "data.val_size",
     "first": "data.train_size",
 }
@@ -43,6 +67,11 @@ SETTINGS = {
 
 SET = "--set"
 
+IN_TURN, THREADS, STACKED, SEVERAL = "in-turn", "threads", "stacked", "torchrun"
+"""Where clients may run: one after the other, side by side, as one, on several processes."""
+
+MODULE = "cli"
+"""What ``python -m`` runs as fedco2."""
 FIGURES = "fedtrain.run.draw_figures"
 """What draws the figures of a run, which take longer than all the rest of a small one."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is loaded
-os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ["MPLBACKEND"] = "Agg"
 
 import argparse
 import json
@@ -20,26 +20,41 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
-
 from golden_cases import CASES, DOUBLE
 from golden_look import FILE, Seen, differences, look, machine, recorded
+
+DEPTH = 4
+"""A line for each thing that was seen."""
 
 
 def rounded(value: Any, digits: int) -> Any:
     """Fewer digits than the bits have: enough for the tolerance, and the file stays small."""
     if isinstance(value, float):
         return float(f"{value:.{digits}g}")
+    if isinstance(value, dict):
+        return {key: rounded(one, digits) for key, one in value.items()}
     return [rounded(one, digits) for one in value] if isinstance(value, list) else value
 
 
+def joined(kinds: Mapping[str, Any], number: str, ours: Mapping[str, str]) -> dict[str, Any]:
+    """Digests by the numbers of the machines that gave them, with those of one more machine."""
+    split = [(one, digests) for on, digests in kinds.items() for one in on.split() if one != number]
+    found: list[tuple[list[str], Any]] = []
+    for one, digests in [*split, (number, ours)]:
+        same = next((on for on, other in found if other == digests), None)
+        if same is None:
+            found.append(([one], digests))
+        else:
+            same.append(one)
+    return {" ".join(on): digests for on, digests in found}
+
+
 def lines(table: Mapping[str, Any], indent: int) -> str:
-    """JSON with a line for each key, and for each key of the tables in it, down to lists."""
+    """JSON with a line for each key, and for each key of the tables in it, but not of tables far down."""
     pad, inner = " " * indent, []
     for key, value in table.items():
-        nested = isinstance(value, Mapping) and value
-        text = lines(value, indent + 1) if nested else json.dumps(value, ensure_ascii=False)
+        deeper = isinstance(value, Mapping) and value and indent < DEPTH
+        text = lines(value, indent + 1) if deeper else json.dumps(value, ensure_ascii=False)
         inner.append(f"{pad} {json.dumps(key, ensure_ascii=False)}: {text}")
     return "{\n" + ",\n".join(inner) + f"\n{pad}}}"
 
@@ -66,18 +81,20 @@ def main() -> int:
         if case.like is not None
         for what in differences(case, seen[name], values[case.like], seen[case.like].bits)
     ]
-    machines: dict[str, Any] = {}
+    machines: list[str] = []
+    bits: dict[str, dict[str, Any]] = {}
     if add:
         old = recorded()
-        values, machines = old["values"], dict(old["machines"])
+        values, machines, bits = old["values"], old["machines"], old["bits"]
         for name in values:
             wrong += [f"{name}: {what}" for what in differences(CASES[name], seen[name], values[name], None)]
     if wrong:
         print("nothing is written:", *wrong, sep="\n")
         return 1
-    here = machine()
-    machines[here] = {name: seen[name].bits for name in values if seen[name].bits}
-    FILE.write_text(lines({"values": values, "machines": machines}, 0) + "\n", encoding="utf-8")
+    if (here := machine()) not in machines:
+        machines.append(here)
+    bits = {name: joined(bits.get(name, {}), str(machines.index(here)), seen[name].bits) for name in values}
+    FILE.write_text(lines({"values": values, "machines": machines, "bits": bits}, 0) + "\n", encoding="utf-8")
     print(f"{FILE}: {len(values)} cases, {len(machines)} machines")
     return 0
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import pytest
 from golden_cases import CASES, CONVENTIONS, ON_RANKS, RANKS
-from golden_look import Seen, differences, look, machine, recorded
-from golden_ranks import look_on_ranks
+from golden_look import Seen, bits_here, differences, look, recorded
+from golden_ranks import look_at_both, look_on_ranks
 
 RECORD = recorded()
-BITS = RECORD["machines"].get(machine())
+BITS = bits_here(RECORD)
 """None on a machine of another kind."""
 
 
@@ -32,8 +32,9 @@ def check(name: str, seen: Seen) -> None:
 
 def test_every_case_is_recorded() -> None:
     assert set(RECORD["values"]) == {name for name, case in CASES.items() if case.like is None}
-    for bits in RECORD["machines"].values():
-        assert set(bits) <= set(RECORD["values"])
+    numbers = sorted(map(str, range(len(RECORD["machines"]))))
+    for kinds in RECORD["bits"].values():
+        assert sorted(number for machines in kinds for number in machines.split()) == numbers
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -46,6 +47,11 @@ def test_on_several_processes(convention, tmp_path) -> None:
     """Where clients train does not matter: the same recordings."""
     for name, seen in look_on_ranks(ON_RANKS[convention], RANKS, tmp_path).items():
         check(name, seen)
+
+
+def test_begun_on_several_processes_and_ended_in_one(tmp_path) -> None:
+    """Nor does it matter if clients move."""
+    check("feature fedco2", look_at_both("feature fedco2", RANKS, tmp_path))
 
 
 def test_a_change_is_seen(tmp_path) -> None:
