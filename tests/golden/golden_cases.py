@@ -10,8 +10,12 @@ from golden_words import CLIENTS, FORECAST, IN_TURN, SEVERAL, STACKED, THEORY, T
 
 METHODS = ("singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa", "fedbn", "fedco2")
 
-EXACT, DOUBLE, SINGLE = 0.0, 1e-6, 5e-3
-"""How far numbers may be off on a machine that none was recorded on: not at all, in float64, in float32."""
+EXACT, DOUBLE, SINGLE, GROWN = 0.0, 1e-6, 2e-2, 2e-1
+"""How far numbers may be off on a machine that none was recorded on: not at all, in float64, in float32, and where
+hundreds of steps with momentum let rounding grow."""
+ACCURACY = 0.02
+"""How far the share of right classes may be off there: the head of two layers is all ±1, so that often two classes
+have the same logit, and rounding decides."""
 
 
 @dataclass(frozen=True)
@@ -33,33 +37,35 @@ class Case:
 # --- training
 
 SMALL = {"data": "standin", "network": "two-layer", "threads": 1}
-FEATURE = SMALL | {"dataset": "digits", "skew": "domain", "hidden": 16, "share": 0.02, "sample": 0.6, "rounds": 2}
-SPREAD = SMALL | {
-    "dataset": "cifar10", "clients": 12, "hidden": 8, "local_epochs": 1, "eval_every": 2, "sample": 0.25, "rounds": 2,
-    "dtype": "float64",
+FEATURE = SMALL | {
+    "dataset": "digits", "skew": "domain", "hidden": 16, "share": 0.02, "sample": 0.6, "rounds": 2, "dtype": "float64",
 }  # fmt: skip
 """In float64, so that other machines can be held to more digits."""
-LABEL = SPREAD | {"skew": "dirichlet", "alpha": 0.3, "clients": 6, "sample": 0.5}
+SPREAD = SMALL | {
+    "dataset": "cifar10", "clients": 12, "hidden": 8, "local_epochs": 1, "eval_every": 2, "sample": 0.25, "rounds": 2,
+    "lr": 0.002, "dtype": "float64",
+}  # fmt: skip
+LABEL = SPREAD | {"skew": "dirichlet", "alpha": 0.3, "clients": 6, "sample": 0.5, "dtype": "float32"}
 RESUMED = {"rounds": 4, "threads": 1}
 DIGITS = SMALL | {"dataset": "digits", "network": "digits", "share": 0.01, "sample": 0.6, "rounds": 1}
 CIFAR = SMALL | {
     "dataset": "cifar10", "network": "cifar", "skew": "dirichlet", "clients": 20, "local_epochs": 1, "sample": 0.1,
-    "rounds": 1,
+    "rounds": 1, "lr": 0.002,
 }  # fmt: skip
 OFFICE = SMALL | {"dataset": "office", "hidden": 8, "rounds": 1, "first": 20, "val_size": 10}
 
 
-def train(name: str, options: Mapping[str, Any], **more: Any) -> Case:
+def train(name: str, options: Mapping[str, Any], also: Mapping[str, Any], **more: Any) -> Case:
     """A run; in float64 if the options say so."""
-    said = {**options, **more.pop("also", {})}
-    tolerance = DOUBLE if said.get("dtype") == "float64" else SINGLE
-    return Case(name, TRAIN, said, tolerance=tolerance, **more)
+    said = {**options, **also}
+    usual = DOUBLE if said.get("dtype") == "float64" else SINGLE
+    return Case(name, TRAIN, said, tolerance=more.pop("tolerance", usual), **more)
 
 
-CONVENTIONS = {"feature": FEATURE, "label": LABEL}
+CONVENTIONS = {"feature": (FEATURE, DOUBLE), "label": (LABEL, GROWN)}
 RESUMED_RUNS = [
-    train(f"{convention} {method}", options, also={"method": method}, then=RESUMED)
-    for convention, options in CONVENTIONS.items()
+    train(f"{convention} {method}", options, also={"method": method}, then=RESUMED, tolerance=tolerance)
+    for convention, (options, tolerance) in CONVENTIONS.items()
     for method in METHODS
 ]
 OTHER_RUNS = [
@@ -73,18 +79,20 @@ OTHER_RUNS = [
     # two layers, and all the other switches
     train("stacked fedco2", FEATURE, also={"method": "fedco2", "fleet": STACKED}, then=RESUMED),
     train("plain fedco2", FEATURE, also={"method": "fedco2", "engine": "plain"}, then=RESUMED),
+    train("single fedco2", FEATURE, also={"method": "fedco2", "dtype": "float32"}, then=RESUMED),
+    train("single plain copa", FEATURE, also={"method": "copa", "dtype": "float32", "engine": "plain"}),
     train("kept on disk", FEATURE, also={"method": "fedco2", "personal": "disk"}, then=RESUMED, like="feature fedco2"),
-    train("few peers", FEATURE, also={"method": "fedco2", "peers": 2, "dtype": "float64"}),
+    train("few peers", FEATURE, also={"method": "fedco2", "peers": 2}),
     train("fedco2 online heads", FEATURE, also={"method": "fedco2", "intra": "none", "inter": "online"}),
     train("augmented", OFFICE, also={"method": "fedco2"}),
     # every other way to spread data, with what a client sees of them
     train("label+feature", FEATURE, also={"method": "fedbn", "skew": "label+feature", "share": "none", "rounds": 1}),
     train("noise", SPREAD, also={"preset": "cifar10-noise", "method": "fedco2", "skew": "iid", "noise": 20.0}),
     train("noise published", SPREAD, also={"preset": "cifar10-noise-published", "method": "fedbn", "skew": "iid"}),
-    train("pathological", SPREAD, also={"method": "fedper", "skew": "pathological", "clients": 10}),
+    train("pathological", SPREAD, also={"method": "fedper", "skew": "pathological", "clients": 10}, tolerance=GROWN),
     train("pachinko", SPREAD, also={"dataset": "cifar100", "method": "fedrod", "skew": "pachinko"}),
     # the quirks of the published code
-    train("published fedprox", FEATURE, also={"preset": "digits-published", "method": "fedprox", "dtype": "float64"}),
+    train("published fedprox", FEATURE, also={"preset": "digits-published", "method": "fedprox"}),
     train("published moon", SPREAD, also={"preset": "cifar10-published", "method": "moon", "skew": "dirichlet"}),
     train("published fedrod", SPREAD, also={"preset": "cifar10-published", "method": "fedrod", "skew": "dirichlet"}),
 ]

@@ -19,7 +19,7 @@ from unittest import mock
 
 import numpy as np
 import torch
-from golden_cases import CLIENTS, THEORY, TRAIN, Case
+from golden_cases import ACCURACY, CLIENTS, THEORY, TRAIN, Case
 from golden_words import CHECKPOINT, FIGURES, MANIFEST, METRICS, OWN, REPORT, fedco2, words
 from safetensors import safe_open
 
@@ -29,6 +29,8 @@ PROSE = ("title", "notes", "command", "versions", "inputs", "statement", "source
 
 KERNELS = ("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE")
 """Variables that have numerical libraries compute as if on another CPU."""
+ROLES = ("shared", "personal", "peers")
+"""Whose a tensor is."""
 FEW = 8
 """With more clients than these, the digests of what all of them call alike are made one."""
 
@@ -222,9 +224,19 @@ def differences(case: Case, seen: Seen, values: Mapping[str, Any], bits: Mapping
         new, old = seen.near.get(key), values["near"].get(key)
         if new is None or old is None or len(new) != len(old):
             wrong.append(f"{key}: was {old}, is {new}")
-        elif not np.allclose(new, old, rtol=case.tolerance, atol=case.tolerance * max(1e-3, *np.abs(old))):
-            wrong.append(f"{key}: was {old}, is {new}, more than {case.tolerance} apart")
+        elif any(abs(a - b) > most for a, b, most in zip(new, old, allowed(case, key, old), strict=True)):
+            wrong.append(f"{key}: was {old}, is {new}, which is not rounding")
     return wrong + (list(unlike("bits of ", seen.bits, bits)) if bits is not None else [])
+
+
+def allowed(case: Case, key: str, old: Sequence[float]) -> list[float]:
+    """How far each of these numbers may be off: by a share of its own size, or that of its tensor."""
+    role = key.partition("/")[0]
+    if role == "rows":
+        return [ACCURACY, case.tolerance * abs(old[1])]
+    if role in ROLES:
+        return [case.tolerance * max(1.0, abs(old[0]))] * 2
+    return [case.tolerance * max(1e-3, abs(one)) for one in old]
 
 
 def unlike(what: str, new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[str]:

@@ -24,6 +24,7 @@ OPTIONS = {
     "peers": "--peers",
     "rounds": "--rounds",
     "local_epochs": "--local-epochs",
+    "lr": "--lr",
     "eval_every": "--eval-every",
     "seed": "--seed",
     "data_seed": "--data-seed",
