@@ -21,7 +21,7 @@ from fedtrain.data.prepare import prepare
 from fedtrain.errors import TrainingError
 from fedtrain.local import Local
 from fedtrain.methods.base import AnyMethod, Batch, Loss, Nets, Peers, View
-from fedtrain.partition import StateDict, batch_norm, everything, is_finite, pick
+from fedtrain.partition import StateDict, all_entries, batch_norm_entries, copy_entries, is_finite
 from fedtrain.protocol import Broadcast, Score, Scores, Split, Update, published
 from fedtrain.steps import Steps
 from fedtrain.tricks.factored import FactoredSteps, factor
@@ -72,9 +72,9 @@ class Bench:
         self.alike = not nets.drew_own
         """Whether all clients begin with the same weights."""
         method.check(self.module)
-        self.norm = batch_norm(self.module)
+        self.norm = batch_norm_entries(self.module)
         self.shared = method.shared(self.module)
-        self.personal = everything(self.module) - self.shared
+        self.personal = all_entries(self.module) - self.shared
         self.steps = self._hasten() if engine == "fast" and self.device.type != "meta" else Steps
         self.halt = Event()
         """Set from another thread, it makes training and evaluation end at the next batch."""
@@ -110,7 +110,7 @@ class Bench:
 
     def starts(self, clients: Collection[str], keep: Keep = dict) -> dict[str, StateDict]:
         """The same for many, each put where it is kept; the tensors are shared where they are equal."""
-        return self._of_each(clients, lambda module: keep(pick(module, self.personal)))
+        return self._of_each(clients, lambda module: keep(copy_entries(module, self.personal)))
 
     def opening(self, clients: Collection[str]) -> Broadcast:
         """The first message: the common start, and what every client publishes before it trained."""
@@ -119,7 +119,7 @@ class Bench:
             if self.method.published
             else {}
         )
-        return Broadcast(0, pick(self._built(), self.shared), dict(sorted(heads.items())))
+        return Broadcast(0, copy_entries(self._built(), self.shared), dict(sorted(heads.items())))
 
     def _of_each(self, clients: Collection[str], part: Callable[[nn.Module], StateDict]) -> dict[str, StateDict]:
         """A part of every client's module as training begins; made once if nobody draws weights of its own."""
@@ -138,7 +138,7 @@ class Bench:
 
     def answer(self, data: ClientData, message: Broadcast, loss: float) -> tuple[Update, StateDict]:
         """What the client on the bench sends when it has trained, and what it keeps."""
-        shared, kept = pick(self.module, self.shared), pick(self.module, self.personal)
+        shared, kept = copy_entries(self.module, self.shared), copy_entries(self.module, self.personal)
         finite = all(map(is_finite, (*shared.values(), *kept.values())))
         if not isfinite(loss) or not finite:
             what = "its weights are not finite any more" if isfinite(loss) else f"the loss is {loss}"

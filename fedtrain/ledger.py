@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from fedtrain.partition import Names, StateDict
+from fedtrain.partition import EntryNames, StateDict
 from fedtrain.protocol import Broadcast, Failure, Update
 
 
@@ -50,13 +50,13 @@ def size(state: StateDict) -> int:
     return sum(value.numel() * value.element_size() for value in state.values())
 
 
-def exchange(message: Broadcast, answer: Update | Failure, norm: Names) -> Ledger:
+def exchange(message: Broadcast, answer: Update | Failure, norm: EntryNames) -> Ledger:
     """What one client received (the heads of all others with it) and answered."""
     down = weighed(message.shared, norm, (head for name, head in message.peers.items() if name != answer.client))
     return Ledger(weighed(answer.shared, norm, [answer.published]) if isinstance(answer, Update) else Traffic(), down)
 
 
-def weighed(shared: StateDict, norm: Names, heads: Iterable[StateDict]) -> Traffic:
+def weighed(shared: StateDict, norm: EntryNames, heads: Iterable[StateDict]) -> Traffic:
     """The bytes of one message; ``norm`` names the batch-norm entries."""
     bn = size({name: value for name, value in shared.items() if name in norm})
     return Traffic(size(shared) - bn, bn, sum(size(head) for head in heads))

@@ -9,33 +9,33 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-Names = frozenset[str]
+EntryNames = frozenset[str]
 StateDict = dict[str, Tensor]
 
 
-def everything(module: nn.Module) -> Names:
+def all_entries(module: nn.Module) -> EntryNames:
     """Every parameter and every buffer that is saved."""
     return frozenset(module.state_dict())
 
 
-def under(module: nn.Module, *paths: str) -> Names:
+def entries_under(module: nn.Module, *paths: str) -> EntryNames:
     """All that lies below the given submodules, e.g. ``under(m, "online.head")``; ``""`` is the module itself."""
     return frozenset(
         f"{path}.{name}" if path else name for path in paths for name in module.get_submodule(path).state_dict()
     )
 
 
-def batch_norm(module: nn.Module, stats: bool = True) -> Names:
+def batch_norm_entries(module: nn.Module, stats: bool = True) -> EntryNames:
     """All that batch-norm layers own, found by layer type; without ``stats`` only their weight and bias.
 
     A layer used in two places has two names in the state dict; both are given.
     """
     layers = module.named_modules(remove_duplicate=False)
-    names = under(module, *(path for path, layer in layers if isinstance(layer, _BatchNorm)))
+    names = entries_under(module, *(path for path, layer in layers if isinstance(layer, _BatchNorm)))
     return names if stats else names & frozenset(dict(module.named_parameters(remove_duplicate=False)))
 
 
-def pick(module: nn.Module, names: Names) -> StateDict:
+def copy_entries(module: nn.Module, names: EntryNames) -> StateDict:
     """A detached, contiguous copy of the named entries, in the order of the state dict."""
     state = module.state_dict()
     if unknown := sorted(names - state.keys()):

@@ -12,7 +12,7 @@ import torch
 from fedtrain.chance import generator
 from fedtrain.errors import TrainingError
 from fedtrain.methods.base import AnyMethod
-from fedtrain.partition import Names, StateDict, is_finite
+from fedtrain.partition import EntryNames, StateDict, is_finite
 
 Split = Literal["train", "val", "test"]
 Weights = Literal["uniform", "size"]
@@ -70,7 +70,7 @@ class Fleet(Protocol):
         ...
 
     @property
-    def norm(self) -> Names:
+    def norm(self) -> EntryNames:
         """The batch-norm entries of a client's module."""
         ...
 

@@ -15,7 +15,7 @@ from fedtrain.experiment import maker
 from fedtrain.ledger import exchange
 from fedtrain.methods.base import Nets
 from fedtrain.parcels import of_message
-from fedtrain.partition import StateDict, pick
+from fedtrain.partition import StateDict, copy_entries
 from fedtrain.presets import resolve
 from fedtrain.protocol import Broadcast, Failure, addressed, published
 
@@ -36,7 +36,7 @@ def sizes(network: str) -> tuple[StateDict, StateDict]:
     data, method = dataset(config.data.dataset), config.method
     with torch.device("meta"):
         module = method.build(Nets(maker(config.model, method, len(data.classes)), 0))
-    return pick(module, method.shared(module)), published(method, module.state_dict())
+    return copy_entries(module, method.shared(module)), published(method, module.state_dict())
 
 
 def broadcast(clients: int, megabytes: float = 0.0) -> Broadcast:

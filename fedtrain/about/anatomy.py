@@ -11,7 +11,7 @@ from torch import nn
 from fedtrain.ledger import Ledger, Traffic, weighed
 from fedtrain.methods.base import AnyMethod, Nets
 from fedtrain.models import Net
-from fedtrain.partition import Names, batch_norm, everything
+from fedtrain.partition import EntryNames, all_entries, batch_norm_entries
 from fedtrain.protocol import heads_sent, published
 
 
@@ -43,18 +43,18 @@ def anatomy(
         module = method.build(Nets(make, 0)).to(dtype)
     shared = method.shared(module)
     head = published(method, module.state_dict())
-    state, norm = module.state_dict(), batch_norm(module)
+    state, norm = module.state_dict(), batch_norm_entries(module)
     averaged = {name: value for name, value in state.items() if name in shared}
     up = weighed(averaged, norm, [head])
     down = Traffic(up.shared, up.bn, up.head * heads_sent(clients, peers))
     names = frozenset(f"{method.published}.{name}" for name in head)
-    personal = everything(module) - shared
+    personal = all_entries(module) - shared
     return Anatomy(part(module, shared), part(module, personal), part(module, names), Ledger(up, down))
 
 
-def part(module: nn.Module, names: Names) -> Part:
+def part(module: nn.Module, names: EntryNames) -> Part:
     """Count what these names hold."""
-    state, norm = module.state_dict(), batch_norm(module)
+    state, norm = module.state_dict(), batch_norm_entries(module)
     numbers = sum(state[name].numel() for name in names)
     in_norm = sum(state[name].numel() for name in names & norm)
     places = {branch(name) for name in names}

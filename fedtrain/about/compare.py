@@ -13,7 +13,7 @@ from fedtrain.config import Config
 from fedtrain.data.catalogue import dataset
 from fedtrain.experiment import maker
 from fedtrain.methods.base import Nets
-from fedtrain.partition import everything, under
+from fedtrain.partition import all_entries, entries_under
 from fedtrain.presets import resolve
 from theory.errors import InputError
 
@@ -48,8 +48,8 @@ def method_on(name: str, model: str, clients: int | None = None) -> MethodOn:
     shared = method.shared(module)
     names = {
         "shared": shared,
-        "personal": everything(module) - shared,
-        "published": under(module, method.published) if method.published else frozenset(),
+        "personal": all_entries(module) - shared,
+        "published": entries_under(module, method.published) if method.published else frozenset(),
     }
     words = {kind: in_words(module, entries) for kind, entries in names.items()}
     grouped: dict[str, list[str]] = {}

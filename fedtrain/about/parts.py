@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedtrain.partition import Names, batch_norm, under
+from fedtrain.partition import EntryNames, batch_norm_entries, entries_under
 
 ALL = "everything"
 
 
-def in_words(module: nn.Module, names: Names, path: str = "") -> str:
+def in_words(module: nn.Module, names: EntryNames, path: str = "") -> str:
     """The fewest words that say which entries these are; empty for none."""
-    here = under(module, path)
+    here = entries_under(module, path)
     inside, what = names & here, path or ALL
-    norm, scales = (batch_norm(module, stats) & here for stats in (True, False))
+    norm, scales = (batch_norm_entries(module, stats) & here for stats in (True, False))
     if not inside:
         return ""
     if inside == here:

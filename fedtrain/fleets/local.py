@@ -11,7 +11,7 @@ from fedtrain.checkpoint import State
 from fedtrain.data.clients import ClientData
 from fedtrain.errors import TrainingError
 from fedtrain.folder import CHECKPOINT, Folder
-from fedtrain.partition import Names, StateDict
+from fedtrain.partition import EntryNames, StateDict
 from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update, addressed
 from theory.errors import InputError
 
@@ -45,7 +45,7 @@ class LocalFleet:
         return list(self.clients)
 
     @property
-    def norm(self) -> Names:
+    def norm(self) -> EntryNames:
         """The batch-norm entries of a client's module."""
         return self.bench.norm
 

@@ -15,7 +15,7 @@ from fedtrain.fleets.wire import Wire
 from fedtrain.folder import Folder
 from fedtrain.interrupts import later
 from fedtrain.parcels import Parcel, flat, of_message, to_answers, to_scores
-from fedtrain.partition import Names, StateDict
+from fedtrain.partition import EntryNames, StateDict
 from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update
 from theory.errors import InputError
 
@@ -35,7 +35,7 @@ class TorchrunFleet:
         """Ranks whose answer to the last call was not heard yet."""
 
     @property
-    def norm(self) -> Names:
+    def norm(self) -> EntryNames:
         """The batch-norm entries of a client's module."""
         return self.station.fleet.norm
 

@@ -16,7 +16,7 @@ from fedtrain.flower.post import Post, error_of
 from fedtrain.flower.records import Packing
 from fedtrain.folder import CHECKPOINT, Folder
 from fedtrain.parcels import Parcel, of_message, to_answers, to_scores
-from fedtrain.partition import Names, StateDict
+from fedtrain.partition import EntryNames, StateDict
 from fedtrain.protocol import Broadcast, Failure, Score, Scores, Split, Update, addressed, cohort, refusal
 from theory.errors import InputError
 
@@ -47,7 +47,7 @@ class FlowerFleet:
         """What was answered to a message when it was evaluated."""
 
     @property
-    def norm(self) -> Names:
+    def norm(self) -> EntryNames:
         """The batch-norm entries of a client's module."""
         return self.bench.norm
 

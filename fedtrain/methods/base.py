@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fedtrain.chance import drawing
 from fedtrain.models import Cut, Net
-from fedtrain.partition import Names, batch_norm
+from fedtrain.partition import EntryNames, batch_norm_entries
 from theory.errors import InputError
 
 Batch = tuple[Tensor, Tensor]
@@ -101,7 +101,7 @@ class Method(ABC, Generic[M]):
         """The module of one client as training begins."""
 
     @abstractmethod
-    def shared(self, module: M) -> Names:
+    def shared(self, module: M) -> EntryNames:
         """The entries that the server averages; all others stay with the client."""
 
     @abstractmethod
@@ -133,7 +133,7 @@ class Method(ABC, Generic[M]):
 
     def check(self, module: M) -> None:
         """Refuse a network on which this would be another method."""
-        if self.needs_norm and not batch_norm(module):
+        if self.needs_norm and not batch_norm_entries(module):
             raise InputError(
                 f"{self.title} keeps batch norm personal and this network has none; "
                 "take one that has (model.norm = true) or another method"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedtrain.methods.base import Batch, Method, Nets, View
 from fedtrain.models import Net
-from fedtrain.partition import Names, everything
+from fedtrain.partition import EntryNames, all_entries
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class FedAvg(Method[Net]):
         """The network."""
         return nets.common()
 
-    def shared(self, module: Net) -> Names:
+    def shared(self, module: Net) -> EntryNames:
         """All of it."""
-        return everything(module)
+        return all_entries(module)
 
     def loss(self, module: Net, batch: Batch, view: View[Net]) -> Tensor:
         """Cross entropy."""

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.models import Net
-from fedtrain.partition import Names, batch_norm, everything
+from fedtrain.partition import EntryNames, all_entries, batch_norm_entries
 
 Statistics = Literal["local", "shared"]
 
@@ -21,6 +21,6 @@ class FedBN(FedAvg):
     title: ClassVar[str] = "FedBN"
     needs_norm: ClassVar[bool] = True
 
-    def shared(self, module: Net) -> Names:
+    def shared(self, module: Net) -> EntryNames:
         """All but batch norm."""
-        return everything(module) - batch_norm(module, stats=self.bn_stats == "local")
+        return all_entries(module) - batch_norm_entries(module, stats=self.bn_stats == "local")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fedtrain.methods.base import Batch, Loss, Method, Nets, View, at_least_zero
 from fedtrain.methods.fedbn import Statistics
 from fedtrain.models import Net
-from fedtrain.partition import Names, batch_norm, under
+from fedtrain.partition import EntryNames, batch_norm_entries, entries_under
 
 Side = Literal["none", "online", "offline", "both"]
 OTHER = {"online": "offline", "offline": "online"}
@@ -68,10 +68,10 @@ class FedCO2(Method[Pair]):
         online = nets.common()
         return Pair(online, copy.deepcopy(online) if self.start == "common" else nets.own("offline"))
 
-    def shared(self, module: Pair) -> Names:
+    def shared(self, module: Pair) -> EntryNames:
         """The online model without its personal part."""
-        norm = batch_norm(module, stats=self.bn_stats == "local")
-        return under(module, "online" if self.personal == "bn" else "online.features") - (
+        norm = batch_norm_entries(module, stats=self.bn_stats == "local")
+        return entries_under(module, "online" if self.personal == "bn" else "online.features") - (
             norm if "bn" in self.personal else frozenset()
         )
 

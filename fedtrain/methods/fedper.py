@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.models import Net
-from fedtrain.partition import Names, under
+from fedtrain.partition import EntryNames, entries_under
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,6 @@ class FedPer(FedAvg):
 
     title: ClassVar[str] = "FedPer"
 
-    def shared(self, module: Net) -> Names:
+    def shared(self, module: Net) -> EntryNames:
         """The features."""
-        return under(module, "features")
+        return entries_under(module, "features")

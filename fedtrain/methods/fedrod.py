@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedtrain.methods.base import Batch, Method, Nets, View
 from fedtrain.models import Net
-from fedtrain.partition import Names, under
+from fedtrain.partition import EntryNames, entries_under
 
 
 class TwoHeaded(nn.Module):
@@ -36,9 +36,9 @@ class FedRoD(Method[TwoHeaded]):
         """The personal head is drawn apart, alike for all clients."""
         return TwoHeaded(nets.common(), nets.common("personal head").head)
 
-    def shared(self, module: TwoHeaded) -> Names:
+    def shared(self, module: TwoHeaded) -> EntryNames:
         """The generic network."""
-        return under(module, "generic")
+        return entries_under(module, "generic")
 
     def plain(self, module: TwoHeaded) -> Sequence[nn.Parameter]:
         """The personal head, if so wanted."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedtrain.methods.base import Batch, Method, Nets, View, at_least_zero
 from fedtrain.models import Cut, Net
-from fedtrain.partition import Names, under
+from fedtrain.partition import EntryNames, entries_under
 from theory.errors import InputError
 
 
@@ -48,9 +48,9 @@ class Moon(Method[Remembering]):
         model = nets.common()
         return Remembering(model, copy.deepcopy(model) if self.previous == "last" else nets.own("previous"))
 
-    def shared(self, module: Remembering) -> Names:
+    def shared(self, module: Remembering) -> EntryNames:
         """The network, not the memory."""
-        return under(module, "model")
+        return entries_under(module, "model")
 
     def anchored(self, round: int) -> bool:
         """The global model is the one that the round began with."""

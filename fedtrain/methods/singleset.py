@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from fedtrain.methods.base import Nets
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.models import Net
-from fedtrain.partition import Names
+from fedtrain.partition import EntryNames
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,6 @@ class SingleSet(FedAvg):
         """The network."""
         return nets.own() if self.start == "own" else nets.common()
 
-    def shared(self, module: Net) -> Names:
+    def shared(self, module: Net) -> EntryNames:
         """No entry."""
         return frozenset()

@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedtrain.about.parts import in_words
 from fedtrain.data.clients import ClientData
-from fedtrain.partition import Names, StateDict, batch_norm, pick, under
+from fedtrain.partition import EntryNames, StateDict, batch_norm_entries, copy_entries, entries_under
 from fedtrain.protocol import mean
 from fedtrain.use.personal import TrainedRun
 from theory.errors import InputError
@@ -63,7 +63,7 @@ def new_client(run: TrainedRun, images: Tensor) -> Newcomer:
     known = run.client(run.federation.clients[0].name).train
     data = ClientData(NEWCOMER, replace(known, labels=known.labels[:0]), known)
     personal = mean([state.personal[name] for name in sorted(state.personal)], [1.0] * len(state.personal))
-    layers = personal_statistics(bench.module, bench.personal & under(bench.module, way.path))
+    layers = personal_statistics(bench.module, bench.personal & entries_under(bench.module, way.path))
     if layers and len(images) < FEWEST:
         raise InputError(
             f"{NEWCOMER} is known by its images, and {len(images)} is too few to take statistics from; "
@@ -73,15 +73,15 @@ def new_client(run: TrainedRun, images: Tensor) -> Newcomer:
         rows = torch.linspace(0, len(images) - 1, min(len(images), MOST)).round().long()
         with measuring(layers):
             bench.predict(data, personal, state.message, images[rows])
-        personal = pick(bench.module, bench.personal)
+        personal = copy_entries(bench.module, bench.personal)
     return Newcomer(data, personal, way.branch, bool(layers))
 
 
 def way_of(run: TrainedRun) -> Way:
     """How a newcomer predicts in this run; refused if that takes more than batch norm of what is personal."""
     way, module = WAYS.get(run.config.method_name, Way("", "fused")), run.bench.module
-    apart = run.bench.personal & under(module, way.path)
-    if apart - batch_norm(module):
+    apart = run.bench.personal & entries_under(module, way.path)
+    if apart - batch_norm_entries(module):
         raise InputError(
             f"{run.config.method.title} has no model for {NEWCOMER}: {in_words(module, apart)} was never shared; "
             "predict as one of its clients (--client), or train with a method that shares it, such as fedbn or fedco2"
@@ -89,7 +89,7 @@ def way_of(run: TrainedRun) -> Way:
     return way
 
 
-def personal_statistics(module: nn.Module, names: Names) -> list[_BatchNorm]:
+def personal_statistics(module: nn.Module, names: EntryNames) -> list[_BatchNorm]:
     """The batch-norm layers whose running statistics are among these names."""
     layers = module.named_modules()
     return [layer for name, layer in layers if isinstance(layer, _BatchNorm) and f"{name}.running_mean" in names]

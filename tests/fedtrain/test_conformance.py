@@ -7,7 +7,7 @@ import torch
 from fedtrain.data.clients import ClientData, Preparation, Samples
 from fedtrain.methods.moon import Moon
 from fedtrain.models import Net
-from fedtrain.partition import everything
+from fedtrain.partition import all_entries
 from fedtrain.protocol import aggregate
 
 
@@ -22,7 +22,7 @@ def test_after_a_round_shared_entries_agree_and_personal_ones_do_not(method, toy
     run = toy.run(method)
     bench = run.fleet.bench
     states = [run.entries(client) for client in toy.names]
-    assert states[0].keys() == everything(bench.module) == bench.shared | bench.personal
+    assert states[0].keys() == all_entries(bench.module) == bench.shared | bench.personal
     never_trained = isinstance(method, Moon) and method.previous == "initial"
     for name, value in states[0].items():
         if name in bench.shared:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fedtrain.models import alexnet, cifar_net, digits_net
-from fedtrain.partition import batch_norm, everything
+from fedtrain.partition import all_entries, batch_norm_entries
 
 
 def count(module: nn.Module) -> int:
@@ -43,8 +43,8 @@ def test_the_cut_after_the_convolutions(make, features, head, affine):
     net = build(make)
     assert (count(net.features), count(net.head)) == (features, head)
     entries = net.state_dict()
-    assert sum(entries[name].numel() for name in batch_norm(net, stats=False)) == affine
-    shared = frozenset(dict(net.named_parameters())) - batch_norm(net)
+    assert sum(entries[name].numel() for name in batch_norm_entries(net, stats=False)) == affine
+    shared = frozenset(dict(net.named_parameters())) - batch_norm_entries(net)
     assert sum(entries[name].numel() for name in shared) == count(net) - affine
 
 
@@ -73,6 +73,6 @@ def test_cutting_elsewhere_is_the_same_network():
 
 
 def test_without_norm_there_is_none():
-    assert batch_norm(cifar_net(norm=False)) == frozenset()
-    assert len(batch_norm(cifar_net(norm=True))) == 4 * 5
-    assert batch_norm(cifar_net()) < everything(cifar_net())
+    assert batch_norm_entries(cifar_net(norm=False)) == frozenset()
+    assert len(batch_norm_entries(cifar_net(norm=True))) == 4 * 5
+    assert batch_norm_entries(cifar_net()) < all_entries(cifar_net())

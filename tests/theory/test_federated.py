@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtrain.partition import batch_norm, everything
+from fedtrain.partition import all_entries, batch_norm_entries
 from theory import InputError, TwoLayerBN, federated_kernel, initial_weights, jacobian, kernel, pinch, synthetic
 from theory.network import HIDDEN, SCALE
 
@@ -78,7 +78,7 @@ def test_a_method_is_the_names_it_averages(shared, problem, rows):
 def test_the_trainers_names_give_the_theorys_kernels(problem, nets, rows, apart):
     """FedAvg shares everything, FedBN all but batch norm, SingleSet nothing: by the trainer's own set algebra."""
     weights = initial_weights(problem, 300, 0.5, seed=1)
-    fedavg, fedbn = everything(nets[0]), everything(nets[0]) - batch_norm(nets[0])
+    fedavg, fedbn = all_entries(nets[0]), all_entries(nets[0]) - batch_norm_entries(nets[0])
     for shared, expected in (
         (fedavg, kernel(problem, weights, share_gamma=True)),
         (fedbn, kernel(problem, weights)),

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtrain.partition import batch_norm, everything
+from fedtrain.partition import all_entries, batch_norm_entries
 from theory import TwoLayerBN
 from theory.jacobian import trainable
 from theory.network import HIDDEN, SCALE, ScaleNorm, draw_weights, norms
@@ -154,10 +154,10 @@ def test_a_draw_is_repeated_by_its_seed_alone():
 def test_the_scale_is_batch_norm_by_type_and_has_no_shift():
     net = TwoLayerBN(3, 5)
     assert isinstance(net.features.norm, ScaleNorm)
-    assert batch_norm(net, stats=False) == {SCALE}
+    assert batch_norm_entries(net, stats=False) == {SCALE}
     layer = SCALE.removesuffix(".weight")
     stats = {f"{layer}.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")}
-    assert batch_norm(net) == {SCALE} | stats
+    assert batch_norm_entries(net) == {SCALE} | stats
 
 
 def test_v_and_gamma_are_where_their_names_say():
@@ -174,7 +174,7 @@ def test_the_covariance_is_not_saved_so_both_forms_exchange_weights():
     """A checkpoint of the trainer can be read by the theory, and the other way round."""
     theory = TwoLayerBN(3, 5, covariance=torch.eye(3, dtype=torch.float64))
     plain = TwoLayerBN(3, 5, dtype=torch.float64)
-    assert everything(theory) == everything(plain)
+    assert all_entries(theory) == all_entries(plain)
     theory.load_state_dict(plain.state_dict())
     plain.load_state_dict(theory.state_dict())
 
