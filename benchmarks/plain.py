@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from fedtrain.chance import drawing, generator
+from fedtrain.chance import fork_rng, make_generator
 from fedtrain.data.clients import ClientData, Samples
 from fedtrain.models import Net
 
@@ -100,13 +100,13 @@ class Prepared(Dataset[tuple[Tensor, Tensor]]):
 
 def first_network(job: Job, part: str = "") -> Net:
     """The common start; another one for each ``part``."""
-    with drawing(job.seed, "network", part):
+    with fork_rng(job.seed, "network", part):
         return job.make().to(job.dtype)
 
 
 def own_network(job: Job, client: str, part: str = "") -> Net:
     """A start of the client's own."""
-    with drawing(job.seed, "network", part, "of", client):
+    with fork_rng(job.seed, "network", part, "of", client):
         return job.make().to(job.dtype)
 
 
@@ -114,14 +114,14 @@ def asked(job: Job, round: int) -> list[ClientData]:
     """The clients that train in this round, by name; with this a round begins."""
     job.before_round(round)
     ranked = sorted(job.clients, key=lambda client: client.name)
-    drawn = torch.randperm(len(ranked), generator=generator(job.seed, "cohort", round))
+    drawn = torch.randperm(len(ranked), generator=make_generator(job.seed, "cohort", round))
     size = max(1, math.floor(len(ranked) * job.sample + 1e-9))
     return [ranked[i] for i in sorted(drawn[:size].tolist())]
 
 
 def batches(job: Job, model: nn.Module, client: ClientData, round: int, phase: int) -> Iterator[tuple[Tensor, Tensor]]:
     """One pass over the training data, in the order that belongs to this client, round and phase."""
-    order = torch.randperm(len(client.train), generator=generator(job.seed, client.name, round, phase, "order"))
+    order = torch.randperm(len(client.train), generator=make_generator(job.seed, client.name, round, phase, "order"))
     dataset = Prepared(job, client.train, training=True)
     for x, y in DataLoader(dataset, job.batch_size, sampler=order.tolist(), generator=torch.Generator()):
         if len(y) == 1 and batch_norm_names(model):
@@ -550,9 +550,9 @@ def small_net() -> Net:
 def small_clients(sizes: Mapping[str, int], seed: int = 0) -> list[ClientData]:
     """Images with a pattern for each class, on a ground and with a contrast that differ from client to client."""
     clients = []
-    patterns = torch.rand(4, 3, 8, 8, generator=generator(seed, "patterns"))
+    patterns = torch.rand(4, 3, 8, 8, generator=make_generator(seed, "patterns"))
     for position, (name, size) in enumerate(sizes.items()):
-        chance = generator(seed, "images", name)
+        chance = make_generator(seed, "images", name)
         parts = []
         for n in (size, size // 2 + 3):
             labels = torch.randint(4 if position else 3, (n,), generator=chance)  # the first client lacks a class

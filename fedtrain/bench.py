@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedtrain.chance import generator
+from fedtrain.chance import make_generator
 from fedtrain.data.clients import ClientData, Preparation, Samples
 from fedtrain.data.prepare import prepare
 from fedtrain.errors import TrainingError
@@ -173,7 +173,7 @@ class Bench:
         """Logits of the prediction ("fused") and of each branch, for inputs of this client."""
         view = self.receive(data, personal, message)
         self.module.eval()
-        x = self._prepare(inputs.to(self.device), data, generator(self.seed, "predict", data.name), training=False)
+        x = self._prepare(inputs.to(self.device), data, make_generator(self.seed, "predict", data.name), training=False)
         return self._logits(x, view)
 
     def _value(self, loss: Loss[nn.Module], batch: Batch, view: View[nn.Module]) -> Tensor:
@@ -222,8 +222,8 @@ class Bench:
     def batches(self, data: ClientData, round: int, phase: int) -> Iterator[Batch]:
         """Shuffled and augmented by (seed, client, round, phase) alone, hence alike on every fleet."""
         purpose = (self.seed, data.name, round, phase)
-        order = torch.randperm(len(data.train), generator=generator(*purpose, "order"))
-        chance = generator(*purpose, "augment")
+        order = torch.randperm(len(data.train), generator=make_generator(*purpose, "order"))
+        chance = make_generator(*purpose, "augment")
         for rows in self.local.batches(order, bool(self.norm)):
             self._refuse_if_halted()
             rows = rows.to(self.device)
@@ -248,7 +248,7 @@ class Bench:
 
     def _score(self, data: ClientData, split: Split, samples: Samples, view: View[nn.Module]) -> dict[str, Score]:
         augmented = split == "val" and self.preparation.augment_val
-        chance = generator(self.seed, data.name, view.round, "evaluate", split)
+        chance = make_generator(self.seed, data.name, view.round, "evaluate", split)
         sums: dict[str, Tensor] = {}
         for rows in torch.arange(len(samples), device=self.device).split(EVAL_BATCH):
             self._refuse_if_halted()

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 import torch
 
-from fedtrain.chance import generator
+from fedtrain.chance import make_generator
 from fedtrain.errors import TrainingError
 from fedtrain.methods.base import AnyMethod
 from fedtrain.partition import EntryNames, StateDict, is_finite
@@ -144,7 +144,7 @@ def cohort(names: Sequence[str], sample: float, seed: int, round: int) -> list[s
     if size == len(names):
         return list(names)
     ranked = sorted(names)  # so that the order of the clients has no say
-    drawn = torch.randperm(len(ranked), generator=generator(seed, "cohort", round))[:size]
+    drawn = torch.randperm(len(ranked), generator=make_generator(seed, "cohort", round))[:size]
     chosen = {ranked[i] for i in drawn.tolist()}
     return [name for name in names if name in chosen]
 
@@ -175,7 +175,7 @@ def addressed(message: Broadcast, client: str, peers: int, seed: int) -> Broadca
     if not peers or peers >= len(message.peers):
         return message
     others = sorted(name for name in message.peers if name != client)
-    drawn = torch.randperm(len(others), generator=generator(seed, "peers", client, message.round))[:peers]
+    drawn = torch.randperm(len(others), generator=make_generator(seed, "peers", client, message.round))[:peers]
     chosen = {others[i] for i in drawn.tolist()}
     return replace(message, peers={name: head for name, head in message.peers.items() if name in chosen})
 

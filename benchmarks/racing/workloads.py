@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedtrain.chance import generator
+from fedtrain.chance import make_generator
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
@@ -48,7 +48,7 @@ class Workload:
         kind = dataset(config.data.dataset)
         clients = []
         for i, (train, test) in enumerate(zip(self.train, self.test, strict=True)):
-            chance = generator(seed, "images", i)
+            chance = make_generator(seed, "images", i)
             trained, tested = (samples(n, self.side, len(kind.classes), chance) for n in (train, test))
             val = samples(self.val, self.side, len(kind.classes), chance) if self.val else None
             clients.append(ClientData(f"client{i:03}", trained, tested, val))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from fedtrain.chance import drawing
+from fedtrain.chance import fork_rng
 from fedtrain.models import Cut, Net
 from fedtrain.partition import EntryNames, batch_norm_entries
 from theory.errors import InputError
@@ -28,13 +28,13 @@ class Nets:
 
     def common(self, part: str = "") -> Net:
         """The same for every client; another one for every ``part``."""
-        with drawing(self.seed, "network", part):
+        with fork_rng(self.seed, "network", part):
             return self._made()
 
     def own(self, part: str = "") -> Net:
         """Another one for every client."""
         self.drew_own = True
-        with drawing(self.seed, "network", part, "of", self.client):
+        with fork_rng(self.seed, "network", part, "of", self.client):
             return self._made()
 
     def _made(self) -> Net:

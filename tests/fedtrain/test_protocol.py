@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtrain.chance import drawing, generator, seed_of
+from fedtrain.chance import derive_seed, fork_rng, make_generator
 from fedtrain.local import Local
 from fedtrain.protocol import Broadcast, Update, aggregate, cohort, federate, mean
 
@@ -134,7 +134,7 @@ def test_every_client_is_asked_equally_often():
 
 @given(st.integers(0, 60), st.integers(1, 20), st.booleans(), st.integers(0, 99))
 def test_batches_part_an_order(samples, size, norm, seed):
-    order = torch.randperm(samples, generator=generator(seed))
+    order = torch.randperm(samples, generator=make_generator(seed))
     kept = list(Local(batch_size=size).batches(order, norm))
     rest = samples % size
     lost = samples if size == 1 and norm else rest if rest == 1 and norm else 0
@@ -155,7 +155,7 @@ purposes = st.tuples(st.integers(0, 9), st.text(max_size=3), st.integers(0, 99),
 @settings(max_examples=50)
 def test_other_purposes_have_other_seeds(several):
     """Whatever clients are called: a name may hold the mark that separates the parts."""
-    seeds = {seed_of(*purpose, what) for purpose in several for what in ("order", "augment")}
+    seeds = {derive_seed(*purpose, what) for purpose in several for what in ("order", "augment")}
     assert len(seeds) == 2 * len(several)
     assert all(0 <= seed < 2**63 for seed in seeds)
 
@@ -163,21 +163,23 @@ def test_other_purposes_have_other_seeds(several):
 @given(purposes)
 @settings(max_examples=20)
 def test_the_same_purpose_draws_the_same(purpose):
-    assert torch.equal(torch.rand(3, generator=generator(*purpose)), torch.rand(3, generator=generator(*purpose)))
+    assert torch.equal(
+        torch.rand(3, generator=make_generator(*purpose)), torch.rand(3, generator=make_generator(*purpose))
+    )
 
 
 def test_seeds_are_the_same_on_every_machine():
     """Not of Python's own hash, which differs from process to process."""
-    assert seed_of(0, "network", "") == 3868546146994606413
-    assert seed_of("a", 1) != seed_of("a1")
+    assert derive_seed(0, "network", "") == 3868546146994606413
+    assert derive_seed("a", 1) != derive_seed("a1")
 
 
 def test_drawing_leaves_the_global_generator_as_it_was_even_after_an_error():
     before = torch.get_rng_state()
-    with drawing("one"):
+    with fork_rng("one"):
         first = torch.rand(2)
-    with drawing("one"):
+    with fork_rng("one"):
         assert torch.equal(torch.rand(2), first)
-    with pytest.raises(RuntimeError, match="invalid for input of size 2"), drawing("two"):
+    with pytest.raises(RuntimeError, match="invalid for input of size 2"), fork_rng("two"):
         torch.rand(2).reshape(7)
     assert torch.equal(torch.get_rng_state(), before)
