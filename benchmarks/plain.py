@@ -483,7 +483,7 @@ def run(method: str, make: Callable[[], Net], clients: Sequence[ClientData], **g
 
 def engine(method: str, make: Callable[[], Net], clients: Sequence[ClientData], **given: Any) -> Result:
     """The same by fedtrain, told in the same form."""
-    from fedtrain.bench import Bench, Precision
+    from fedtrain.bench import ClientTrainer, Precision
     from fedtrain.data.clients import Preparation
     from fedtrain.fleets.local import LocalFleet
     from fedtrain.local import Local
@@ -493,7 +493,7 @@ def engine(method: str, make: Callable[[], Net], clients: Sequence[ClientData], 
     job, options = read(make, clients, given)
     local = Local(job.lr, job.momentum, job.weight_decay, job.epochs, job.batch_size)
     look, numbers = Preparation(job.mean, job.std), Precision(job.dtype)
-    bench = Bench(
+    bench = ClientTrainer(
         OURS[method](**options), make, job.classes, local=local, preparation=look, seed=job.seed, precision=numbers
     )
     fleet = LocalFleet(bench, clients)

@@ -30,7 +30,7 @@ from racing.measure import measure
 from racing.shown import plot, table
 from racing.workloads import WORKLOADS
 
-from fedtrain.bench import Engine
+from fedtrain.bench import StepEngine
 from fedtrain.config import Fleets
 
 METHODS = ("fedavg", "fedbn", "fedco2")
@@ -72,7 +72,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each side")
     how = "how the plain loop gets its images: through Pillow, Office's from their files; or from memory"
     parser.add_argument("--plain-data", choices=("as-published", "memory"), default="as-published", help=how)
-    parser.add_argument("--engine", choices=get_args(Engine), default="fast", help="of the fleet")
+    parser.add_argument("--engine", choices=get_args(StepEngine), default="fast", help="of the fleet")
     parser.add_argument("--fleet", choices=get_args(Fleets), default="auto")
     parser.add_argument("--small", action="store_true", help="toy sizes, to see that it works")
     parser.add_argument("--json", action="store_true", help="print one JSON object; of several cases, {cases: [...]}")

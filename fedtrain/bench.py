@@ -28,14 +28,14 @@ from fedtrain.tricks.factored import FactoredSteps, factor
 from fedtrain.tricks.fused import FusedSteps
 from fedtrain.tricks.pooling import pool_first
 
-EVAL_BATCH = 256
-Engine = Literal["fast", "plain"]
+EVAL_BATCH_SIZE = 256
+StepEngine = Literal["fast", "plain"]
 """How a step is computed; the mathematics are the same."""
-Keep = Callable[[StateDict], StateDict]
+OffloadFunction = Callable[[StateDict], StateDict]
 """Where entries are put until they are needed again; those handed back are the same."""
 
 
-class Halted(Exception):  # noqa: N818 - nothing went wrong
+class TrainingStopped(Exception):  # noqa: N818 - nothing went wrong
     """The bench was told to stop."""
 
 
@@ -47,7 +47,7 @@ class Precision:
     amp: bool = False
 
 
-class Bench:
+class ClientTrainer:
     """Trains and evaluates one client at a time; what is personal is handed in and handed back."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Bench:
         seed: int = 0,
         device: torch.device | str = "cpu",
         precision: Precision | None = None,
-        engine: Engine = "fast",
+        engine: StepEngine = "fast",
     ) -> None:
         self.method, self.make, self.classes, self.local, self.seed = method, make, classes, local, seed
         self.preparation, self.precision = preparation or Preparation(), precision or Precision()
@@ -89,7 +89,7 @@ class Bench:
         factor(self.module)
         return FactoredSteps
 
-    def twin(self) -> Bench:
+    def twin(self) -> ClientTrainer:
         """Another bench like this one, for another thread."""
         other = copy.copy(self)
         other.module, other.halt = copy.deepcopy(self.module), Event()
@@ -108,7 +108,7 @@ class Bench:
         """The personal entries with which a client begins."""
         return self.starts([client])[client]
 
-    def starts(self, clients: Collection[str], keep: Keep = dict) -> dict[str, StateDict]:
+    def starts(self, clients: Collection[str], keep: OffloadFunction = dict) -> dict[str, StateDict]:
         """The same for many, each put where it is kept; the tensors are shared where they are equal."""
         return self._of_each(clients, lambda module: keep(copy_entries(module, self.personal)))
 
@@ -231,7 +231,7 @@ class Bench:
 
     def _refuse_if_halted(self) -> None:
         if self.halt.is_set():
-            raise Halted
+            raise TrainingStopped
 
     def _prepare(self, inputs: Tensor, data: ClientData, chance: torch.Generator, training: bool) -> Tensor:
         x = prepare(
@@ -250,7 +250,7 @@ class Bench:
         augmented = split == "val" and self.preparation.augment_val
         chance = make_generator(self.seed, data.name, view.round, "evaluate", split)
         sums: dict[str, Tensor] = {}
-        for rows in torch.arange(len(samples), device=self.device).split(EVAL_BATCH):
+        for rows in torch.arange(len(samples), device=self.device).split(EVAL_BATCH_SIZE):
             self._refuse_if_halted()
             x, y = self._prepare(samples.inputs[rows], data, chance, augmented), samples.labels[rows]
             for branch, logits in self._logits(x, view).items():

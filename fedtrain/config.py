@@ -11,7 +11,7 @@ from typing import Any, Literal
 import tomli_w
 import torch
 
-from fedtrain.bench import Engine
+from fedtrain.bench import StepEngine
 from fedtrain.data.settings import DataSettings
 from fedtrain.local import Local
 from fedtrain.methods import METHODS, AnyMethod
@@ -128,7 +128,7 @@ class Machine:
     dtype: Literal["float32", "float64"] = "float32"
     amp: bool = False
     """Automatic mixed precision: losses and predictions in bfloat16, for GPUs that are fast with it."""
-    engine: Engine = "fast"
+    engine: StepEngine = "fast"
     """How a step is computed: with all tricks, or as it is written."""
     fleet: Fleets = "auto"
     """in-turn: one client after the other; threads: several at a time, a core each (on CUDA a stream); stacked: all

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from fedtrain.bench import Bench, Keep, Precision
+from fedtrain.bench import ClientTrainer, OffloadFunction, Precision
 from fedtrain.config import Config, ModelSettings
 from fedtrain.data.clients import Federation
 from fedtrain.data.federation import assemble
@@ -76,10 +76,10 @@ class Experiment:
             if not len(client.test):
                 raise InputError(f"client {client.name}: it has no test samples; take fewer clients or raise alpha")
 
-    def bench(self, device: torch.device | str | None = None) -> Bench:
+    def bench(self, device: torch.device | str | None = None) -> ClientTrainer:
         """Where this experiment's clients take turns."""
         config, data = self.config, self.federation
-        return Bench(
+        return ClientTrainer(
             config.method,
             self.maker(),
             len(data.classes),
@@ -95,7 +95,7 @@ class Experiment:
         """All clients, in this process; what they keep on disk, if anything, is in the folder."""
         machine, server, clients = self.config.machine, self.config.server, self.federation.clients
         first = self.bench()
-        keep: Keep = partial(shelved, folder=folder) if machine.personal == "disk" else dict
+        keep: OffloadFunction = partial(shelved, folder=folder) if machine.personal == "disk" else dict
         ways: dict[str, Any] = {
             "skip_failures": server.on_client_failure == "skip",
             "keep": keep,

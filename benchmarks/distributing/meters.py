@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedtrain.bench import Bench
+from fedtrain.bench import ClientTrainer
 from fedtrain.data.clients import ClientData
 from fedtrain.fleets.wire import Wire
 from fedtrain.partition import StateDict
@@ -46,9 +46,11 @@ def events(path: Path) -> list[Event]:
 
 def put_in() -> None:
     """Have this process write down how long its clients train, and the bytes it gives to other ranks."""
-    train, give = Bench.train, Wire._give
+    train, give = ClientTrainer.train, Wire._give
 
-    def timed(bench: Bench, data: ClientData, personal: StateDict, message: Broadcast) -> tuple[Update, StateDict]:
+    def timed(
+        bench: ClientTrainer, data: ClientData, personal: StateDict, message: Broadcast
+    ) -> tuple[Update, StateDict]:
         begun = time.perf_counter()
         importlib.import_module("torch._dynamo")  # the first optimiser of a process does it: the process's price
         note("load", begun, round=message.round + 1)
@@ -68,7 +70,7 @@ def put_in() -> None:
         give(wire, weighed, told, entries)
         note("give", begun, bytes=given, rank=int(os.environ["RANK"]))
 
-    Bench.train, Wire._give = timed, counted  # type: ignore[method-assign,assignment]
+    ClientTrainer.train, Wire._give = timed, counted  # type: ignore[method-assign,assignment]
 
 
 def watching(rounds: int) -> Callable[[Progress], None]:

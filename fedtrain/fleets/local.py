@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from fedtrain.bench import Bench, Keep
+from fedtrain.bench import ClientTrainer, OffloadFunction
 from fedtrain.checkpoint import State
 from fedtrain.data.clients import ClientData
 from fedtrain.errors import TrainingError
@@ -25,11 +25,11 @@ class LocalFleet:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: ClientTrainer,
         clients: Sequence[ClientData],
         *,
         skip_failures: bool = False,
-        keep: Keep = dict,
+        keep: OffloadFunction = dict,
         peers: int = 0,
     ) -> None:
         if len({client.name for client in clients}) < len(clients):
@@ -69,7 +69,7 @@ class LocalFleet:
     def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
         """Everyone named."""
 
-        def turn(bench: Bench, name: str) -> Turn:
+        def turn(bench: ClientTrainer, name: str) -> Turn:
             return bench.train(self.clients[name], self.personal[name], self.addressed(message, name))
 
         return self.gather(turn, message.round + 1, list(cohort))
@@ -78,10 +78,12 @@ class LocalFleet:
         """What this client is sent of it."""
         return addressed(message, client, self.peers, self.bench.seed)
 
-    def gather(self, turn: Callable[[Bench, str], Turn], round: int, cohort: Sequence[str]) -> list[Update | Failure]:
+    def gather(
+        self, turn: Callable[[ClientTrainer, str], Turn], round: int, cohort: Sequence[str]
+    ) -> list[Update | Failure]:
         """All answers; what clients keep changes when all are done, so that a round can be abandoned."""
 
-        def one(bench: Bench, name: str) -> tuple[Update | Failure, StateDict | None]:
+        def one(bench: ClientTrainer, name: str) -> tuple[Update | Failure, StateDict | None]:
             try:
                 answer, kept = turn(bench, name)
             except Exception as error:
@@ -100,7 +102,7 @@ class LocalFleet:
     def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
         """Everyone."""
 
-        def one(bench: Bench, name: str) -> Scores:
+        def one(bench: ClientTrainer, name: str) -> Scores:
             return bench.evaluate(self.clients[name], self.personal[name], self.addressed(message, name), splits)
 
         return dict(zip(self.names, self.each(one, self.names), strict=True))
@@ -109,7 +111,7 @@ class LocalFleet:
         """From another thread: end all turns at the next batch."""
         self.bench.halt.set()
 
-    def each(self, work: Callable[[Bench, str], T], names: Sequence[str]) -> list[T]:
+    def each(self, work: Callable[[ClientTrainer, str], T], names: Sequence[str]) -> list[T]:
         """Do this for every client named: here, in turn."""
         return [work(self.bench, name) for name in names]
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.optim.sgd import sgd
 
-from fedtrain.bench import Bench
+from fedtrain.bench import ClientTrainer
 from fedtrain.data.clients import ClientData
 from fedtrain.fleets.stage import Others, Stage
 from fedtrain.methods.base import Batch, Loss, View
@@ -25,7 +25,7 @@ class Stack:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: ClientTrainer,
         clients: Sequence[ClientData],
         personal: Mapping[str, StateDict],
         sent: Mapping[str, Broadcast],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fedtrain.bench import Bench
+from fedtrain.bench import ClientTrainer
 from fedtrain.errors import TrainingError
 from fedtrain.fleets.local import LocalFleet, Turn
 from fedtrain.fleets.stack import Stack
@@ -32,7 +32,7 @@ class StackedFleet(LocalFleet):
                 f"the clients cannot train together: {type(error).__name__}: {said}; in turn they can: --fleet in-turn"
             ) from error
 
-        def turn(bench: Bench, name: str) -> Turn:
+        def turn(bench: ClientTrainer, name: str) -> Turn:
             data = self.clients[name]
             bench.refuse_if_idle(data)
             stack.load(name)

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 
 import torch
 
-from fedtrain.bench import Bench, Keep
+from fedtrain.bench import ClientTrainer, OffloadFunction
 from fedtrain.data.clients import ClientData
 from fedtrain.fleets.local import LocalFleet, T
 
@@ -23,11 +23,11 @@ class ThreadFleet(LocalFleet):
 
     def __init__(
         self,
-        benches: Sequence[Bench],
+        benches: Sequence[ClientTrainer],
         clients: Sequence[ClientData],
         *,
         skip_failures: bool = False,
-        keep: Keep = dict,
+        keep: OffloadFunction = dict,
         peers: int = 0,
     ) -> None:
         super().__init__(benches[0], clients, skip_failures=skip_failures, keep=keep, peers=peers)
@@ -40,7 +40,7 @@ class ThreadFleet(LocalFleet):
         for bench in self.benches:
             bench.halt.set()
 
-    def each(self, work: Callable[[Bench, str], T], names: Sequence[str]) -> list[T]:
+    def each(self, work: Callable[[ClientTrainer, str], T], names: Sequence[str]) -> list[T]:
         """A core for each client, the largest first, and those beyond a multiple of the cores from the beginning.
 
         Five clients on two cores are three at a time and then two: the system divides two cores among three more
@@ -53,8 +53,10 @@ class ThreadFleet(LocalFleet):
         finally:
             torch.set_num_threads(cores)
 
-    def _at_once(self, work: Callable[[Bench, str], T], names: Sequence[str], workers: int, threads: int) -> list[T]:
-        free: SimpleQueue[Bench] = SimpleQueue()
+    def _at_once(
+        self, work: Callable[[ClientTrainer, str], T], names: Sequence[str], workers: int, threads: int
+    ) -> list[T]:
+        free: SimpleQueue[ClientTrainer] = SimpleQueue()
         for bench in self.benches[:workers]:
             free.put(bench)
 
@@ -83,7 +85,7 @@ class ThreadFleet(LocalFleet):
                     bench.halt.clear()
 
     @contextmanager
-    def _stream(self, bench: Bench) -> Iterator[None]:
+    def _stream(self, bench: ClientTrainer) -> Iterator[None]:
         """On CUDA: begin when all that is handed in is there, end when all that is handed out is."""
         if bench not in self.streams:
             yield

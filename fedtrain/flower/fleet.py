@@ -8,7 +8,7 @@ from typing import Any
 
 from flwr.app import RecordDict
 
-from fedtrain.bench import Bench
+from fedtrain.bench import ClientTrainer
 from fedtrain.checkpoint import State
 from fedtrain.config import Config, to_tables
 from fedtrain.errors import TrainingError
@@ -36,7 +36,7 @@ class FlowerFleet:
     made again, with the same bits, after anything was lost on the way.
     """
 
-    def __init__(self, post: Post, bench: Bench, config: Config, folder: Folder, patience: Patience) -> None:
+    def __init__(self, post: Post, bench: ClientTrainer, config: Config, folder: Folder, patience: Patience) -> None:
         self.post, self.bench, self.config, self.folder, self.patience = post, bench, config, folder, patience
         self.names = sorted(post.described, key=lambda name: int(post.described[name]["place"]))
         self.personal: dict[str, StateDict] = {}

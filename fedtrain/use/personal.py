@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtrain.bench import EVAL_BATCH, Bench
+from fedtrain.bench import EVAL_BATCH_SIZE, ClientTrainer
 from fedtrain.checkpoint import State, damaged
 from fedtrain.config import Config, from_tables
 from fedtrain.data.catalogue import dataset
@@ -36,7 +36,7 @@ class TrainedRun:
     config: Config
     federation: Federation
     """The clients as the run's manifest remembers them: names, class counts and noise, but no images."""
-    bench: Bench
+    bench: ClientTrainer
     state: State
     manifest: dict[str, Any]
 
@@ -60,7 +60,7 @@ class TrainedRun:
     def logits_with(self, client: ClientData, personal: StateDict, images: Tensor) -> dict[str, Tensor]:
         """The same with any personal entries. Images are what the client sees: no noise is added to them."""
         seen, message = replace(client, noise=0.0), self.told(client.name)
-        pieces = [self.bench.predict(seen, personal, message, part) for part in images.split(EVAL_BATCH)]
+        pieces = [self.bench.predict(seen, personal, message, part) for part in images.split(EVAL_BATCH_SIZE)]
         return {branch: torch.cat([piece[branch] for piece in pieces]) for branch in pieces[0]}
 
     def told(self, client: str) -> Broadcast:

@@ -13,7 +13,7 @@ from cli.main import main
 from cli.methods import MODELS, NAMES
 from fedtrain.about.compare import PRESETS, method_on
 from fedtrain.about.options import options
-from fedtrain.bench import Bench
+from fedtrain.bench import ClientTrainer
 from fedtrain.config import ModelSettings
 from fedtrain.data.clients import ClientData, Samples
 from fedtrain.experiment import maker
@@ -46,7 +46,7 @@ def test_the_bytes_are_those_of_a_real_round(ask, model, side, names):
     for name in names:
         config = method_on(name, model).config
         make = maker(config.model, config.method, 10, (3, side, side))
-        bench = Bench(config.method, make, 10, local=config.local)
+        bench = ClientTrainer(config.method, make, 10, local=config.local)
         fleet = LocalFleet(bench, [ClientData(client, some, some) for client in "abc"])
         first = fleet.opening()
         (made,) = federate(fleet, first, 1)

@@ -14,7 +14,7 @@ from quick_runs import FILES, LAYERS, QUICK, ROOT, TINY, contents, refused
 
 from cli.main import main
 from cli.train import PLACES, train
-from fedtrain.bench import Bench
+from fedtrain.bench import ClientTrainer
 from fedtrain.folder import Folder
 
 
@@ -241,7 +241,7 @@ def test_a_loss_that_is_no_number_has_exit_code_1(tmp_path, capsys):
 
 def fails(client, round):
     """A client whose loss is lost in one round."""
-    adapt = Bench.adapt
+    adapt = ClientTrainer.adapt
 
     def spoilt(bench, data, personal, message):
         loss = adapt(bench, data, personal, message)
@@ -253,7 +253,7 @@ def fails(client, round):
 def test_a_client_that_fails_stops_the_run_or_is_left_out(tmp_path, capsys, no_figures, monkeypatch):
     out = ["--out", str(tmp_path / "out")]
     command = [*QUICK, "--method", "fedavg", "--rounds", "3"]
-    monkeypatch.setattr(Bench, "adapt", fails("svhn", 2))
+    monkeypatch.setattr(ClientTrainer, "adapt", fails("svhn", 2))
     refused(capsys, [*command, *out], "client svhn, round 2: the loss is nan", "lower local.lr", code=1)
     assert Folder(tmp_path / "out").round_reached() == 1
     assert main([*command, "--on-client-failure", "skip", *out]) == 0  # that may change

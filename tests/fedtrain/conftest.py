@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedtrain.bench import Bench
+from fedtrain.bench import ClientTrainer
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
 from fedtrain.fleets.local import LocalFleet
@@ -102,7 +102,7 @@ class Toy:
     ):
         how = {"lr": 0.1, "momentum": 0.5, "weight_decay": 1e-3, "epochs": 1, "batch_size": 8} | local
         more = {"seed": seed, "device": device, "preparation": preparation, "precision": precision, "engine": engine}
-        return Bench(method, make or self.net, self.classes, local=Local(**how), **more)
+        return ClientTrainer(method, make or self.net, self.classes, local=Local(**how), **more)
 
     def nets(self, count):
         """Networks in double precision that all differ, with statistics that tell evaluation from training."""

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedtrain.bench import EVAL_BATCH, Precision
+from fedtrain.bench import EVAL_BATCH_SIZE, Precision
 from fedtrain.data.clients import Preparation, Samples
 from fedtrain.errors import TrainingError
 from fedtrain.local import Local
@@ -149,8 +149,8 @@ def test_scores_are_those_worked_out_by_hand(toy):
     run = toy.run(FedBN())
     client, net = run.fleet.clients["a"], toy.net().eval()
     inputs, labels = client.test.inputs.repeat(20, 1), client.test.labels.repeat(20).roll(7)
-    assert len(labels) % EVAL_BATCH
-    assert len(labels) > 2 * EVAL_BATCH
+    assert len(labels) % EVAL_BATCH_SIZE
+    assert len(labels) > 2 * EVAL_BATCH_SIZE
     client = replace(client, test=Samples(inputs, labels))
     found = run.fleet.bench.evaluate(client, run.fleet.personal["a"], run.message, ("test",))["test"]["fused"]
     net.load_state_dict(run.entries("a"))

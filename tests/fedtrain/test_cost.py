@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fedtrain.about import cost
 from fedtrain.about.cost import flops, matrix_rate, seconds_a_round
-from fedtrain.bench import Bench
+from fedtrain.bench import ClientTrainer
 from fedtrain.config import Config, Machine, ModelSettings, Server
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
@@ -56,7 +56,7 @@ def by_torch(method, make, inputs, clients, epochs):
     names, size = [f"client{i}" for i in range(clients)], 4
     with torch.device("meta"):
         how = Local(batch_size=size, epochs=epochs)
-        bench = Bench(method, make, 10, local=how, device="meta", engine="plain")
+        bench = ClientTrainer(method, make, 10, local=how, device="meta", engine="plain")
         samples = Samples(torch.zeros(size, *inputs), torch.zeros(size, dtype=torch.int64))
         data, second = ClientData(names[0], samples, samples), replace(bench.opening(names), round=1)
         with FlopCounterMode(display=False) as training:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fedtrain import protocol
-from fedtrain.bench import Bench
+from fedtrain.bench import ClientTrainer
 from fedtrain.config import Checkpoints, Config, Evaluation, Server
 from fedtrain.data.clients import Samples
 from fedtrain.errors import TrainingError
@@ -36,7 +36,7 @@ def quiet(progress):
 
 def broken(patch, fault, clients="a", rounds=(2,)):
     """Let these clients fail in these rounds, counted from 1, after they have trained: the bench is in disorder."""
-    adapt = Bench.adapt
+    adapt = ClientTrainer.adapt
 
     def spoilt(bench, data, personal, message):
         loss = adapt(bench, data, personal, message)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fedtrain import run as module
-from fedtrain.bench import Bench
+from fedtrain.bench import ClientTrainer
 from fedtrain.config import Config, Evaluation, Server
 from fedtrain.data.clients import ClientData, Samples
 from fedtrain.errors import TrainingError
@@ -90,7 +90,7 @@ def test_stopped_twice_and_resumed_is_as_never_stopped(config, begin, monkeypatc
     assert (other.round_reached(), other.finished) == (1, False)
     trained = []
 
-    def stop_inside(bench, data, personal, message, *, adapt=Bench.adapt):
+    def stop_inside(bench, data, personal, message, *, adapt=ClientTrainer.adapt):
         trained.append(data.name)
         loss = adapt(bench, data, personal, message)
         if len(trained) == 4:  # the second client of the third round at the latest
@@ -277,7 +277,7 @@ def test_rounds_before_the_loss_is_lost_are_saved(begin, monkeypatch):
     work, folder = begin(FEATURE)
     calls = []
 
-    def spoil(bench, data, personal, message, *, adapt=Bench.adapt):
+    def spoil(bench, data, personal, message, *, adapt=ClientTrainer.adapt):
         loss = adapt(bench, data, personal, message)
         calls.append(message.round)
         return loss * float("nan") if message.round == 2 else loss

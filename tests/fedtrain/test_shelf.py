@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 
 from fedtrain import shelf
-from fedtrain.bench import Bench
+from fedtrain.bench import ClientTrainer
 from fedtrain.config import Config, Evaluation, Machine, Server
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.fleets.threads import ThreadFleet
@@ -161,7 +161,7 @@ def stopping_after(count):
     """Ctrl-C in the middle of a round, when a client of it has trained and is on disk already."""
     trained = []
 
-    def train(bench, data, personal, message, *, real=Bench.train):
+    def train(bench, data, personal, message, *, real=ClientTrainer.train):
         trained.append(data.name)
         if len(trained) > count:
             raise KeyboardInterrupt

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fedtrain.bench import Bench, Precision
+from fedtrain.bench import ClientTrainer, Precision
 from fedtrain.config import Config, Machine, Server
 from fedtrain.data.clients import ClientData, Preparation, Samples
 from fedtrain.errors import TrainingError
@@ -59,7 +59,7 @@ def bare():
 def fleet(kind, method, clients=None, make=convolutional, skip_failures=False, precision=None, **local):
     how = Local(**{"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-2, "epochs": 2, "batch_size": 3} | local)
     more = {"preparation": Preparation(augment=True), "precision": precision or Precision(torch.float64)}
-    bench = Bench(method, make, 3, local=how, engine="plain", **more)
+    bench = ClientTrainer(method, make, 3, local=how, engine="plain", **more)
     return kind(bench, clients or images(), skip_failures=skip_failures)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fedtrain.bench import Bench, Precision
+from fedtrain.bench import ClientTrainer, Precision
 from fedtrain.data.clients import ClientData, Samples
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.local import Local
@@ -60,7 +60,7 @@ def clients():
 
 def fleet_of(method, lr=1e-3):
     how = Local(lr=lr, batch_size=max(SIZES))
-    return LocalFleet(Bench(method, make, CLASSES, local=how, precision=Precision(torch.float64)), clients())
+    return LocalFleet(ClientTrainer(method, make, CLASSES, local=how, precision=Precision(torch.float64)), clients())
 
 
 def modules(fleet, message):

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from fedtrain.bench import Halted
+from fedtrain.bench import TrainingStopped
 from fedtrain.errors import TrainingError
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.fleets.threads import ThreadFleet
@@ -114,9 +114,9 @@ def test_a_halted_bench_stops_at_the_next_batch(toy):
     bench = toy.bench(METHODS["fedavg"]())
     client, message = toy.clients()[0], bench.opening(toy.names)
     bench.halt.set()
-    with pytest.raises(Halted):
+    with pytest.raises(TrainingStopped):
         bench.train(client, bench.start("b"), message)
-    with pytest.raises(Halted):
+    with pytest.raises(TrainingStopped):
         bench.evaluate(client, bench.start("b"), message, ["test"])
 
 

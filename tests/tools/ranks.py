@@ -16,7 +16,7 @@ import small
 import torch
 
 from fedtrain import run as module
-from fedtrain.bench import Bench
+from fedtrain.bench import ClientTrainer
 from fedtrain.errors import TrainingError
 from fedtrain.fleets.group import STORE, Place, leave
 from fedtrain.fleets.ranks import follow, leading
@@ -115,14 +115,14 @@ def listen_in(log: list[tuple[str, str]], honest=Wire._give) -> None:
 def die_in(round: int | None, root: Path) -> None:
     """Be killed at the end of a turn in this round, counted from 1."""
 
-    def train(bench, data, personal, message, *, honest=Bench.train):
+    def train(bench, data, personal, message, *, honest=ClientTrainer.train):
         answer = honest(bench, data, personal, message)
         if message.round + 1 == round:
             (root / "died").write_text(repr(time.time()))
             os.kill(os.getpid(), signal.SIGKILL)
         return answer
 
-    Bench.train = train
+    ClientTrainer.train = train
 
 
 if __name__ == "__main__":
