@@ -486,12 +486,12 @@ def engine(method: str, make: Callable[[], Net], clients: Sequence[ClientData], 
     from fedtrain.bench import ClientTrainer, Precision
     from fedtrain.data.clients import Preparation
     from fedtrain.fleets.local import LocalFleet
-    from fedtrain.local import Local
+    from fedtrain.local import LocalSettings
     from fedtrain.methods import METHODS as OURS
     from fedtrain.protocol import Split, federate
 
     job, options = read(make, clients, given)
-    local = Local(job.lr, job.momentum, job.weight_decay, job.epochs, job.batch_size)
+    local = LocalSettings(job.lr, job.momentum, job.weight_decay, job.epochs, job.batch_size)
     look, numbers = Preparation(job.mean, job.std), Precision(job.dtype)
     bench = ClientTrainer(
         OURS[method](**options), make, job.classes, local=local, preparation=look, seed=job.seed, precision=numbers

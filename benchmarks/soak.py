@@ -25,7 +25,7 @@ from fedtrain.config import Checkpoints, Config, Evaluation, ModelSettings, Serv
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
 from fedtrain.folder import Folder
-from fedtrain.local import Local
+from fedtrain.local import LocalSettings
 from fedtrain.manifest import described, manifest
 from fedtrain.run import Progress, run
 
@@ -78,7 +78,7 @@ def soak(rounds: int, place: Path) -> list[Reading]:
     """Train, and read the meters after every round."""
     config = Config(
         model=ModelSettings(name="cifar"),
-        local=Local(batch_size=8),
+        local=LocalSettings(batch_size=8),
         server=Server(rounds=rounds),
         evaluation=Evaluation(every=EVERY),
         checkpoints=Checkpoints(every=25, keep=3),

@@ -19,14 +19,14 @@ from fedtrain.chance import make_generator
 from fedtrain.data.clients import ClientData, Preparation, Samples
 from fedtrain.data.prepare import prepare
 from fedtrain.errors import TrainingError
-from fedtrain.local import Local
+from fedtrain.local import LocalSettings
 from fedtrain.methods.base import AnyMethod, Batch, Loss, Nets, Peers, View
 from fedtrain.partition import StateDict, all_entries, batch_norm_entries, copy_entries, is_finite
 from fedtrain.protocol import Broadcast, Score, Scores, Split, Update, published
-from fedtrain.steps import Steps
-from fedtrain.tricks.factored import FactoredSteps, factor
-from fedtrain.tricks.fused import FusedSteps
-from fedtrain.tricks.pooling import pool_first
+from fedtrain.steps import SGDStep
+from fedtrain.tricks.factored import FactoredSGDStep, replace_large_linear_layers
+from fedtrain.tricks.fused import FusedSGDStep
+from fedtrain.tricks.pooling import move_pooling_before_relu
 
 EVAL_BATCH_SIZE = 256
 StepEngine = Literal["fast", "plain"]
@@ -56,7 +56,7 @@ class ClientTrainer:
         make: Callable[[], nn.Module],
         classes: int,
         *,
-        local: Local,
+        local: LocalSettings,
         preparation: Preparation | None = None,
         seed: int = 0,
         device: torch.device | str = "cpu",
@@ -75,19 +75,19 @@ class ClientTrainer:
         self.norm = batch_norm_entries(self.module)
         self.shared = method.shared(self.module)
         self.personal = all_entries(self.module) - self.shared
-        self.steps = self._hasten() if engine == "fast" and self.device.type != "meta" else Steps
+        self.steps = self._hasten() if engine == "fast" and self.device.type != "meta" else SGDStep
         self.halt = Event()
         """Set from another thread, it makes training and evaluation end at the next batch."""
         self._anchor: nn.Module | None = None
         self._heads: tuple[Broadcast | None, Mapping[str, nn.Module]] = None, {}
 
-    def _hasten(self) -> type[Steps]:
+    def _hasten(self) -> type[SGDStep]:
         """Put the tricks in their places; how to make a step with them."""
-        pool_first(self.module)
+        move_pooling_before_relu(self.module)
         if self.local.momentum or self.device.type != "cpu" or self.precision.amp:
-            return FusedSteps
-        factor(self.module)
-        return FactoredSteps
+            return FusedSGDStep
+        replace_large_linear_layers(self.module)
+        return FactoredSGDStep
 
     def twin(self) -> ClientTrainer:
         """Another bench like this one, for another thread."""

@@ -13,7 +13,7 @@ import torch
 
 from fedtrain.bench import StepEngine
 from fedtrain.data.settings import DataSettings
-from fedtrain.local import Local
+from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS, AnyMethod
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.protocol import Weights
@@ -169,7 +169,7 @@ class Config:
     data: DataSettings = field(default_factory=DataSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
     method: AnyMethod = field(default_factory=FedCO2)
-    local: Local = field(default_factory=Local)
+    local: LocalSettings = field(default_factory=LocalSettings)
     server: Server = field(default_factory=Server)
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
@@ -184,7 +184,7 @@ class Config:
 SECTIONS: dict[str, type[Any]] = {
     "data": DataSettings,
     "model": ModelSettings,
-    "local": Local,
+    "local": LocalSettings,
     "server": Server,
     "evaluation": Evaluation,
     "checkpoints": Checkpoints,

@@ -13,7 +13,7 @@ from theory.errors import InputError
 
 
 @dataclass(frozen=True)
-class Local:
+class LocalSettings:
     """SGD, made afresh in every round."""
 
     lr: float = 0.01

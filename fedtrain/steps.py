@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from fedtrain.local import Local
+from fedtrain.local import LocalSettings
 
 
-class Steps:
+class SGDStep:
     """The plain form: autograd, then torch's SGD. Made afresh in every round."""
 
     fused: ClassVar[bool] = False
 
-    def __init__(self, module: nn.Module, local: Local, plain: Collection[nn.Parameter]) -> None:
+    def __init__(self, module: nn.Module, local: LocalSettings, plain: Collection[nn.Parameter]) -> None:
         bare = set(plain)
         trained = [p for p in module.parameters() if p.requires_grad]
         groups: list[dict[str, Any]] = [

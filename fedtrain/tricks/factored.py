@@ -14,31 +14,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedtrain.local import Local
-from fedtrain.tricks.fused import FusedSteps
+from fedtrain.local import LocalSettings
+from fedtrain.tricks.fused import FusedSGDStep
 
-Factors = list[tuple[Tensor, Tensor]]
+GradientFactors = list[tuple[Tensor, Tensor]]
 """(gradient of the outputs, inputs) of each use since the last step."""
-LEAST = 2**18
+MIN_FACTORED_WEIGHTS = 2**18
 """Weights of a layer that is worth it."""
 
 
 class FactoredLinear(nn.Linear):
     """A linear layer whose backward pass leaves factors of its weights' gradient instead of the gradient."""
 
-    factors: Factors
+    factors: GradientFactors
 
     def forward(self, x: Tensor) -> Tensor:
         """As ever."""
         if not (torch.is_grad_enabled() and self.weight.requires_grad):
             return super().forward(x)
-        y: Tensor = _Product.apply(x, self.weight, self.bias, self.factors)  # type: ignore[no-untyped-call]
+        y: Tensor = _FactoredLinearFunction.apply(x, self.weight, self.bias, self.factors)  # type: ignore[no-untyped-call]
         return y
 
 
-class _Product(torch.autograd.Function):
+class _FactoredLinearFunction(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, factors: Factors) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, factors: GradientFactors) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.factors = factors
         return F.linear(x, weight, bias)
@@ -53,10 +53,10 @@ class _Product(torch.autograd.Function):
         return grad @ weight if below else None, None, rows.sum(0) if bias else None, None
 
 
-class FactoredSteps(FusedSteps):
+class FactoredSGDStep(FusedSGDStep):
     """SGD without momentum, into which layers of this kind put their factors."""
 
-    def __init__(self, module: nn.Module, local: Local, plain: Collection[nn.Parameter]) -> None:
+    def __init__(self, module: nn.Module, local: LocalSettings, plain: Collection[nn.Parameter]) -> None:
         super().__init__(module, local, plain)
         self.lr, bare = local.lr, set(plain)
         layers = [layer for layer in module.modules() if isinstance(layer, FactoredLinear)]
@@ -77,18 +77,18 @@ class FactoredSteps(FusedSteps):
         return value
 
 
-def factor(module: nn.Module) -> None:
+def replace_large_linear_layers(module: nn.Module) -> None:
     """Put such layers in the place of large linear ones; parameters and their names stay as they are."""
     found: dict[nn.Module, FactoredLinear] = {}  # a layer may have two names
     for path, layer in list(module.named_modules(remove_duplicate=False)):
         hooked = layer._forward_hooks or layer._forward_pre_hooks
-        if path and type(layer) is nn.Linear and layer.weight.numel() >= LEAST and not hooked:
+        if path and type(layer) is nn.Linear and layer.weight.numel() >= MIN_FACTORED_WEIGHTS and not hooked:
             if layer not in found:
-                found[layer] = _like(layer)
+                found[layer] = _copy_as_factored(layer)
             module.set_submodule(path, found[layer])
 
 
-def _like(layer: nn.Linear) -> FactoredLinear:
+def _copy_as_factored(layer: nn.Linear) -> FactoredLinear:
     made = FactoredLinear(layer.in_features, layer.out_features, layer.bias is not None, device="meta")
     made.weight, made.bias, made.factors = layer.weight, layer.bias, []
     return made.train(layer.training)

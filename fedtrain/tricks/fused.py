@@ -8,16 +8,16 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from fedtrain.local import Local
-from fedtrain.steps import Steps
+from fedtrain.local import LocalSettings
+from fedtrain.steps import SGDStep
 
 
-class FusedSteps(Steps):
+class FusedSGDStep(SGDStep):
     """Torch's own fused SGD; it has one for CPUs and for CUDA."""
 
     fused: ClassVar[bool] = True
 
-    def __init__(self, module: nn.Module, local: Local, plain: Collection[nn.Parameter]) -> None:
+    def __init__(self, module: nn.Module, local: LocalSettings, plain: Collection[nn.Parameter]) -> None:
         super().__init__(module, local, plain)
         for group in self.sgd.param_groups:
             for weight in group["params"] if group["momentum"] else ():

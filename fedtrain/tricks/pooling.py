@@ -7,7 +7,7 @@ from itertools import pairwise
 from torch import nn
 
 
-def pool_first(module: nn.Module) -> None:
+def move_pooling_before_relu(module: nn.Module) -> None:
     """Exchange the two wherever one follows the other in a sequence; neither has entries, so no name changes.
 
     Outputs and gradients stay the same, bit by bit: where the largest number of a window is above 0, both choose it;

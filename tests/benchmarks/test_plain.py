@@ -47,7 +47,7 @@ CLIENTS = plain.small_clients({"north": 33, "east": 20, "south": 41, "west": 26}
 @pytest.fixture(autouse=True)
 def tricks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every linear layer is large enough for the tricks of the fast engine."""
-    monkeypatch.setattr(factored, "LEAST", 0)
+    monkeypatch.setattr(factored, "MIN_FACTORED_WEIGHTS", 0)
 
 
 @cache

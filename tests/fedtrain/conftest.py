@@ -14,7 +14,7 @@ from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.folder import Folder
-from fedtrain.local import Local
+from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS, Peers, View
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
@@ -102,7 +102,7 @@ class Toy:
     ):
         how = {"lr": 0.1, "momentum": 0.5, "weight_decay": 1e-3, "epochs": 1, "batch_size": 8} | local
         more = {"seed": seed, "device": device, "preparation": preparation, "precision": precision, "engine": engine}
-        return ClientTrainer(method, make or self.net, self.classes, local=Local(**how), **more)
+        return ClientTrainer(method, make or self.net, self.classes, local=LocalSettings(**how), **more)
 
     def nets(self, count):
         """Networks in double precision that all differ, with statistics that tell evaluation from training."""

@@ -12,7 +12,7 @@ from torch import nn
 from fedtrain.bench import EVAL_BATCH_SIZE, Precision
 from fedtrain.data.clients import Preparation, Samples
 from fedtrain.errors import TrainingError
-from fedtrain.local import Local
+from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS, Nets
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.methods.fedbn import FedBN
@@ -88,7 +88,7 @@ def test_too_large_a_step_is_found_out(toy):
 )
 def test_settings_that_make_no_sense_are_refused(wrong, message):
     with pytest.raises(InputError, match=message):
-        Local(**wrong)
+        LocalSettings(**wrong)
 
 
 # ---- training

@@ -15,7 +15,7 @@ from fedtrain.bench import ClientTrainer
 from fedtrain.config import Config, Machine, ModelSettings, Server
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
-from fedtrain.local import Local
+from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.models import alexnet, cifar_net, digits_net, two_layer
@@ -55,7 +55,7 @@ def by_torch(method, make, inputs, clients, epochs):
     """The other road: every operation of a real round on the meta device, counted by torch."""
     names, size = [f"client{i}" for i in range(clients)], 4
     with torch.device("meta"):
-        how = Local(batch_size=size, epochs=epochs)
+        how = LocalSettings(batch_size=size, epochs=epochs)
         bench = ClientTrainer(method, make, 10, local=how, device="meta", engine="plain")
         samples = Samples(torch.zeros(size, *inputs), torch.zeros(size, dtype=torch.int64))
         data, second = ClientData(names[0], samples, samples), replace(bench.opening(names), round=1)
@@ -110,6 +110,6 @@ def test_this_machine_multiplies():
 
 def test_a_large_batch_is_no_obstacle(toy, monkeypatch):
     monkeypatch.setattr(cost, "matrix_rate", lambda device: 1e9)
-    experiment = work(toy, "fedbn", local=Local(batch_size=10_000))
+    experiment = work(toy, "fedbn", local=LocalSettings(batch_size=10_000))
     assert seconds_a_round(experiment)[0] > 0
-    assert seconds_a_round(replace(experiment, config=replace(experiment.config, local=Local(epochs=2))))[0] > 0
+    assert seconds_a_round(replace(experiment, config=replace(experiment.config, local=LocalSettings(epochs=2))))[0] > 0

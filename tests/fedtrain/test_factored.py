@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fedtrain.local import Local
-from fedtrain.steps import Steps
+from fedtrain.local import LocalSettings
+from fedtrain.steps import SGDStep
 from fedtrain.tricks import factored
-from fedtrain.tricks.factored import FactoredLinear, FactoredSteps, factor
-from fedtrain.tricks.fused import FusedSteps
+from fedtrain.tricks.factored import FactoredLinear, FactoredSGDStep, replace_large_linear_layers
+from fedtrain.tricks.fused import FusedSGDStep
 
 
 class Twice(nn.Module):
@@ -30,11 +30,11 @@ def pair(monkeypatch_least=8):
     torch.manual_seed(0)
     plain = Twice().double()
     quick = copy.deepcopy(plain)
-    before, factored.LEAST = factored.LEAST, monkeypatch_least
+    before, factored.MIN_FACTORED_WEIGHTS = factored.MIN_FACTORED_WEIGHTS, monkeypatch_least
     try:
-        factor(quick)
+        replace_large_linear_layers(quick)
     finally:
-        factored.LEAST = before
+        factored.MIN_FACTORED_WEIGHTS = before
     return plain, quick
 
 
@@ -52,9 +52,9 @@ def distance(one, other):
 def test_both_come_to_the_same_weights(shape, decay, pull, bare, seed):
     plain, quick = pair()
     x = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    for module, kind in ((plain, Steps), (quick, FactoredSteps)):
+    for module, kind in ((plain, SGDStep), (quick, FactoredSGDStep)):
         start = module.pulled.weight.detach().clone() + 1
-        step = kind(module, Local(lr=0.1, weight_decay=decay), [module.last.weight] if bare else [])
+        step = kind(module, LocalSettings(lr=0.1, weight_decay=decay), [module.last.weight] if bare else [])
         for _ in range(3):
             step(
                 lambda module=module, start=start: (
@@ -66,8 +66,8 @@ def test_both_come_to_the_same_weights(shape, decay, pull, bare, seed):
 
 def test_the_gradient_of_a_large_layer_is_never_there():
     plain, quick = pair()
-    for module, kind in ((plain, Steps), (quick, FactoredSteps)):
-        kind(module, Local(), [])(lambda module=module: module(torch.ones(2, 5, dtype=torch.float64)).sum())
+    for module, kind in ((plain, SGDStep), (quick, FactoredSGDStep)):
+        kind(module, LocalSettings(), [])(lambda module=module: module(torch.ones(2, 5, dtype=torch.float64)).sum())
     assert plain.again.weight.grad is not None
     assert quick.again.weight.grad is None
     assert quick.again.bias.grad is not None
@@ -84,18 +84,20 @@ def test_a_step_that_broke_off_leaves_nothing_to_the_next_client():
 
     hook = quick.again.bias.register_hook(breaks)  # when the layers above have left their factors
     with pytest.raises(RuntimeError, match="out of memory"):
-        FactoredSteps(quick, Local(lr=0.1), [])(lambda: quick(x).sum())
+        FactoredSGDStep(quick, LocalSettings(lr=0.1), [])(lambda: quick(x).sum())
     hook.remove()
     assert quick.pulled.factors
-    for module, kind in ((plain, Steps), (quick, FactoredSteps)):
-        kind(module, Local(lr=0.1), [])(lambda module=module: module(x).sum())
+    for module, kind in ((plain, SGDStep), (quick, FactoredSGDStep)):
+        kind(module, LocalSettings(lr=0.1), [])(lambda module=module: module(x).sum())
     assert distance(plain, quick) < 1e-12
 
 
 def test_a_phase_that_does_not_touch_a_layer_does_not_shrink_it():
     _, quick = pair()
     before = quick.again.weight.detach().clone()
-    FactoredSteps(quick, Local(lr=0.1, weight_decay=0.5), [])(lambda: quick.last(torch.ones(2, 4).double()).sum())
+    FactoredSGDStep(quick, LocalSettings(lr=0.1, weight_decay=0.5), [])(
+        lambda: quick.last(torch.ones(2, 4).double()).sum()
+    )
     assert torch.equal(quick.again.weight, before)
 
 
@@ -108,21 +110,22 @@ def test_only_large_linear_layers_are_replaced_and_no_name_changes():
 
 
 def test_a_layer_with_two_names_stays_one_and_one_with_hooks_stays_itself(monkeypatch):
-    monkeypatch.setattr(factored, "LEAST", 0)
+    monkeypatch.setattr(factored, "MIN_FACTORED_WEIGHTS", 0)
     shared, hooked = nn.Linear(2, 2), nn.Linear(2, 2)
     hooked.register_forward_hook(lambda *_: None)
     module = nn.Sequential(shared, nn.Sequential(shared), hooked)
-    factor(module)
+    replace_large_linear_layers(module)
     assert module[0] is module[1][0]
     assert isinstance(module[0], FactoredLinear)
     assert module[2] is hooked
 
 
 @pytest.mark.parametrize(
-    ("engine", "momentum", "kind"), [("fast", 0.0, FactoredSteps), ("fast", 0.5, FusedSteps), ("plain", 0.0, Steps)]
+    ("engine", "momentum", "kind"),
+    [("fast", 0.0, FactoredSGDStep), ("fast", 0.5, FusedSGDStep), ("plain", 0.0, SGDStep)],
 )
 def test_the_bench_takes_it_where_it_holds(engine, momentum, kind, toy, method, monkeypatch):
-    monkeypatch.setattr(factored, "LEAST", 0)
+    monkeypatch.setattr(factored, "MIN_FACTORED_WEIGHTS", 0)
     bench = toy.bench(method, engine=engine, momentum=momentum)
     assert bench.steps is kind
-    assert any(isinstance(layer, FactoredLinear) for layer in bench.module.modules()) == (kind is FactoredSteps)
+    assert any(isinstance(layer, FactoredLinear) for layer in bench.module.modules()) == (kind is FactoredSGDStep)

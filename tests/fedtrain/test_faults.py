@@ -19,14 +19,14 @@ from fedtrain.data.clients import Samples
 from fedtrain.errors import TrainingError
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.folder import CHECKPOINT, METRICS, SUMMARY, Folder
-from fedtrain.local import Local
+from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS
 from fedtrain.run import run
 from theory.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
-STOP = Config(local=Local(lr=0.05, batch_size=8), server=Server(rounds=3), evaluation=Evaluation(every=1))
+STOP = Config(local=LocalSettings(lr=0.05, batch_size=8), server=Server(rounds=3), evaluation=Evaluation(every=1))
 SKIP = replace(STOP, server=Server(rounds=3, on_client_failure="skip"))
 
 

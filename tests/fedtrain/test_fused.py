@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from fedtrain.local import Local
-from fedtrain.steps import Steps
-from fedtrain.tricks.fused import FusedSteps
+from fedtrain.local import LocalSettings
+from fedtrain.steps import SGDStep
+from fedtrain.tricks.fused import FusedSGDStep
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -19,8 +19,8 @@ def test_both_come_to_the_same_weights(momentum, layout):
     plain = plain.to(memory_format=layout)
     quick = copy.deepcopy(plain)
     x = torch.randn(5, 3, 6, 6, dtype=torch.float64).contiguous(memory_format=layout)
-    for module, kind in ((plain, Steps), (quick, FusedSteps)):
-        step = kind(module, Local(lr=0.1, momentum=momentum, weight_decay=0.2), [module[4].bias])
+    for module, kind in ((plain, SGDStep), (quick, FusedSGDStep)):
+        step = kind(module, LocalSettings(lr=0.1, momentum=momentum, weight_decay=0.2), [module[4].bias])
         for _ in range(4):
             step(lambda module=module: module(x).square().sum())
     for one, other in zip(plain.parameters(), quick.parameters(), strict=True):
@@ -29,4 +29,4 @@ def test_both_come_to_the_same_weights(momentum, layout):
 
 
 def test_the_sgd_is_fused():
-    assert FusedSteps(nn.Linear(2, 2), Local(), []).sgd.defaults["fused"]
+    assert FusedSGDStep(nn.Linear(2, 2), LocalSettings(), []).sgd.defaults["fused"]

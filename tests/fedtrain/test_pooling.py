@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedtrain.models import alexnet, cifar_net, digits_net
-from fedtrain.tricks.pooling import pool_first
+from fedtrain.tricks.pooling import move_pooling_before_relu
 
 
 @given(
@@ -19,7 +19,7 @@ from fedtrain.tricks.pooling import pool_first
 )
 def test_the_same_outputs_and_gradients_with_ties_and_zeros(window, values, seed):
     after, before = (nn.Sequential(nn.Identity(), nn.ReLU(), nn.MaxPool2d(*window)) for _ in range(2))
-    pool_first(before)
+    move_pooling_before_relu(before)
     assert [type(layer) for layer in before] == [nn.Identity, nn.MaxPool2d, nn.ReLU]
     found = []
     for module in (after, before):
@@ -36,7 +36,7 @@ def test_it_is_found_in_every_network_and_no_name_changes(make, pools):
     with torch.device("meta"):
         plain = make(10)
     quick = copy.deepcopy(plain)
-    pool_first(quick)
+    move_pooling_before_relu(quick)
     assert list(quick.state_dict()) == list(plain.state_dict())
     kinds = [type(layer) for layer in quick.features]
     assert sum(kinds[i : i + 2] == [nn.MaxPool2d, nn.ReLU] for i in range(len(kinds))) == pools

@@ -16,7 +16,7 @@ from fedtrain.config import Config, Evaluation, Server
 from fedtrain.data.clients import ClientData, Samples
 from fedtrain.errors import TrainingError
 from fedtrain.folder import CHECKPOINT, METRICS, SUMMARY, Folder
-from fedtrain.local import Local
+from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
@@ -26,9 +26,9 @@ from theory.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
-FEATURE = Config(local=Local(lr=0.05, batch_size=8), server=Server(rounds=4), evaluation=Evaluation(every=2))
+FEATURE = Config(local=LocalSettings(lr=0.05, batch_size=8), server=Server(rounds=4), evaluation=Evaluation(every=2))
 LABEL = Config(
-    local=Local(lr=0.05, momentum=0.9, weight_decay=1e-5, epochs=2, batch_size=8),
+    local=LocalSettings(lr=0.05, momentum=0.9, weight_decay=1e-5, epochs=2, batch_size=8),
     server=Server(rounds=5, sample=0.7, weights="size"),
     evaluation=Evaluation(every=3, window=2, window_every=1, report="window", train=True),
 )
@@ -264,7 +264,7 @@ def test_bytes_are_those_of_all_rounds(begin):
 
 
 def test_a_loss_that_is_no_number_ends_the_run_with_what_was_complete(begin):
-    work, folder = begin(replace(FEATURE, local=Local(lr=1e38, batch_size=2)), method=METHODS["fedavg"]())
+    work, folder = begin(replace(FEATURE, local=LocalSettings(lr=1e38, batch_size=2)), method=METHODS["fedavg"]())
     words = r"client b, round 1: the loss is (nan|inf); lower local\.lr \(1e\+38\)"
     with pytest.raises(TrainingError, match=words) as e:
         run(work, folder, quiet)
@@ -297,7 +297,7 @@ def test_rounds_before_the_loss_is_lost_are_saved(begin, monkeypatch):
 def test_a_network_ruined_by_the_last_step_is_not_evaluated_into_the_records(begin, toy):
     """One batch, one step: the loss before it is finite, after it the network overflows."""
     clients = [ClientData(c.name, c.train, c.test) for c in toy.clients()]
-    local = Local(lr=1e25, batch_size=64)
+    local = LocalSettings(lr=1e25, batch_size=64)
     work, folder = begin(
         replace(FEATURE, local=local, evaluation=Evaluation(every=1)), clients, method=METHODS["fedavg"]()
     )

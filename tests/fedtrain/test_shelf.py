@@ -19,7 +19,7 @@ from fedtrain.config import Config, Evaluation, Machine, Server
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.fleets.threads import ThreadFleet
 from fedtrain.folder import METRICS
-from fedtrain.local import Local
+from fedtrain.local import LocalSettings
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
@@ -36,7 +36,7 @@ METHODS = {
     "fedavg": FedAvg(),  # keeps nothing
 }
 SIX_ROUNDS = Config(
-    local=Local(lr=0.05, batch_size=8), server=Server(rounds=6, sample=0.7), evaluation=Evaluation(every=2)
+    local=LocalSettings(lr=0.05, batch_size=8), server=Server(rounds=6, sample=0.7), evaluation=Evaluation(every=2)
 )
 ON_DISK = Machine(personal="disk")
 TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.uint8]

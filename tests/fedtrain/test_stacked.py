@@ -19,7 +19,7 @@ from fedtrain.fleets.local import LocalFleet
 from fedtrain.fleets.stack import Stack
 from fedtrain.fleets.stacked import StackedFleet
 from fedtrain.fleets.stage import Others
-from fedtrain.local import Local
+from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS, Peers
 from fedtrain.methods.copa import Copa
 from fedtrain.methods.fedavg import FedAvg
@@ -29,7 +29,7 @@ from fedtrain.methods.singleset import SingleSet
 from fedtrain.models import Net, two_layer
 from fedtrain.protocol import Failure, cohort, federate
 from fedtrain.run import run
-from fedtrain.steps import Steps
+from fedtrain.steps import SGDStep
 
 CLOSE = 1e-9
 """Rounding is 1e-16, and steps through batch norm on few samples make up to 1e-12 of it."""
@@ -57,7 +57,7 @@ def bare():
 
 
 def fleet(kind, method, clients=None, make=convolutional, skip_failures=False, precision=None, **local):
-    how = Local(**{"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-2, "epochs": 2, "batch_size": 3} | local)
+    how = LocalSettings(**{"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-2, "epochs": 2, "batch_size": 3} | local)
     more = {"preparation": Preparation(augment=True), "precision": precision or Precision(torch.float64)}
     bench = ClientTrainer(method, make, 3, local=how, engine="plain", **more)
     return kind(bench, clients or images(), skip_failures=skip_failures)
@@ -281,9 +281,11 @@ def test_a_run_has_the_same_cohorts_and_the_same_bytes(begin, monkeypatch):
     ends = []
     for name, kind in (("in-turn", LocalFleet), ("stacked", StackedFleet)):
         machine = Machine(dtype="float64", fleet=name)
-        work, folder = begin(Config(local=Local(batch_size=8), server=Server(rounds=3, sample=0.7), machine=machine))
+        work, folder = begin(
+            Config(local=LocalSettings(batch_size=8), server=Server(rounds=3, sample=0.7), machine=machine)
+        )
         assert type(work.fleet()) is kind
-        assert (work.fleet().bench.steps is Steps) == (name == "stacked")  # the tricks of the fast engine stay out
+        assert (work.fleet().bench.steps is SGDStep) == (name == "stacked")  # the tricks of the fast engine stay out
         run(work, folder, lambda progress: None)
         ends.append(folder.restore())
     assert seen[:3] == seen[3:]

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from fedtrain.bench import ClientTrainer, Precision
 from fedtrain.data.clients import ClientData, Samples
 from fedtrain.fleets.local import LocalFleet
-from fedtrain.local import Local
+from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS, Peers, View
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
@@ -59,7 +59,7 @@ def clients():
 
 
 def fleet_of(method, lr=1e-3):
-    how = Local(lr=lr, batch_size=max(SIZES))
+    how = LocalSettings(lr=lr, batch_size=max(SIZES))
     return LocalFleet(ClientTrainer(method, make, CLASSES, local=how, precision=Precision(torch.float64)), clients())
 
 
