@@ -21,7 +21,7 @@ from fedtrain.config import dump, to_tables
 from fedtrain.data.settings import USED
 from fedtrain.experiment import DTYPES, Experiment
 from fedtrain.folder import Folder
-from fedtrain.ledger import Ledger
+from fedtrain.ledger import CommunicationCost
 from fedtrain.manifest import our_version
 from fedtrain.protocol import Scores
 from fedtrain.report.wording import percent
@@ -92,7 +92,7 @@ def split_line(parts: Anatomy) -> str:
     return ", ".join(lines + ([one("published", parts.published)] if parts.published.numbers else []))
 
 
-def traffic_line(ledger: Ledger) -> str:
+def traffic_line(ledger: CommunicationCost) -> str:
     """Up and down."""
     return f"{amount(ledger.up.total)} up, {amount(ledger.down.total)} down"
 

@@ -22,7 +22,7 @@ from fedtrain.errors import TrainingError
 from fedtrain.local import LocalSettings
 from fedtrain.methods.base import AnyMethod, Batch, Loss, Nets, Peers, View
 from fedtrain.partition import StateDict, all_entries, batch_norm_entries, copy_entries, is_finite
-from fedtrain.protocol import Broadcast, Score, Scores, Split, Update, published
+from fedtrain.protocol import Broadcast, Score, Scores, Split, Update, extract_published
 from fedtrain.steps import SGDStep
 from fedtrain.tricks.factored import FactoredSGDStep, replace_large_linear_layers
 from fedtrain.tricks.fused import FusedSGDStep
@@ -115,7 +115,7 @@ class ClientTrainer:
     def opening(self, clients: Collection[str]) -> Broadcast:
         """The first message: the common start, and what every client publishes before it trained."""
         heads = (
-            self._of_each(clients, lambda module: published(self.method, module.state_dict()))
+            self._of_each(clients, lambda module: extract_published(self.method, module.state_dict()))
             if self.method.published
             else {}
         )
@@ -145,7 +145,7 @@ class ClientTrainer:
             raise TrainingError(
                 f"client {data.name}, round {message.round + 1}: {what}; lower local.lr ({self.local.lr})"
             )
-        shown = published(self.method, {**shared, **kept})
+        shown = extract_published(self.method, {**shared, **kept})
         return Update(data.name, shared, shown, len(data.train), loss), kept
 
     def adapt(self, data: ClientData, personal: StateDict, message: Broadcast) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError
 
 from fedtrain.cupboard import Cupboard
-from fedtrain.ledger import Ledger, Traffic
+from fedtrain.ledger import CommunicationCost, PayloadBytes
 from fedtrain.parcels import flat, grouped
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast
@@ -28,7 +28,7 @@ class State:
 
     message: Broadcast
     personal: Mapping[str, StateDict]
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: CommunicationCost = field(default_factory=CommunicationCost)
     seconds: float = 0.0
     rows_end: int = 0
     """The length of metrics.jsonl in bytes when this was true."""
@@ -116,7 +116,7 @@ def restore(path: Path) -> State:
         elsewhere = turns_of(path)
         personal = {name: groups[f"personal/{i}"] for name, i in places.items() if name not in elsewhere}
         peers = {name: groups[f"peers/{places[name]}"] for name in about["publishing"]}
-        ledger = Ledger(Traffic(**about["ledger"]["up"]), Traffic(**about["ledger"]["down"]))
+        ledger = CommunicationCost(PayloadBytes(**about["ledger"]["up"]), PayloadBytes(**about["ledger"]["down"]))
         message = Broadcast(int(about["round"]), groups["shared"], peers)
         seconds, end, skipped = float(about["seconds"]), int(about["rows_end"]), about["skipped"]
         return State(message, personal, ledger, seconds, end, tuple(dict(one) for one in skipped), elsewhere)

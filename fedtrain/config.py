@@ -16,7 +16,7 @@ from fedtrain.data.settings import DataSettings
 from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS, AnyMethod
 from fedtrain.methods.fedco2 import FedCO2
-from fedtrain.protocol import Weights
+from fedtrain.protocol import ClientWeighting
 from fedtrain.tables import Table, brief, nearest, read, shown, write
 from theory.errors import InputError
 
@@ -48,7 +48,7 @@ class Server:
     rounds: int = 300
     sample: float = 1.0
     """The share of the clients that trains in a round."""
-    weights: Weights = "uniform"
+    weights: ClientWeighting = "uniform"
     """Whether clients count alike in the mean, or by their number of samples."""
     peers: int = 0
     """How many other clients' heads each one is sent, drawn afresh each round; 0 for all, as in the paper."""

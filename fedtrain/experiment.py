@@ -22,7 +22,7 @@ from fedtrain.methods import AnyMethod
 from fedtrain.models import Net, alexnet, cifar_net, digits_net, two_layer
 from fedtrain.outline import Outline, hollow
 from fedtrain.presets import resolve
-from fedtrain.protocol import cohort
+from fedtrain.protocol import sample_cohort
 from fedtrain.shelf import shelved
 from theory.errors import InputError
 
@@ -103,7 +103,7 @@ class Experiment:
         }
         quick = machine.engine == "fast" and first.device.type == "cpu"
         if machine.fleet == "threads" or (machine.fleet in ("auto", "torchrun") and quick):
-            chosen = len(cohort([client.name for client in clients], server.sample, 0, 0))
+            chosen = len(sample_cohort([client.name for client in clients], server.sample, 0, 0))
             cores = torch.get_num_threads()
             if cores > 1 and chosen > 1:
                 benches = [first, *(first.twin() for _ in range(min(chosen, cores + chosen % cores) - 1))]

@@ -10,7 +10,7 @@ from fedtrain.protocol import Broadcast, Failure, Update
 
 
 @dataclass(frozen=True)
-class Traffic:
+class PayloadBytes:
     """Bytes of averaged entries, of averaged batch norm, and of published heads."""
 
     shared: int = 0
@@ -26,37 +26,41 @@ class Traffic:
         """By kind, and together."""
         return {**asdict(self), "total": self.total}
 
-    def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(self.shared + other.shared, self.bn + other.bn, self.head + other.head)
+    def __add__(self, other: PayloadBytes) -> PayloadBytes:
+        return PayloadBytes(self.shared + other.shared, self.bn + other.bn, self.head + other.head)
 
 
 @dataclass(frozen=True)
-class Ledger:
+class CommunicationCost:
     """Both directions; evaluation is measurement, not communication, and costs nothing here."""
 
-    up: Traffic = Traffic()
-    down: Traffic = Traffic()
+    up: PayloadBytes = PayloadBytes()
+    down: PayloadBytes = PayloadBytes()
 
     def table(self) -> dict[str, dict[str, int]]:
         """By direction and kind."""
         return {"up": self.up.table(), "down": self.down.table()}
 
-    def __add__(self, other: Ledger) -> Ledger:
-        return Ledger(self.up + other.up, self.down + other.down)
+    def __add__(self, other: CommunicationCost) -> CommunicationCost:
+        return CommunicationCost(self.up + other.up, self.down + other.down)
 
 
-def size(state: StateDict) -> int:
+def count_bytes(state: StateDict) -> int:
     """Bytes of its tensors."""
     return sum(value.numel() * value.element_size() for value in state.values())
 
 
-def exchange(message: Broadcast, answer: Update | Failure, norm: EntryNames) -> Ledger:
+def measure_exchange(message: Broadcast, answer: Update | Failure, norm: EntryNames) -> CommunicationCost:
     """What one client received (the heads of all others with it) and answered."""
-    down = weighed(message.shared, norm, (head for name, head in message.peers.items() if name != answer.client))
-    return Ledger(weighed(answer.shared, norm, [answer.published]) if isinstance(answer, Update) else Traffic(), down)
+    down = measure_message(
+        message.shared, norm, (head for name, head in message.peers.items() if name != answer.client)
+    )
+    return CommunicationCost(
+        measure_message(answer.shared, norm, [answer.published]) if isinstance(answer, Update) else PayloadBytes(), down
+    )
 
 
-def weighed(shared: StateDict, norm: EntryNames, heads: Iterable[StateDict]) -> Traffic:
+def measure_message(shared: StateDict, norm: EntryNames, heads: Iterable[StateDict]) -> PayloadBytes:
     """The bytes of one message; ``norm`` names the batch-norm entries."""
-    bn = size({name: value for name, value in shared.items() if name in norm})
-    return Traffic(size(shared) - bn, bn, sum(size(head) for head in heads))
+    bn = count_bytes({name: value for name, value in shared.items() if name in norm})
+    return PayloadBytes(count_bytes(shared) - bn, bn, sum(count_bytes(head) for head in heads))

@@ -15,7 +15,7 @@ from fedtrain.methods.base import AnyMethod
 from fedtrain.partition import EntryNames, StateDict, is_finite
 
 Split = Literal["train", "val", "test"]
-Weights = Literal["uniform", "size"]
+ClientWeighting = Literal["uniform", "size"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ Scores = Mapping[Split, Mapping[str, Score]]
 """By split and branch; the branch ``fused`` is the prediction."""
 
 
-class Fleet(Protocol):
+class Backend(Protocol):
     """All clients, wherever they run."""
 
     @property
@@ -98,7 +98,7 @@ class Fleet(Protocol):
 
 
 @dataclass(frozen=True)
-class Round:
+class RoundResult:
     """One round when it is over: what was answered, and what is sent next."""
 
     updates: tuple[Update, ...]
@@ -107,14 +107,14 @@ class Round:
     """Clients of the cohort that are not in the mean."""
 
 
-def published(method: AnyMethod, entries: StateDict) -> StateDict:
+def extract_published(method: AnyMethod, entries: StateDict) -> StateDict:
     """Those of the published submodule, named within it; the tensors are the same, for nobody writes into them."""
     path = f"{method.published}."
     return {name.removeprefix(path): value for name, value in entries.items() if name.startswith(path)}
 
 
 @torch.no_grad()
-def mean(states: Sequence[StateDict], weights: Sequence[float]) -> StateDict:
+def average_states(states: Sequence[StateDict], weights: Sequence[float]) -> StateDict:
     """Σ w_k s_k / Σ w_k, summed in the order given; whole numbers (batch counters) are those of the first."""
     total = sum(weights)
     result = {}
@@ -129,16 +129,16 @@ def mean(states: Sequence[StateDict], weights: Sequence[float]) -> StateDict:
     return result
 
 
-def aggregate(message: Broadcast, updates: Sequence[Update], weights: Weights) -> Broadcast:
+def aggregate(message: Broadcast, updates: Sequence[Update], weights: ClientWeighting) -> Broadcast:
     """The next message. Replies are put in the order of their names, so that their arrival does not matter."""
     replies = sorted(updates, key=lambda update: update.client)
     each = [float(u.num_examples) if weights == "size" else 1.0 for u in replies]
-    shared = mean([u.shared for u in replies], each)
+    shared = average_states([u.shared for u in replies], each)
     heads = {u.client: u.published for u in replies if u.published}
     return Broadcast(message.round + 1, shared, {**message.peers, **heads})
 
 
-def cohort(names: Sequence[str], sample: float, seed: int, round: int) -> list[str]:
+def sample_cohort(names: Sequence[str], sample: float, seed: int, round: int) -> list[str]:
     """Who trains in this round: ⌊N · sample⌋ clients (at least one), drawn afresh each time."""
     size = max(1, int(len(names) * sample + 1e-9))
     if size == len(names):
@@ -149,7 +149,7 @@ def cohort(names: Sequence[str], sample: float, seed: int, round: int) -> list[s
     return [name for name in names if name in chosen]
 
 
-def refusal(update: Update, client: str, message: Broadcast) -> str | None:
+def validate_update(update: Update, client: str, message: Broadcast) -> str | None:
     """Why an answer from afar must not enter the mean; None if it may."""
     if update.client != client:
         return f"it speaks for {update.client}"
@@ -170,7 +170,7 @@ def refusal(update: Update, client: str, message: Broadcast) -> str | None:
     return None
 
 
-def addressed(message: Broadcast, client: str, peers: int, seed: int) -> Broadcast:
+def message_for(message: Broadcast, client: str, peers: int, seed: int) -> Broadcast:
     """What one client is sent: the heads of all others, or of so many of them, drawn afresh each round (0 for all)."""
     if not peers or peers >= len(message.peers):
         return message
@@ -180,21 +180,27 @@ def addressed(message: Broadcast, client: str, peers: int, seed: int) -> Broadca
     return replace(message, peers={name: head for name, head in message.peers.items() if name in chosen})
 
 
-def heads_sent(clients: int, peers: int) -> int:
+def count_heads_sent(clients: int, peers: int) -> int:
     """How many others' heads a client is sent, of so many clients."""
     return min(peers, clients - 1) if peers else clients - 1
 
 
 def federate(
-    fleet: Fleet, message: Broadcast, rounds: int, *, sample: float = 1.0, weights: Weights = "uniform", seed: int = 0
-) -> Iterator[Round]:
+    fleet: Backend,
+    message: Broadcast,
+    rounds: int,
+    *,
+    sample: float = 1.0,
+    weights: ClientWeighting = "uniform",
+    seed: int = 0,
+) -> Iterator[RoundResult]:
     """Make rounds until there were ``rounds``, and yield each as it ends."""
     while message.round < rounds:
-        chosen = cohort(fleet.names, sample, seed, message.round)
+        chosen = sample_cohort(fleet.names, sample, seed, message.round)
         answers = fleet.train(message, chosen)
         updates = tuple(answer for answer in answers if isinstance(answer, Update))
         failures = tuple(answer for answer in answers if isinstance(answer, Failure))
         if not updates:
             raise TrainingError(f"round {message.round + 1}: no client could train; {failures[0].reason}")
         message = aggregate(message, updates, weights)
-        yield Round(updates, message, failures)
+        yield RoundResult(updates, message, failures)

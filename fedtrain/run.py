@@ -15,8 +15,8 @@ from fedtrain.errors import TrainingError
 from fedtrain.experiment import Experiment
 from fedtrain.folder import CHECKPOINT, SUMMARY, Folder
 from fedtrain.interrupts import later
-from fedtrain.ledger import Ledger, exchange
-from fedtrain.protocol import Broadcast, Failure, Fleet, Scores, Split, Update, addressed, federate
+from fedtrain.ledger import CommunicationCost, measure_exchange
+from fedtrain.protocol import Backend, Broadcast, Failure, Scores, Split, Update, federate, message_for
 from fedtrain.report.figures import draw_figures
 from fedtrain.selection import Row, best_round, summarise
 from theory.errors import InputError
@@ -36,14 +36,14 @@ class Progress:
     """Mean training loss of each client of the cohort."""
     scores: Mapping[str, Scores]
     """Empty if this round was not evaluated."""
-    traffic: Ledger
+    traffic: CommunicationCost
     """Of this round alone."""
     seconds: float
     failures: tuple[Failure, ...] = ()
     """Clients that were left out."""
 
 
-class Steady(Fleet, Protocol):
+class Steady(Backend, Protocol):
     """A fleet that can rest and go on."""
 
     def resume(self, state: State, folder: Folder) -> State:
@@ -87,8 +87,10 @@ def run(
             refuse_if_lost(number, scores, config.local.lr)
             end = folder.append(rows_of(number, scores)) if due else state.rows_end
             answers: list[Update | Failure] = [*round.updates, *round.failures]
-            sent = partial(addressed, state.message, peers=server.peers, seed=config.seed)
-            traffic = sum((exchange(sent(answer.client), answer, fleet.norm) for answer in answers), Ledger())
+            sent = partial(message_for, state.message, peers=server.peers, seed=config.seed)
+            traffic = sum(
+                (measure_exchange(sent(answer.client), answer, fleet.norm) for answer in answers), CommunicationCost()
+            )
             seconds = time.perf_counter() - clock
             state = State(
                 round.message,
@@ -114,7 +116,7 @@ def run(
     return summary
 
 
-def examine(fleet: Fleet, message: Broadcast, config: Config, known: Callable[[], list[Row]]) -> dict[str, Scores]:
+def examine(fleet: Backend, message: Broadcast, config: Config, known: Callable[[], list[Row]]) -> dict[str, Scores]:
     """Evaluate every client; on test data too, unless they wait for a round that may be reported."""
     number, evaluation = message.round, config.evaluation
     splits: list[Split] = ["train", "val"] if evaluation.train else ["val"]

@@ -100,7 +100,7 @@ def fake_run():
     from fedtrain import checkpoint
     from fedtrain.config import from_tables
     from fedtrain.folder import CHECKPOINT, SUMMARY, Folder
-    from fedtrain.ledger import Ledger, Traffic
+    from fedtrain.ledger import CommunicationCost, PayloadBytes
     from fedtrain.protocol import Broadcast
 
     def rows_of(method, seed, level, rounds, clients, n, tested):
@@ -128,7 +128,7 @@ def fake_run():
         folder.begin(from_tables(tables), {"command": f"fedco2 train --seed {seed}", "data": about})
         folder.append(rows_of(method, seed, level, range(2, reached + 1, 2), clients, n, tested))
         price = 0 if method == "singleset" else 1_000_000 * reached
-        ledger, seconds = Ledger(Traffic(price), Traffic(2 * price)), 3.0 * reached
+        ledger, seconds = CommunicationCost(PayloadBytes(price), PayloadBytes(2 * price)), 3.0 * reached
         if reached == rounds:
             cost = {"bytes": ledger.table(), "seconds": seconds}
             folder.write_json(SUMMARY, {"finished": True, "rounds": reached, **cost})

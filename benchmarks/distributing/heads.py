@@ -12,12 +12,12 @@ import torch
 from fedtrain.about.compare import PRESETS
 from fedtrain.data.catalogue import dataset
 from fedtrain.experiment import maker
-from fedtrain.ledger import exchange
+from fedtrain.ledger import measure_exchange
 from fedtrain.methods.base import Nets
 from fedtrain.parcels import of_message
 from fedtrain.partition import StateDict, copy_entries
 from fedtrain.presets import resolve
-from fedtrain.protocol import Broadcast, Failure, addressed, published
+from fedtrain.protocol import Broadcast, Failure, extract_published, message_for
 
 Point = dict[str, float]
 
@@ -36,7 +36,7 @@ def sizes(network: str) -> tuple[StateDict, StateDict]:
     data, method = dataset(config.data.dataset), config.method
     with torch.device("meta"):
         module = method.build(Nets(maker(config.model, method, len(data.classes)), 0))
-    return copy_entries(module, method.shared(module)), published(method, module.state_dict())
+    return copy_entries(module, method.shared(module)), extract_published(method, module.state_dict())
 
 
 def broadcast(clients: int, megabytes: float = 0.0) -> Broadcast:
@@ -50,7 +50,7 @@ def broadcast(clients: int, megabytes: float = 0.0) -> Broadcast:
 def letters(message: Broadcast, peers: int) -> Iterator[tuple[dict[str, object], dict[str, StateDict]]]:
     """What each client is told, as the server on Flower has it."""
     for name in message.peers:
-        sent = addressed(message, name, peers, 0)
+        sent = message_for(message, name, peers, 0)
         yield of_message(replace(sent, peers={peer: head for peer, head in sent.peers.items() if peer != name}))
 
 
@@ -79,8 +79,8 @@ def point(clients: int, peers: int, megabytes: float = 0.0) -> Point:
 
 def down(message: Broadcast, peers: int) -> int:
     """Bytes to all clients by the ledger."""
-    told = ((name, addressed(message, name, peers, 0)) for name in message.peers)
-    return sum(exchange(sent, Failure(name, ""), frozenset()).down.total for name, sent in told)
+    told = ((name, message_for(message, name, peers, 0)) for name in message.peers)
+    return sum(measure_exchange(sent, Failure(name, ""), frozenset()).down.total for name, sent in told)
 
 
 def resident() -> float:

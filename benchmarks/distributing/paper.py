@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from distributing.heads import Point, sizes
-from fedtrain.ledger import size
+from fedtrain.ledger import count_bytes
 
 NETWORKS = ("cifar", "digits", "alexnet")
 
@@ -34,7 +34,7 @@ def foretold(points: Sequence[Point], key: str, clients: int) -> float:
 
 def on_paper(network: str, clients: int, peers: int = 0) -> dict[str, Any]:
     """A round of Fed-CO2 in which all take part, in MB; the server holds all heads, and packs each once."""
-    shared, head = map(size, sizes(network))
+    shared, head = map(count_bytes, sizes(network))
     one = shared + head * min(peers or clients, clients - 1)
     return {
         "network": network,

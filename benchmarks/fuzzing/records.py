@@ -16,7 +16,7 @@ import torch
 from fedtrain import checkpoint, presets
 from fedtrain.config import Config, dump
 from fedtrain.data.domain_file import About, Block, write
-from fedtrain.ledger import Ledger, Traffic
+from fedtrain.ledger import CommunicationCost, PayloadBytes
 from fedtrain.protocol import Broadcast
 from fedtrain.sealed import digest
 
@@ -88,7 +88,7 @@ def checkpoints() -> list[Seed]:
     """Two clients and published heads; also with its account of itself as a part of its own, and the sum made right."""
     shared = {"w": torch.arange(6.0).reshape(2, 3), "n": torch.tensor(3), "half": torch.ones(2, dtype=torch.float16)}
     message = Broadcast(3, shared, {"b": {"head": torch.ones(2)}})
-    ledger = Ledger(Traffic(1, 2, 3), Traffic(4, 5, 6))
+    ledger = CommunicationCost(PayloadBytes(1, 2, 3), PayloadBytes(4, 5, 6))
     state = checkpoint.State(message, {"a": {"p": torch.zeros(1)}, "b": {"p": torch.ones(1)}}, ledger)
     whole = tensors_seed(made(lambda path: checkpoint.save(state, path)))
     about = json.loads(whole.parts[0])["__metadata__"]["about"].encode()

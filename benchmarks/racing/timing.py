@@ -12,7 +12,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from fedtrain.about.cost import flops
 from fedtrain.experiment import Experiment
-from fedtrain.protocol import Split, aggregate, cohort
+from fedtrain.protocol import Split, aggregate, sample_cohort
 
 KINDS = {
     "convolution": ("conv",),
@@ -33,7 +33,7 @@ def useful_flops(experiment: Experiment, splits: Sequence[Split], rounds: int) -
     train, forward = flops(config.method, experiment.maker(), inputs, len(data), config.local.epochs)
     scored = sum(len(getattr(client, split)) for client in data for split in splits)
     sizes = {client.name: len(client.train) for client in data}
-    cohorts = [cohort(names, config.server.sample, config.seed, round) for round in range(1, rounds)]
+    cohorts = [sample_cohort(names, config.server.sample, config.seed, round) for round in range(1, rounds)]
     return [train * sum(sizes[name] for name in chosen) + forward * scored for chosen in cohorts]
 
 
@@ -62,7 +62,7 @@ def where_time_goes(experiment: Experiment, splits: Sequence[Split]) -> dict[str
     """Shares of a second round."""
     fleet, server, seed = experiment.fleet(), experiment.config.server, experiment.config.seed
     message = replace(fleet.opening(), round=1)
-    chosen = cohort(fleet.names, server.sample, seed, 1)
+    chosen = sample_cohort(fleet.names, server.sample, seed, 1)
     fleet.train(message, chosen[:1])  # to have memory and threads at hand
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         begun = time.perf_counter()

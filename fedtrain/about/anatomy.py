@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from fedtrain.ledger import Ledger, Traffic, weighed
+from fedtrain.ledger import CommunicationCost, PayloadBytes, measure_message
 from fedtrain.methods.base import AnyMethod, Nets
 from fedtrain.models import Net
 from fedtrain.partition import EntryNames, all_entries, batch_norm_entries
-from fedtrain.protocol import heads_sent, published
+from fedtrain.protocol import count_heads_sent, extract_published
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Anatomy:
     shared: Part
     personal: Part
     published: Part
-    traffic: Ledger
+    traffic: CommunicationCost
     """Of one client in one round."""
 
 
@@ -42,14 +42,14 @@ def anatomy(
     with torch.device("meta"):
         module = method.build(Nets(make, 0)).to(dtype)
     shared = method.shared(module)
-    head = published(method, module.state_dict())
+    head = extract_published(method, module.state_dict())
     state, norm = module.state_dict(), batch_norm_entries(module)
     averaged = {name: value for name, value in state.items() if name in shared}
-    up = weighed(averaged, norm, [head])
-    down = Traffic(up.shared, up.bn, up.head * heads_sent(clients, peers))
+    up = measure_message(averaged, norm, [head])
+    down = PayloadBytes(up.shared, up.bn, up.head * count_heads_sent(clients, peers))
     names = frozenset(f"{method.published}.{name}" for name in head)
     personal = all_entries(module) - shared
-    return Anatomy(part(module, shared), part(module, personal), part(module, names), Ledger(up, down))
+    return Anatomy(part(module, shared), part(module, personal), part(module, names), CommunicationCost(up, down))
 
 
 def part(module: nn.Module, names: EntryNames) -> Part:

@@ -14,7 +14,7 @@ from fedtrain.experiment import Experiment
 from fedtrain.methods.base import AnyMethod, Nets, Peers, View
 from fedtrain.models import Net
 from fedtrain.outline import Outline, hollow
-from fedtrain.protocol import cohort, heads_sent
+from fedtrain.protocol import count_heads_sent, sample_cohort
 
 EFFICIENCY = 0.35
 """Of the speed of a large matrix product, what training reaches."""
@@ -26,9 +26,9 @@ def seconds_a_round(experiment: Experiment) -> tuple[float, float]:
     """Roughly: (training, evaluation) of one round on this machine, right within a factor of two or three."""
     data, config = experiment.federation.clients, experiment.config
     names, inputs = [client.name for client in data], data[0].train.inputs.shape[1:]
-    heard = 1 + heads_sent(len(data), config.server.peers)
+    heard = 1 + count_heads_sent(len(data), config.server.peers)
     train, forward = flops(config.method, experiment.maker(), inputs, heard, config.local.epochs)
-    chosen = cohort(names, config.server.sample, config.seed, 0)
+    chosen = sample_cohort(names, config.server.sample, config.seed, 0)
     trained = len(chosen) * sum(len(client.train) for client in data) / len(data)
     always = config.evaluation.test == "always"  # else so seldom that it hardly counts
     tested = sum(len(client.test) * always + len(client.val or ()) for client in data)

@@ -12,7 +12,7 @@ from fedtrain.data.clients import ClientData
 from fedtrain.errors import TrainingError
 from fedtrain.folder import CHECKPOINT, Folder
 from fedtrain.partition import EntryNames, StateDict
-from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update, addressed
+from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update, message_for
 from theory.errors import InputError
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class LocalFleet:
 
     def addressed(self, message: Broadcast, client: str) -> Broadcast:
         """What this client is sent of it."""
-        return addressed(message, client, self.peers, self.bench.seed)
+        return message_for(message, client, self.peers, self.bench.seed)
 
     def gather(
         self, turn: Callable[[ClientTrainer, str], Turn], round: int, cohort: Sequence[str]

@@ -17,7 +17,17 @@ from fedtrain.flower.records import Packing
 from fedtrain.folder import CHECKPOINT, Folder
 from fedtrain.parcels import Parcel, of_message, to_answers, to_scores
 from fedtrain.partition import EntryNames, StateDict
-from fedtrain.protocol import Broadcast, Failure, Score, Scores, Split, Update, addressed, cohort, refusal
+from fedtrain.protocol import (
+    Broadcast,
+    Failure,
+    Score,
+    Scores,
+    Split,
+    Update,
+    message_for,
+    sample_cohort,
+    validate_update,
+)
 from theory.errors import InputError
 
 
@@ -72,7 +82,7 @@ class FlowerFleet:
             _, scores = self._round(message, self.names, splits, [])
         else:
             last = message.round >= server.rounds
-            next_ones = [] if last else cohort(self.names, server.sample, self.config.seed, message.round)
+            next_ones = [] if last else sample_cohort(self.names, server.sample, self.config.seed, message.round)
             answers, scores = self._round(message, self.names, splits, next_ones)
             self.ahead = message, answers
         return {name: scores[name] for name in self.names} if scores.keys() >= set(self.names) else {}
@@ -124,7 +134,7 @@ class FlowerFleet:
         self, message: Broadcast, name: str, splits: Collection[Split], train: bool
     ) -> tuple[dict[str, Any], dict[str, StateDict]]:
         """What one client is told: of the message what is its own, and what to do with it."""
-        sent = addressed(message, name, self.config.server.peers, self.config.seed)
+        sent = message_for(message, name, self.config.server.peers, self.config.seed)
         sent = replace(sent, peers={peer: head for peer, head in sent.peers.items() if peer != name})
         note, groups = of_message(sent)
         about = {
@@ -143,7 +153,7 @@ class FlowerFleet:
             raise TrainingError(f"client {name}: its answer is none of fedco2's ({error}); update its node") from None
         if isinstance(answer, Failure):
             raise TrainingError(answer.reason)
-        if reason := refusal(answer, name, message):
+        if reason := validate_update(answer, name, message):
             raise TrainingError(f"client {name}, round {message.round + 1}: refused, {reason}")
         return answer
 

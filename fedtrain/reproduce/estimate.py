@@ -14,7 +14,7 @@ from fedtrain.data.shares import shares
 from fedtrain.data.source import Found
 from fedtrain.experiment import maker
 from fedtrain.methods import AnyMethod
-from fedtrain.protocol import cohort, heads_sent
+from fedtrain.protocol import count_heads_sent, sample_cohort
 from fedtrain.reproduce.cells import Cell
 from fedtrain.reproduce.plan import DOMAINS
 
@@ -30,7 +30,7 @@ def seconds(cell: Cell, found: Found) -> float:
     learn, forward = a_sample(
         config.method, config.model, config.data.dataset, shape, clients, config.server.peers, config.local.epochs
     )
-    chosen = len(cohort([str(k) for k in range(clients)], config.server.sample, 0, 0))
+    chosen = len(sample_cohort([str(k) for k in range(clients)], config.server.sample, 0, 0))
     rate = EFFICIENCY * matrix_rate(config.machine.resolved())
     return seconds_left(config, (learn * chosen * train / clients / rate, forward * test / rate))
 
@@ -62,4 +62,4 @@ def a_sample(
 ) -> tuple[float, float]:
     """Flops of a training sample in a round, and of an evaluated one."""
     make = maker(model, method, len(dataset(name).classes), shape)
-    return flops(method, make, shape, 1 + heads_sent(clients, peers), epochs)
+    return flops(method, make, shape, 1 + count_heads_sent(clients, peers), epochs)

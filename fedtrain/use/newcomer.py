@@ -19,7 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fedtrain.about.parts import in_words
 from fedtrain.data.clients import ClientData
 from fedtrain.partition import EntryNames, StateDict, batch_norm_entries, copy_entries, entries_under
-from fedtrain.protocol import mean
+from fedtrain.protocol import average_states
 from fedtrain.use.personal import TrainedRun
 from theory.errors import InputError
 
@@ -62,7 +62,7 @@ def new_client(run: TrainedRun, images: Tensor) -> Newcomer:
     way, bench, state = way_of(run), run.bench, run.state
     known = run.client(run.federation.clients[0].name).train
     data = ClientData(NEWCOMER, replace(known, labels=known.labels[:0]), known)
-    personal = mean([state.personal[name] for name in sorted(state.personal)], [1.0] * len(state.personal))
+    personal = average_states([state.personal[name] for name in sorted(state.personal)], [1.0] * len(state.personal))
     layers = personal_statistics(bench.module, bench.personal & entries_under(bench.module, way.path))
     if layers and len(images) < FEWEST:
         raise InputError(

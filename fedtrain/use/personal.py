@@ -20,7 +20,7 @@ from fedtrain.data.standin import standin_size
 from fedtrain.experiment import Experiment
 from fedtrain.folder import CHECKPOINT, MANIFEST, Folder
 from fedtrain.partition import StateDict
-from fedtrain.protocol import Broadcast, addressed
+from fedtrain.protocol import Broadcast, message_for
 from fedtrain.tables import brief, merge, nearest
 from theory.errors import InputError
 
@@ -65,7 +65,7 @@ class TrainedRun:
 
     def told(self, client: str) -> Broadcast:
         """What the server tells this client: of the others' heads as many as the run has it."""
-        return addressed(self.state.message, client, self.config.server.peers, self.config.seed)
+        return message_for(self.state.message, client, self.config.server.peers, self.config.seed)
 
     def read(self, paths: Sequence[Path]) -> Tensor:
         """Image files as bytes (n, 3, H, W), resized to what the network reads."""

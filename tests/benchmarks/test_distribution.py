@@ -19,7 +19,7 @@ from distributing.proxy import Passed, proxy
 from distribution import cases, main
 
 from fedtrain.about.compare import method_on
-from fedtrain.ledger import size
+from fedtrain.ledger import count_bytes
 
 
 def event(what, at, seconds, pid=1, **more):
@@ -150,7 +150,7 @@ def test_ranks_give_less_than_the_ledger_says(tmp_path):
 
 
 def test_heads_are_as_many_as_are_sent():
-    shared, head = map(size, heads.sizes("cifar"))
+    shared, head = map(count_bytes, heads.sizes("cifar"))
     assert head == 4 * (84 * 10 + 10)
     message = heads.broadcast(6)
     assert heads.down(message, 0) == 6 * (shared + 5 * head)

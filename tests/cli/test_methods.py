@@ -18,7 +18,7 @@ from fedtrain.config import ModelSettings
 from fedtrain.data.clients import ClientData, Samples
 from fedtrain.experiment import maker
 from fedtrain.fleets.local import LocalFleet
-from fedtrain.ledger import exchange
+from fedtrain.ledger import measure_exchange
 from fedtrain.methods import METHODS
 from fedtrain.protocol import federate
 
@@ -51,7 +51,7 @@ def test_the_bytes_are_those_of_a_real_round(ask, model, side, names):
         first = fleet.opening()
         (made,) = federate(fleet, first, 1)
         for update in made.updates:
-            ledger = exchange(first, update, bench.norm)
+            ledger = measure_exchange(first, update, bench.norm)
             assert told[name]["bytes"] == {
                 way: {**asdict(traffic), "total": traffic.total}
                 for way, traffic in (("up", ledger.up), ("down", ledger.down))

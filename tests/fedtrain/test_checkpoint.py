@@ -15,13 +15,13 @@ from safetensors.torch import save_file
 
 from fedtrain import sealed
 from fedtrain.checkpoint import FORMAT, State, restore, round_of, save
-from fedtrain.ledger import Ledger, Traffic
+from fedtrain.ledger import CommunicationCost, PayloadBytes
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.protocol import Broadcast
 from fedtrain.sealed import digest
 from theory.errors import InputError
 
-LEDGER = Ledger(Traffic(1, 2, 3), Traffic(4, 5, 6))
+LEDGER = CommunicationCost(PayloadBytes(1, 2, 3), PayloadBytes(4, 5, 6))
 
 
 def tiny(round=3):

@@ -86,14 +86,14 @@ def test_skip_is_a_round_without_that_client(name, begin, monkeypatch, same):
     with monkeypatch.context() as patch:
         broken(patch, "weights")
         run(work, folder, quiet)
-    chosen = protocol.cohort
+    chosen = protocol.sample_cohort
 
     def without(names, sample, seed, round):
         return [name for name in chosen(names, sample, seed, round) if (name, round) != ("a", 1)]
 
     peer, other = begin(config)
     with monkeypatch.context() as patch:
-        patch.setattr("fedtrain.protocol.cohort", without)
+        patch.setattr("fedtrain.protocol.sample_cohort", without)
         run(peer, other, quiet)
     one, two = folder.restore(), other.restore()
     assert same(one.message.shared, two.message.shared)

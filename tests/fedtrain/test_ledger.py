@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedtrain.about.anatomy import anatomy
-from fedtrain.ledger import Ledger, Traffic, exchange, size
+from fedtrain.ledger import CommunicationCost, PayloadBytes, count_bytes, measure_exchange
 from fedtrain.methods import METHODS
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.protocol import Broadcast, Update
@@ -22,22 +22,24 @@ def test_an_example_counted_by_hand():
     shared = {"conv": torch.zeros(5), "bn.weight": torch.zeros(2), "bn.count": torch.zeros((), dtype=torch.int64)}
     message = Broadcast(3, shared, {name: head() for name in "abc"})
     update = Update("b", {"conv": torch.zeros(5, dtype=torch.float64)}, head(), 7, 0.1)
-    found = exchange(message, update, frozenset({"bn.weight", "bn.count", "elsewhere.bn"}))
-    assert found.down == Traffic(shared=5 * F32, bn=2 * F32 + I64, head=2 * 9 * F32)  # those of a and c, not its own
-    assert found.up == Traffic(shared=5 * F64, bn=0, head=9 * F32)
+    found = measure_exchange(message, update, frozenset({"bn.weight", "bn.count", "elsewhere.bn"}))
+    assert found.down == PayloadBytes(
+        shared=5 * F32, bn=2 * F32 + I64, head=2 * 9 * F32
+    )  # those of a and c, not its own
+    assert found.up == PayloadBytes(shared=5 * F64, bn=0, head=9 * F32)
     assert (found.down.total, found.up.total) == (20 + 16 + 72, 40 + 36)
 
 
 def test_ledgers_add_up():
-    one = Ledger(Traffic(1, 2, 3), Traffic(4, 5, 6))
-    assert one + one == Ledger(Traffic(2, 4, 6), Traffic(8, 10, 12))
-    assert sum([one, one], Ledger()) == one + one
-    assert (size({}), Ledger().up.total) == (0, 0)
+    one = CommunicationCost(PayloadBytes(1, 2, 3), PayloadBytes(4, 5, 6))
+    assert one + one == CommunicationCost(PayloadBytes(2, 4, 6), PayloadBytes(8, 10, 12))
+    assert sum([one, one], CommunicationCost()) == one + one
+    assert (count_bytes({}), CommunicationCost().up.total) == (0, 0)
 
 
 def test_nothing_travels_for_who_is_alone():
     update = Update("a", {}, {}, 7, 0.1)
-    assert exchange(Broadcast(0, {}, {}), update, frozenset()) == Ledger()
+    assert measure_exchange(Broadcast(0, {}, {}), update, frozenset()) == CommunicationCost()
 
 
 def test_a_round_costs_what_was_foretold(method, toy):
@@ -47,7 +49,7 @@ def test_a_round_costs_what_was_foretold(method, toy):
     before = run.fleet.opening()
     for round in run.history:
         for update in round.updates:
-            assert exchange(before, update, run.fleet.bench.norm) == foretold
+            assert measure_exchange(before, update, run.fleet.bench.norm) == foretold
         before = round.message
 
 

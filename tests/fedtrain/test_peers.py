@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from fedtrain.config import Server
 from fedtrain.folder import Folder
-from fedtrain.ledger import size
+from fedtrain.ledger import count_bytes
 from fedtrain.manifest import described, manifest
-from fedtrain.protocol import Broadcast, addressed
+from fedtrain.protocol import Broadcast, message_for
 from fedtrain.run import run
 from fedtrain.use.personal import open_run
 from fedtrain.use.scoring import score
@@ -41,7 +41,7 @@ def heard(sent, client):
 def test_a_client_hears_so_many_others_each_once_and_in_order(names, data, k, seed, round):
     client = data.draw(st.sampled_from([*names, "somebody who never published"]))
     whole = message(names, round)
-    sent = addressed(whole, client, k, seed)
+    sent = message_for(whole, client, k, seed)
     others = heard(whole, client)
     assert len(heard(sent, client)) == (min(k, len(others)) if k else len(others))
     assert heard(sent, client) == [name for name in others if name in sent.peers]
@@ -49,7 +49,7 @@ def test_a_client_hears_so_many_others_each_once_and_in_order(names, data, k, se
     assert (sent.round, sent.shared) == (whole.round, whole.shared)
     if 0 < k < len(others):
         assert client not in sent.peers
-    assert heard(addressed(whole, client, k, seed), client) == heard(sent, client)
+    assert heard(message_for(whole, client, k, seed), client) == heard(sent, client)
 
 
 @given(NAMES, st.data(), SEEDS, st.randoms(use_true_random=False))
@@ -57,7 +57,7 @@ def test_the_order_of_the_clients_has_no_say(names, data, seed, chance):
     client, k = data.draw(st.sampled_from(names)), data.draw(st.integers(1, 9))
     mixed = list(names)
     chance.shuffle(mixed)
-    one, other = (addressed(message(each), client, k, seed) for each in (names, mixed))
+    one, other = (message_for(message(each), client, k, seed) for each in (names, mixed))
     assert set(heard(one, client)) == set(heard(other, client))
 
 
@@ -66,7 +66,7 @@ def test_draws_vary_over_rounds_clients_and_seeds(n, data, seed):
     """With 24 rounds, all draws alike has a chance below (2/3)^23 at k = 1 of 2 others, and less for more."""
     names = [f"client{i}" for i in range(n)]
     k = data.draw(st.integers(1, n - 2))
-    draws = {tuple(heard(addressed(message(names, round), "client0", k, seed), "client0")) for round in range(24)}
+    draws = {tuple(heard(message_for(message(names, round), "client0", k, seed), "client0")) for round in range(24)}
     assert len(draws) > 1
     everyone = {name for draw in draws for name in draw}
     assume(k > 1)
@@ -76,7 +76,7 @@ def test_draws_vary_over_rounds_clients_and_seeds(n, data, seed):
 def test_every_other_client_is_drawn_alike():
     names, count = [f"client{i}" for i in range(6)], dict.fromkeys(range(1, 6), 0)
     for round in range(1000):
-        for name in heard(addressed(message(names, round), "client0", 2, 7), "client0"):
+        for name in heard(message_for(message(names, round), "client0", 2, 7), "client0"):
             count[int(name[-1])] += 1
     assert all(abs(n - 400) < 5 * (1000 * 0.4 * 0.6) ** 0.5 for n in count.values())  # five deviations
 
@@ -139,7 +139,7 @@ def test_the_ledger_counts_the_heads_that_are_sent(case, ran):
     turns = settings.rounds * (3 if settings.sample < 1 else 5)
     for k in (0, 1, 2, 4):
         found, state = ran(case, k)
-        head = size(next(iter(state.message.peers.values())))
+        head = count_bytes(next(iter(state.message.peers.values())))
         assert found["ledger"].down.head == turns * (k or 4) * head
         assert found["ledger"].up.head == turns * head
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedtrain.chance import derive_seed, fork_rng, make_generator
 from fedtrain.local import LocalSettings
-from fedtrain.protocol import Broadcast, Update, aggregate, cohort, federate, mean
+from fedtrain.protocol import Broadcast, Update, aggregate, average_states, federate, sample_cohort
 
 # ---- averages
 
@@ -34,7 +34,7 @@ def as_tensors(states):
 @given(replies())
 def test_mean_is_the_weighted_mean(drawn):
     states, weights = drawn
-    found = mean(as_tensors(states), weights)
+    found = average_states(as_tensors(states), weights)
     for name in ("w", "s"):
         expected = np.average([state[name] for state in states], axis=0, weights=weights)
         np.testing.assert_allclose(found[name].numpy(), expected, rtol=1e-12, atol=1e-12)
@@ -45,9 +45,9 @@ def test_mean_is_the_weighted_mean(drawn):
 def test_the_mean_of_one_is_itself_and_no_input_is_touched(drawn):
     states, weights = drawn
     tensors = as_tensors(states)
-    found = mean(tensors[:1], weights[:1])
+    found = average_states(tensors[:1], weights[:1])
     assert all(torch.equal(found[name], tensors[0][name]) for name in found)
-    mean(tensors, weights)["w"].add_(1)
+    average_states(tensors, weights)["w"].add_(1)
     found["n"].add_(1)
     for state, tensor in zip(states, tensors, strict=True):
         assert all(np.array_equal(state[name], tensor[name].numpy()) for name in state)
@@ -108,15 +108,15 @@ names = st.lists(st.text(max_size=3), min_size=1, max_size=12, unique=True)
 @given(names, st.data(), st.integers(0, 99), st.integers(0, 99))
 def test_a_cohort_has_its_size_and_depends_on_seed_and_round_only(clients, data, seed, round):
     wanted = data.draw(st.integers(1, len(clients)))
-    chosen = cohort(clients, wanted / len(clients), seed, round)
+    chosen = sample_cohort(clients, wanted / len(clients), seed, round)
     assert len(chosen) == wanted
     assert chosen == [name for name in clients if name in chosen]
-    assert set(cohort(data.draw(st.permutations(clients)), wanted / len(clients), seed, round)) == set(chosen)
+    assert set(sample_cohort(data.draw(st.permutations(clients)), wanted / len(clients), seed, round)) == set(chosen)
 
 
 @given(names, st.floats(0, 1))
 def test_a_cohort_is_rounded_down_but_never_empty(clients, sample):
-    size = len(cohort(clients, sample, 0, 0))
+    size = len(sample_cohort(clients, sample, 0, 0))
     assert 1 <= size <= max(1, len(clients) * sample + 1e-6)
     assert size > len(clients) * sample - 1
 
@@ -124,7 +124,7 @@ def test_a_cohort_is_rounded_down_but_never_empty(clients, sample):
 def test_every_client_is_asked_equally_often():
     """Binomial(2000, 0.3): five standard deviations are 102."""
     clients = [f"client {i}" for i in range(10)]
-    asked = Counter(name for round in range(2000) for name in cohort(clients, 0.3, 0, round))
+    asked = Counter(name for round in range(2000) for name in sample_cohort(clients, 0.3, 0, round))
     assert set(asked) == set(clients)
     assert all(abs(times - 600) < 102 for times in asked.values())
 

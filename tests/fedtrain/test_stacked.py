@@ -27,7 +27,7 @@ from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.methods.fedrod import FedRoD
 from fedtrain.methods.singleset import SingleSet
 from fedtrain.models import Net, two_layer
-from fedtrain.protocol import Failure, cohort, federate
+from fedtrain.protocol import Failure, federate, sample_cohort
 from fedtrain.run import run
 from fedtrain.steps import SGDStep
 
@@ -277,7 +277,9 @@ def test_what_cannot_be_done_together_is_said_with_the_way_out(same):
 @pytest.mark.usefixtures("no_figures")
 def test_a_run_has_the_same_cohorts_and_the_same_bytes(begin, monkeypatch):
     seen = []
-    monkeypatch.setattr("fedtrain.protocol.cohort", lambda *about: seen.append(cohort(*about)) or seen[-1])
+    monkeypatch.setattr(
+        "fedtrain.protocol.sample_cohort", lambda *about: seen.append(sample_cohort(*about)) or seen[-1]
+    )
     ends = []
     for name, kind in (("in-turn", LocalFleet), ("stacked", StackedFleet)):
         machine = Machine(dtype="float64", fleet=name)
