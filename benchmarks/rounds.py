@@ -31,7 +31,7 @@ from racing.shown import plot, table
 from racing.workloads import WORKLOADS
 
 from fedtrain.bench import StepEngine
-from fedtrain.config import Fleets
+from fedtrain.config import BackendName
 
 METHODS = ("fedavg", "fedbn", "fedco2")
 
@@ -73,7 +73,7 @@ def arguments() -> argparse.Namespace:
     how = "how the plain loop gets its images: through Pillow, Office's from their files; or from memory"
     parser.add_argument("--plain-data", choices=("as-published", "memory"), default="as-published", help=how)
     parser.add_argument("--engine", choices=get_args(StepEngine), default="fast", help="of the fleet")
-    parser.add_argument("--fleet", choices=get_args(Fleets), default="auto")
+    parser.add_argument("--fleet", choices=get_args(BackendName), default="auto")
     parser.add_argument("--small", action="store_true", help="toy sizes, to see that it works")
     parser.add_argument("--json", action="store_true", help="print one JSON object; of several cases, {cases: [...]}")
     parser.add_argument("--plot", type=Path, help="draw it")

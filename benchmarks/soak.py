@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from fedtrain.config import Checkpoints, Config, Evaluation, ModelSettings, Server
+from fedtrain.config import CheckpointSettings, Config, EvaluationSettings, ModelSettings, ServerSettings
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
 from fedtrain.folder import Folder
@@ -79,9 +79,9 @@ def soak(rounds: int, place: Path) -> list[Reading]:
     config = Config(
         model=ModelSettings(name="cifar"),
         local=LocalSettings(batch_size=8),
-        server=Server(rounds=rounds),
-        evaluation=Evaluation(every=EVERY),
-        checkpoints=Checkpoints(every=25, keep=3),
+        server=ServerSettings(rounds=rounds),
+        evaluation=EvaluationSettings(every=EVERY),
+        checkpoints=CheckpointSettings(every=25, keep=3),
     )
     work, folder = Experiment(config, federation()), Folder(place)
     folder.begin(config, manifest(config, described(work.federation), "soak"))

@@ -22,7 +22,7 @@ from fedtrain.data.skews import class_counts, known_labels
 from fedtrain.data.skews.share import Indices
 from fedtrain.data.source import find
 from fedtrain.data.words import partition_words
-from fedtrain.presets import resolve
+from fedtrain.presets import resolve_preset
 from fedtrain.report.png import check_new_png, write_png
 from theory.errors import InputError
 
@@ -44,7 +44,7 @@ def settings_of(options: dict[str, Any]) -> DataSettings:
     names = ("alpha", "beta", "classes_per_client", "divide", "percent", "train_size", "least")
     asked = {name: options[name] for name in ("dataset", "source", "skew", "clients", "seed", *names)}
     given = {name: value for name, value in asked.items() if value is not None}
-    settings = resolve(options["dataset"], {"data": given}).data
+    settings = resolve_preset(options["dataset"], {"data": given}).data
     for name in names:
         if name in given and name not in USED[settings.skew]:
             raise InputError(f"--{name.replace('_', '-')} means nothing to skew {settings.skew!r}; leave it out")

@@ -26,9 +26,9 @@ from fedtrain.data.shares import check
 from fedtrain.experiment import plan
 from fedtrain.flower.environment import require_flower
 from fedtrain.folder import SUMMARY, Folder
-from fedtrain.presets import resolve
+from fedtrain.presets import resolve_preset
 from fedtrain.resume import continued
-from fedtrain.tables import Table
+from fedtrain.tables import TomlTable
 from theory.errors import InputError
 
 require_flower()  # before what needs it is loaded
@@ -54,10 +54,10 @@ def prepared(given: Mapping[str, Any], options: dict[str, Any]) -> Plan:
     return Plan(config, folder, clients, options["min_clients"] or clients, options["timeout"], command)
 
 
-def begun(tables: Table, options: dict[str, Any]) -> Config:
+def begun(tables: TomlTable, options: dict[str, Any]) -> Config:
     """What a new run is to be. Real data are the nodes'; without a word on it, what is here decides for all of them."""
     preset, own = asked(tables, options)
-    config = resolve(preset, own)
+    config = resolve_preset(preset, own)
     if config.data.source != "real":
         unsaid = config.data.source == "auto"
         config, found = plan(preset, own, options["data_dir"])

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cli.console import console
 from cli.evaluate_run import heading_of, show_heading
-from fedtrain.tables import nearest
+from fedtrain.tables import suggest_name
 from fedtrain.use.newcomer import NEWCOMER, POLICY, ROUGH, new_client, way_of
 from fedtrain.use.personal import TrainedRun, open_run
 from theory.errors import InputError
@@ -52,7 +52,7 @@ def known(run: TrainedRun, name: str, branch: str, paths: Sequence[Path]) -> tup
     notes = [f"{name} was trained with noise of {noise:g} on its images; none is added here"] if noise else []
     logits = run.logits(name, run.read(paths))
     if branch not in logits:
-        raise InputError(f"{run.config.method.title} has no branch {branch!r}; {nearest(branch, logits)}")
+        raise InputError(f"{run.config.method.title} has no branch {branch!r}; {suggest_name(branch, logits)}")
     return branch, logits[branch], notes
 
 

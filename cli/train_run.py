@@ -20,7 +20,7 @@ from cli.stopping import stopping
 from cli.train_ranks import start
 from cli.train_resume import way_on
 from cli.train_view import View, show_plan, show_summary
-from fedtrain.config import Config, load
+from fedtrain.config import Config, load_toml
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.settings import USED
 from fedtrain.data.source import Found, find
@@ -30,10 +30,10 @@ from fedtrain.fleets.ranks import follow, leading, refuse_idle_ranks
 from fedtrain.folder import Folder
 from fedtrain.manifest import described, manifest
 from fedtrain.memory import keep_freed_memory
-from fedtrain.presets import chain
+from fedtrain.presets import load_preset_chain
 from fedtrain.resume import continued, data_meant, go_on
 from fedtrain.run import run as run_rounds
-from fedtrain.tables import Table, merge, parse
+from fedtrain.tables import TomlTable, merge_tables, parse_override
 from theory.errors import InputError
 
 
@@ -100,28 +100,28 @@ def hush() -> None:
         sys.stderr = sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - to the end of the process
 
 
-def nested(given: Mapping[str, Any], sets: tuple[str, ...]) -> Table:
+def nested(given: Mapping[str, Any], sets: tuple[str, ...]) -> TomlTable:
     """Options and --set as the tables of a configuration; --set wins."""
-    tables: Table = {}
+    tables: TomlTable = {}
     pairs = [(*path.partition(".")[::2], value) for path, value in given.items()]
-    for section, key, value in (*pairs, *(parse(text) for text in sets)):
-        tables = merge(tables, {section: {key: value}} if key else {section: value})
+    for section, key, value in (*pairs, *(parse_override(text) for text in sets)):
+        tables = merge_tables(tables, {section: {key: value}} if key else {section: value})
     return tables
 
 
-def asked(tables: Table, options: dict[str, Any]) -> tuple[str, Table]:
+def asked(tables: TomlTable, options: dict[str, Any]) -> tuple[str, TomlTable]:
     """The preset of a new run, and what file and options say beside it."""
-    own = merge(load(options["config"]) if options["config"] else {}, tables)
+    own = merge_tables(load_toml(options["config"]) if options["config"] else {}, tables)
     data = own.get("data")
     wanted = str(data["dataset"]) if isinstance(data, Mapping) and "dataset" in data else None
     preset = options["preset"] or (dataset(wanted).name if wanted is not None else "digits")
-    meant = merge(*chain(preset))["data"]["dataset"]
+    meant = merge_tables(*load_preset_chain(preset))["data"]["dataset"]
     if wanted not in (None, meant):
         raise InputError(f"preset {preset!r} is for {meant}, not for {wanted}; leave --preset or --dataset out")
     return preset, own
 
 
-def planned(tables: Table, options: dict[str, Any]) -> tuple[Config, Found]:
+def planned(tables: TomlTable, options: dict[str, Any]) -> tuple[Config, Found]:
     """What a new run is to be, from preset, file and options, and its data."""
     config, found = plan(*asked(tables, options), options["data_dir"])
     refuse_idle_alpha(config, options)

@@ -17,7 +17,7 @@ from rich.table import Table
 from cli.theory_view import duration
 from fedtrain.about.anatomy import Anatomy, Part, anatomy
 from fedtrain.about.cost import seconds_a_round, seconds_left
-from fedtrain.config import dump, to_tables
+from fedtrain.config import format_config, serialize_config
 from fedtrain.data.settings import USED
 from fedtrain.experiment import DTYPES, Experiment
 from fedtrain.folder import Folder
@@ -184,11 +184,11 @@ def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:
     if as_json:
         traffic = {"up": parts.traffic.up.total, "down": parts.traffic.down.total}
         numbers = {name: getattr(parts, name).numbers for name in ("shared", "personal", "published")}
-        plan = {"config": to_tables(config), "title": work.federation.title, "standin": work.federation.standin}
+        plan = {"config": serialize_config(config), "title": work.federation.title, "standin": work.federation.standin}
         screen.file.write(json.dumps({**plan, "numbers": numbers, "bytes": traffic, "seconds": seconds}) + "\n")
         return
     header(screen, work, parts)
-    screen.print(dump(config), soft_wrap=True)
+    screen.print(format_config(config), soft_wrap=True)
     screen.print(
         f"roughly {duration(training)} a round and {duration(evaluation)} an evaluation, {duration(seconds)} in all"
     )

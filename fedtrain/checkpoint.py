@@ -16,7 +16,7 @@ from fedtrain.parcels import flat, grouped
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast
 from fedtrain.sealed import DAMAGE, note, seal, unseal
-from fedtrain.tables import brief, shown
+from fedtrain.tables import format_error, format_value
 from theory.errors import InputError
 
 FORMAT = "fedco2 checkpoint 2"
@@ -102,14 +102,14 @@ def damaged(path: Path, error: Exception) -> InputError:
     """What to say of a file that is no checkpoint; a kept one may help, unless it is another name of the same file."""
     kept = [one for one in sorted(path.parent.glob("round-*.safetensors")) if not one.samefile(path)]
     way = f"rename {kept[-1].name} to {path.name} to go on from there" if kept else "start the run anew"
-    return InputError(f"{path}: not a checkpoint of fedco2, or damaged ({brief(error)}); {way}")
+    return InputError(f"{path}: not a checkpoint of fedco2, or damaged ({format_error(error)}); {way}")
 
 
 def restore(path: Path) -> State:
     """Read a checkpoint."""
     try:
         if (about := note(path))["format"] != FORMAT:
-            raise InputError(f"{path}: made by another version ({shown(about['format'])}); use that version")
+            raise InputError(f"{path}: made by another version ({format_value(about['format'])}); use that version")
         tensors, about = unseal(path)
         names: list[str] = about["clients"]
         places, groups = {name: i for i, name in enumerate(names)}, grouped(tensors)

@@ -17,11 +17,11 @@ from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS, AnyMethod
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.protocol import ClientWeighting
-from fedtrain.tables import Table, brief, nearest, read, shown, write
+from fedtrain.tables import TomlTable, format_error, format_value, parse_section, serialize_section, suggest_name
 from theory.errors import InputError
 
-Fleets = Literal["auto", "in-turn", "threads", "stacked", "torchrun"]
-Rule = Literal["last", "best-by-validation", "window"]
+BackendName = Literal["auto", "in-turn", "threads", "stacked", "torchrun"]
+SelectionRule = Literal["last", "best-by-validation", "window"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ModelSettings:
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerSettings:
     """How rounds are made."""
 
     rounds: int = 300
@@ -65,12 +65,12 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class EvaluationSettings:
     """When clients are evaluated, and which evaluation is reported."""
 
     every: int = 1
     """Every so many rounds, and after the last one."""
-    report: Rule = "last"
+    report: SelectionRule = "last"
     """The last round; the round of the best mean accuracy on validation data; the mean over the window."""
     window: int = 0
     """How many last rounds make the window; in it evaluation is every ``window_every`` rounds."""
@@ -103,7 +103,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Checkpoints:
+class CheckpointSettings:
     """Which checkpoints stay; the last one always does, and is written as often as costs little."""
 
     every: int = 0
@@ -118,7 +118,7 @@ class Checkpoints:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineSettings:
     """Where it runs; the mathematics do not depend on it."""
 
     device: str = "auto"
@@ -130,7 +130,7 @@ class Machine:
     """Automatic mixed precision: losses and predictions in bfloat16, for GPUs that are fast with it."""
     engine: StepEngine = "fast"
     """How a step is computed: with all tricks, or as it is written."""
-    fleet: Fleets = "auto"
+    fleet: BackendName = "auto"
     """in-turn: one client after the other; threads: several at a time, a core each (on CUDA a stream); stacked: all
     clients of a round as one, by vmap (for GPUs); torchrun: divided among processes, each with cores or a GPU of its
     own; auto: threads on CPUs with the fast engine, else in-turn."""
@@ -170,10 +170,10 @@ class Config:
     model: ModelSettings = field(default_factory=ModelSettings)
     method: AnyMethod = field(default_factory=FedCO2)
     local: LocalSettings = field(default_factory=LocalSettings)
-    server: Server = field(default_factory=Server)
-    evaluation: Evaluation = field(default_factory=Evaluation)
-    checkpoints: Checkpoints = field(default_factory=Checkpoints)
-    machine: Machine = field(default_factory=Machine)
+    server: ServerSettings = field(default_factory=ServerSettings)
+    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+    checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
+    machine: MachineSettings = field(default_factory=MachineSettings)
 
     @property
     def method_name(self) -> str:
@@ -185,54 +185,56 @@ SECTIONS: dict[str, type[Any]] = {
     "data": DataSettings,
     "model": ModelSettings,
     "local": LocalSettings,
-    "server": Server,
-    "evaluation": Evaluation,
-    "checkpoints": Checkpoints,
-    "machine": Machine,
+    "server": ServerSettings,
+    "evaluation": EvaluationSettings,
+    "checkpoints": CheckpointSettings,
+    "machine": MachineSettings,
 }
 
 
-def method_named(name: object) -> type[AnyMethod]:
+def get_method_class(name: object) -> type[AnyMethod]:
     """The class of a method."""
     if not isinstance(name, str) or name not in METHODS:
-        raise InputError(f"unknown method {shown(name)}; {nearest(name if isinstance(name, str) else '', METHODS)}")
+        raise InputError(
+            f"unknown method {format_value(name)}; {suggest_name(name if isinstance(name, str) else '', METHODS)}"
+        )
     return METHODS[name]
 
 
-def from_tables(tables: Mapping[str, Any]) -> Config:
+def parse_config(tables: Mapping[str, Any]) -> Config:
     """Read a configuration, every key and type checked."""
     for key, value in tables.items():
         if key not in {*SECTIONS, "method", "seed"}:
-            raise InputError(f"unknown section {shown(key)}; {nearest(key, [*SECTIONS, 'method', 'seed'])}")
+            raise InputError(f"unknown section {format_value(key)}; {suggest_name(key, [*SECTIONS, 'method', 'seed'])}")
         if key != "seed" and not isinstance(value, Mapping):
-            raise InputError(f"{key} is {shown(value)}; it must be a section: [{key}]")
-    sections = {name: read(kind, tables.get(name, {}), name) for name, kind in SECTIONS.items()}
+            raise InputError(f"{key} is {format_value(value)}; it must be a section: [{key}]")
+    sections = {name: parse_section(kind, tables.get(name, {}), name) for name, kind in SECTIONS.items()}
     method = dict(tables.get("method", {}))
-    kind = method_named(method.pop("name", "fedco2"))
+    kind = get_method_class(method.pop("name", "fedco2"))
     seed = tables.get("seed", 1)
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
-        raise InputError(f"seed is {shown(seed)}; it must be a whole number, 0 or more and below 2^63")
-    return Config(seed=seed, method=read(kind, method, "method", kind.title), **sections)
+        raise InputError(f"seed is {format_value(seed)}; it must be a whole number, 0 or more and below 2^63")
+    return Config(seed=seed, method=parse_section(kind, method, "method", kind.title), **sections)
 
 
-def to_tables(config: Config) -> Table:
+def serialize_config(config: Config) -> TomlTable:
     """The whole configuration, defaults included."""
-    tables: Table = {"seed": config.seed}
+    tables: TomlTable = {"seed": config.seed}
     for name in SECTIONS:
-        tables[name] = write(getattr(config, name))
-    return tables | {"method": {"name": config.method_name, **write(config.method)}}
+        tables[name] = serialize_section(getattr(config, name))
+    return tables | {"method": {"name": config.method_name, **serialize_section(config.method)}}
 
 
-def load(path: Path) -> Table:
+def load_toml(path: Path) -> TomlTable:
     """The tables of a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a TOML file: {brief(error)}") from None
+        raise InputError(f"{path}: not a TOML file: {format_error(error)}") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); name a TOML file") from None
 
 
-def dump(config: Config) -> str:
+def format_config(config: Config) -> str:
     """As TOML."""
-    return tomli_w.dumps(to_tables(config))
+    return tomli_w.dumps(serialize_config(config))

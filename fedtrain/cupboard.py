@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 
 from fedtrain.partition import StateDict
 from fedtrain.sealed import DAMAGE, seal, unseal
-from fedtrain.tables import brief
+from fedtrain.tables import format_error
 from theory.errors import InputError
 
 FORMAT = "fedco2 own entries 1"
@@ -32,7 +32,7 @@ class Cupboard:
             path.parent.mkdir(parents=True, exist_ok=True)
             seal(path, entries, {"format": FORMAT, "client": client, "round": round})
         except (SafetensorError, OSError) as error:
-            raise InputError(f"{path}: cannot be written ({brief(error)}); make room or get leave") from None
+            raise InputError(f"{path}: cannot be written ({format_error(error)}); make room or get leave") from None
 
     def take(self, client: str, round: int) -> StateDict:
         """What a client became in that round."""
@@ -46,7 +46,7 @@ class Cupboard:
             if about != (wanted := {"format": FORMAT, "client": client, "round": round}):
                 raise ValueError(f"it is of {about}, not of {wanted}")
         except (*DAMAGE, OSError) as error:
-            raise InputError(f"{path}: damaged ({brief(error)}); start the run anew") from None
+            raise InputError(f"{path}: damaged ({format_error(error)}); start the run anew") from None
         return entries
 
     def clear(self, client: str, needed: Collection[int], before: int) -> None:

@@ -21,7 +21,7 @@ from fedtrain.fleets.threads import ThreadFleet
 from fedtrain.methods import AnyMethod
 from fedtrain.models import Net, alexnet, cifar_net, digits_net, two_layer
 from fedtrain.outline import Outline, hollow
-from fedtrain.presets import resolve
+from fedtrain.presets import resolve_preset
 from fedtrain.protocol import sample_cohort
 from fedtrain.shelf import shelved
 from theory.errors import InputError
@@ -114,9 +114,9 @@ class Experiment:
 
 def plan(preset: str, given: Mapping[str, Any], root: Path | None = None) -> tuple[Config, Found]:
     """The configuration and its data, each of which has a say in the other: a stand-in has shorter defaults."""
-    config = resolve(preset, given)
+    config = resolve_preset(preset, given)
     found = find(config.data, root)
-    return (resolve(preset, given, standin=True) if found.standin else config), found
+    return (resolve_preset(preset, given, standin=True) if found.standin else config), found
 
 
 def experiment(config: Config, found: Found) -> Experiment:

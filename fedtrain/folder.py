@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from fedtrain import checkpoint
-from fedtrain.config import Config, dump, from_tables, load
+from fedtrain.config import Config, format_config, load_toml, parse_config
 from fedtrain.cupboard import Cupboard
 from fedtrain.files import replacing
 from fedtrain.selection import Row, checked
-from fedtrain.tables import Table, brief
+from fedtrain.tables import TomlTable, format_error
 from theory.errors import InputError
 
 CONFIG, MANIFEST, METRICS, SUMMARY = "config.toml", "manifest.json", "metrics.jsonl", "summary.json"
@@ -63,7 +63,7 @@ class Folder:
                     (self.path / name).mkdir()
                 (self.path / METRICS).touch()
                 self.write_json(MANIFEST, manifest)
-                self.write(CONFIG, dump(config))
+                self.write(CONFIG, format_config(config))
                 (self.path / BEGINNING).unlink()
         except BaseException:
             self._clear()
@@ -120,15 +120,15 @@ class Folder:
         except OSError as error:
             raise InputError(f"cannot write to {self.path} ({error.strerror}); choose another --out") from None
 
-    def tables(self) -> Table:
+    def tables(self) -> TomlTable:
         """What the run was begun with, unread."""
         if not self.holds_a_run:
             raise InputError(f"{self.path}: no run is here (no {CONFIG}); name the folder that a run has written")
-        return load(self.path / CONFIG)
+        return load_toml(self.path / CONFIG)
 
     def config(self) -> Config:
         """What the run was begun with."""
-        return from_tables(self.tables())
+        return parse_config(self.tables())
 
     def append(self, rows: Iterable[Row]) -> int:
         """Add rows to the metrics, in one piece; the length of the file afterwards."""
@@ -150,7 +150,7 @@ class Folder:
             with path.open("rb") as file:
                 return [checked(json.loads(line)) for line in file]
         except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise InputError(f"{path}: damaged ({brief(error)}); start the run anew") from None
+            raise InputError(f"{path}: damaged ({format_error(error)}); start the run anew") from None
 
     def cut_rows(self, end: int) -> None:
         """Forget rows of a round that was not completed."""
@@ -218,5 +218,5 @@ class Folder:
             return dict(json.loads((self.path / name).read_text(encoding="utf-8")))
         except (OSError, TypeError, ValueError, RecursionError) as error:
             raise InputError(
-                f"{self.path / name}: cannot be read ({brief(error)}); is this the folder of a run?"
+                f"{self.path / name}: cannot be read ({format_error(error)}); is this the folder of a run?"
             ) from None

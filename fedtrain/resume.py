@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fedtrain.config import Config, dump, from_tables, to_tables
+from fedtrain.config import Config, format_config, parse_config, serialize_config
 from fedtrain.data.settings import DataSettings
 from fedtrain.folder import CONFIG, MANIFEST, SUMMARY, Folder
-from fedtrain.tables import Table, merge
+from fedtrain.tables import TomlTable, merge_tables
 from theory.errors import InputError
 
 MAY_VARY = {
@@ -26,16 +26,16 @@ MAY_VARY = {
 """What may change when a run goes on."""
 
 
-def continued(folder: Folder, tables: Table) -> Config:
+def continued(folder: Folder, tables: TomlTable) -> Config:
     """The configuration of a run that goes on, with the changes that are allowed.
 
     As many threads as before, unless clients now train in other processes: these share the cores anew.
     """
     begun = folder.config()
-    name = merge({"name": begun.method_name}, tables.get("method", {}))["name"]
+    name = merge_tables({"name": begun.method_name}, tables.get("method", {}))["name"]
     if name != begun.method_name:  # before the parameters of one are read as those of the other
         raise InputError(f"{folder.path} holds a run of {begun.method_name}, not of {name}; leave --resume out")
-    new = from_tables(merge(to_tables(begun), tables))
+    new = parse_config(merge_tables(serialize_config(begun), tables))
     refuse_if_other(folder, new)
     if new.machine.fleet != begun.machine.fleet and "threads" not in tables.get("machine", {}):
         new = replace(new, machine=replace(new.machine, threads=None))
@@ -49,13 +49,13 @@ def data_meant(folder: Folder, config: Config) -> DataSettings:
 
 def refuse_if_other(folder: Folder, new: Config) -> None:
     """Two configurations in one folder would be neither."""
-    changed = differences(to_tables(folder.config()), to_tables(new))
+    changed = differences(serialize_config(folder.config()), serialize_config(new))
     if other := {key: pair for key, pair in changed.items() if key not in MAY_VARY}:
         shown = ", ".join(f"{key} {old!r} -> {now!r}" for key, (old, now) in other.items())
         raise InputError(f"{folder.path} holds another run ({shown}); choose another --out")
 
 
-def differences(old: Table, new: Table) -> dict[str, tuple[Any, Any]]:
+def differences(old: TomlTable, new: TomlTable) -> dict[str, tuple[Any, Any]]:
     """Keys whose values differ, by their path."""
     found: dict[str, tuple[Any, Any]] = {}
     for section in old.keys() | new.keys():
@@ -96,7 +96,7 @@ def go_on(folder: Folder, config: Config, now: dict[str, Any]) -> list[str]:
         )
     if rounds != before and done >= rounds:
         raise InputError(f"{folder.path} has made {done} of its {before} rounds; to go on, ask for more than {done}")
-    folder.write(CONFIG, dump(config))
+    folder.write(CONFIG, format_config(config))
     scene = {key: now[key] for key in ("command", "started", "versions", "git", "machine")}
     earlier = [manifest, *manifest.get("resumed", [])]
     was, is_now = ({key: one.get(key) for key in ("versions", "machine")} for one in (earlier[-1], scene))

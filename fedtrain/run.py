@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any, Protocol
 
 from fedtrain.checkpoint import State
-from fedtrain.config import Checkpoints, Config
+from fedtrain.config import CheckpointSettings, Config
 from fedtrain.errors import TrainingError
 from fedtrain.experiment import Experiment
 from fedtrain.folder import CHECKPOINT, SUMMARY, Folder
@@ -132,7 +132,7 @@ def examine(fleet: Backend, message: Broadcast, config: Config, known: Callable[
 class Saving:
     """Checkpoints now and then, so seldom that they cost little."""
 
-    def __init__(self, fleet: Steady, folder: Folder, wanted: Checkpoints) -> None:
+    def __init__(self, fleet: Steady, folder: Folder, wanted: CheckpointSettings) -> None:
         self.fleet, self.folder, self.wanted = fleet, folder, wanted
         self.cost, self.last, self.saved = 0.0, time.perf_counter(), -1
 

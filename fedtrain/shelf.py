@@ -8,7 +8,7 @@ from tempfile import NamedTemporaryFile
 import torch
 
 from fedtrain.partition import StateDict
-from fedtrain.tables import brief
+from fedtrain.tables import format_error
 from theory.errors import InputError
 
 ALIGNMENT = 64
@@ -32,7 +32,7 @@ def shelved(entries: StateDict, folder: Path | None = None) -> StateDict:
             held = torch.from_file(file.name, shared=True, size=size, dtype=torch.uint8) if size else torch.empty(0)
     except (OSError, RuntimeError) as error:  # torch says the latter of memory that cannot be mapped
         raise InputError(
-            f"{folder or 'the temporary folder'}: what clients keep cannot be written there ({brief(error)}); "
+            f"{folder or 'the temporary folder'}: what clients keep cannot be written there ({format_error(error)}); "
             "make room, or set machine.personal = memory"
         ) from None
     return {

@@ -14,31 +14,31 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from theory.errors import InputError
 
 T = TypeVar("T")
-Table = dict[str, Any]
-NONE = "none"
-LONGEST = 80
-KINDS = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
+TomlTable = dict[str, Any]
+NONE_TEXT = "none"
+MAX_VALUE_LENGTH = 80
+TYPE_DESCRIPTIONS = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
 
 
-def read(kind: type[T], table: Mapping[str, Any], section: str, owner: str = "") -> T:
+def parse_section(kind: type[T], table: Mapping[str, Any], section: str, owner: str = "") -> T:
     """An instance of a dataclass from the keys of a section; ``owner`` says whose keys they are, if in doubt."""
     hints = get_type_hints(kind)
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     for key in table:
         if key not in known:
             raise InputError(
-                f"unknown key {shown(key)} in [{section}]{owner and ' of ' + owner}; {nearest(key, known)}"
+                f"unknown key {format_value(key)} in [{section}]{owner and ' of ' + owner}; {suggest_name(key, known)}"
             )
-    return kind(**{key: typed(value, hints[key], f"{section}.{key}") for key, value in table.items()})
+    return kind(**{key: coerce_value(value, hints[key], f"{section}.{key}") for key, value in table.items()})
 
 
-def write(instance: Any) -> Table:
+def serialize_section(instance: Any) -> TomlTable:
     """Its fields as a table; TOML has no word for None, so it is spelt out."""
     pairs = {f.name: getattr(instance, f.name) for f in fields(instance)}
-    return {key: NONE if value is None else value for key, value in pairs.items()}
+    return {key: NONE_TEXT if value is None else value for key, value in pairs.items()}
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known: Iterable[str]) -> str:
     """The way out when a name is not known."""
     choice = list(known)
     longer = [one for one in choice if name and one.startswith(name)]  # best: best-by-validation, not last
@@ -46,42 +46,42 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(choice) or 'none'}"
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value in an error, in so many characters as a line can bear."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # Python does not spell out whole numbers of thousands of digits
         return "too long a value to be shown"
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 3]}..."
 
 
-def brief(error: Exception) -> str:
+def format_error(error: Exception) -> str:
     """An error about a file in so many characters as a line can bear; the file may have chosen its words."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 2 * LONGEST else f"{text[: 2 * LONGEST - 3]}..."
+    return text if len(text) <= 2 * MAX_VALUE_LENGTH else f"{text[: 2 * MAX_VALUE_LENGTH - 3]}..."
 
 
-def typed(value: Any, hint: Any, name: str) -> Any:
+def coerce_value(value: Any, hint: Any, name: str) -> Any:
     """The value as the hint wants it: a whole number may stand for a float, ``none`` for None."""
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
-            way = nearest(value if isinstance(value, str) else shown(value), get_args(hint))
-            raise InputError(f"{name} is {shown(value)}; {way}")
+            way = suggest_name(value if isinstance(value, str) else format_value(value), get_args(hint))
+            raise InputError(f"{name} is {format_value(value)}; {way}")
         return value
     if get_origin(hint) in (Union, UnionType):
-        if value is None or value == NONE:
+        if value is None or value == NONE_TEXT:
             return None
         (hint,) = (one for one in get_args(hint) if one is not NoneType)
-        return typed(value, hint, name)
+        return coerce_value(value, hint, name)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value) if abs(value) <= float_info.max else inf if value > 0 else -inf
     lost = not isfinite(value) if isinstance(value, float) else isinstance(value, int) and abs(value) >= 2**63
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool) or lost:
-        raise InputError(f"{name} is {shown(value)}; it must be {KINDS.get(hint, hint)}")
+        raise InputError(f"{name} is {format_value(value)}; it must be {TYPE_DESCRIPTIONS.get(hint, hint)}")
     return value
 
 
-def parse(text: str) -> tuple[str, str, Any]:
+def parse_override(text: str) -> tuple[str, str, Any]:
     """``section.key=value`` of a command line; the value as TOML would read it, else as text."""
     path, equals, value = text.partition("=")
     section, dot, key = path.strip().partition(".")
@@ -93,9 +93,9 @@ def parse(text: str) -> tuple[str, str, Any]:
         return section, key, value.strip()
 
 
-def flat(tables: Mapping[str, Any]) -> Table:
+def flatten_tables(tables: Mapping[str, Any]) -> TomlTable:
     """``section.key`` and values."""
-    pairs: Table = {}
+    pairs: TomlTable = {}
     for section, table in tables.items():
         if isinstance(table, Mapping):
             pairs |= {f"{section}.{key}": value for key, value in table.items()}
@@ -104,11 +104,11 @@ def flat(tables: Mapping[str, Any]) -> Table:
     return pairs
 
 
-def merge(*tables: Mapping[str, Any]) -> Table:
+def merge_tables(*tables: Mapping[str, Any]) -> TomlTable:
     """Later tables win, section by section and key by key."""
-    result: Table = {}
+    result: TomlTable = {}
     for table in tables:
         for key, value in table.items():
             old = result.get(key)
-            result[key] = merge(old, value) if isinstance(value, Mapping) and isinstance(old, Mapping) else value
+            result[key] = merge_tables(old, value) if isinstance(value, Mapping) and isinstance(old, Mapping) else value
     return result

@@ -98,7 +98,7 @@ def fake_run():
     With ``tested`` there are validation data in every evaluated round, and test data in these only.
     """
     from fedtrain import checkpoint
-    from fedtrain.config import from_tables
+    from fedtrain.config import parse_config
     from fedtrain.folder import CHECKPOINT, SUMMARY, Folder
     from fedtrain.ledger import CommunicationCost, PayloadBytes
     from fedtrain.protocol import Broadcast
@@ -125,7 +125,7 @@ def fake_run():
         held = [{"name": name, "train": [10 + k, 20, 30 - k]} for k, name in enumerate(clients)]
         about = {"title": "Toy", "standin": False, "classes": ["x", "y", "z"], "notes": [], "clients": held} | data
         folder = Folder(path)
-        folder.begin(from_tables(tables), {"command": f"fedco2 train --seed {seed}", "data": about})
+        folder.begin(parse_config(tables), {"command": f"fedco2 train --seed {seed}", "data": about})
         folder.append(rows_of(method, seed, level, range(2, reached + 1, 2), clients, n, tested))
         price = 0 if method == "singleset" else 1_000_000 * reached
         ledger, seconds = CommunicationCost(PayloadBytes(price), PayloadBytes(2 * price)), 3.0 * reached

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedtrain.config import from_tables
+from fedtrain.config import parse_config
 from fedtrain.folder import SUMMARY, Folder
 from fedtrain.report.records import Record, read_record
 from fedtrain.selection import Summary, summarise
@@ -33,7 +33,7 @@ def records() -> dict[str, list[Record]]:
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.name)
 def test_a_record_is_whole(path):
     folder = Folder(path)
-    config, summary = from_tables(folder.tables()), folder.read_json(SUMMARY)
+    config, summary = parse_config(folder.tables()), folder.read_json(SUMMARY)
     assert folder.finished
     assert not summary["standin"]
     rounds = config.server.rounds
@@ -65,7 +65,7 @@ def said(table: list[list[str]]) -> dict[tuple[str, str], dict[str, str]]:
 
 
 def by_method(record: Record) -> str:
-    return from_tables(record.tables).method.title
+    return parse_config(record.tables).method.title
 
 
 def by_cooperation(record: Record) -> str:

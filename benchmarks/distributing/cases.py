@@ -10,7 +10,7 @@ from fedtrain.config import Config
 from fedtrain.data.federation import assemble
 from fedtrain.data.source import Found
 from fedtrain.experiment import Experiment, experiment, plan
-from fedtrain.tables import merge
+from fedtrain.tables import merge_tables
 
 COMMON: dict[str, Any] = {
     "machine": {"threads": 1, "device": "cpu"},
@@ -45,7 +45,7 @@ class Case:
         """The configuration, and where its data come from."""
         preset, own = SIZES[self.size]
         last = {"method": {"name": self.method}, "server": {"rounds": self.rounds + 1}}
-        return plan(preset, merge(COMMON, own, last))
+        return plan(preset, merge_tables(COMMON, own, last))
 
     @property
     def clients(self) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from distributing.cases import Case
-from fedtrain.config import Evaluation
+from fedtrain.config import EvaluationSettings
 from fedtrain.experiment import Experiment, experiment
 from fedtrain.flower.deployed import read
 from fedtrain.flower.deployment import Deployment
@@ -72,7 +72,7 @@ def measured(case: Case, scratch: Path) -> list[Found]:
     """All of them, one after the other, on one deployment."""
     config, found = case.planned
     config = replace(
-        config, evaluation=Evaluation(every=case.rounds), server=replace(config.server, rounds=case.rounds)
+        config, evaluation=EvaluationSettings(every=case.rounds), server=replace(config.server, rounds=case.rounds)
     )
     work, alone = experiment(config, found), Folder(scratch / "alone")
     alone.begin(config, manifest(config, described(work.federation), "benchmark"))

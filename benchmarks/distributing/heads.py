@@ -16,7 +16,7 @@ from fedtrain.ledger import measure_exchange
 from fedtrain.methods.base import Nets
 from fedtrain.parcels import of_message
 from fedtrain.partition import StateDict, copy_entries
-from fedtrain.presets import resolve
+from fedtrain.presets import resolve_preset
 from fedtrain.protocol import Broadcast, Failure, extract_published, message_for
 
 Point = dict[str, float]
@@ -32,7 +32,7 @@ def filled(state: StateDict) -> StateDict:
 
 def sizes(network: str) -> tuple[StateDict, StateDict]:
     """What Fed-CO2 averages and what a client publishes, without memory; CIFAR's preset publishes nothing by itself."""
-    config = resolve(PRESETS[network], {"method": {"name": "fedco2", "inter": "both"}})
+    config = resolve_preset(PRESETS[network], {"method": {"name": "fedco2", "inter": "both"}})
     data, method = dataset(config.data.dataset), config.method
     with torch.device("meta"):
         module = method.build(Nets(maker(config.model, method, len(data.classes)), 0))

@@ -58,10 +58,10 @@ def _idx(file: Path, target: Path) -> None:
 
 
 def _config(file: Path, target: Path) -> None:
-    tables = config.load(file)
+    tables = config.load_toml(file)
     each(
-        lambda: config.dump(config.from_tables(tables)),
-        *(partial(presets.resolve, preset, tables) for preset in ("digits", "cifar10")),
+        lambda: config.format_config(config.parse_config(tables)),
+        *(partial(presets.resolve_preset, preset, tables) for preset in ("digits", "cifar10")),
     )
 
 

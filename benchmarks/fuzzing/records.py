@@ -14,7 +14,7 @@ import tomli_w
 import torch
 
 from fedtrain import checkpoint, presets
-from fedtrain.config import Config, dump
+from fedtrain.config import Config, format_config
 from fedtrain.data.domain_file import About, Block, write
 from fedtrain.ledger import CommunicationCost, PayloadBytes
 from fedtrain.protocol import Broadcast
@@ -75,13 +75,13 @@ def made(make: Callable[[Path], None]) -> bytes:
 
 def config() -> list[Seed]:
     """The defaults in full, and all presets, line by line."""
-    texts = [dump(Config()), *(_preset(name) for name in presets.names())]
+    texts = [format_config(Config()), *(_preset(name) for name in presets.list_presets())]
     return [Seed(tuple(line.encode() + b"\n" for line in text.splitlines())) for text in texts if text]
 
 
 def _preset(name: str) -> str:
     """As a user may copy it: without what only presets have."""
-    return tomli_w.dumps({k: v for k, v in presets.chain(name)[-1].items() if k not in ("title", "when")})
+    return tomli_w.dumps({k: v for k, v in presets.load_preset_chain(name)[-1].items() if k not in ("title", "when")})
 
 
 def checkpoints() -> list[Seed]:

@@ -15,7 +15,7 @@ from fedtrain.chance import make_generator
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
-from fedtrain.presets import resolve
+from fedtrain.presets import resolve_preset
 from fedtrain.protocol import Split
 
 AT_ONCE = 2**20
@@ -44,7 +44,7 @@ class Workload:
 
     def experiment(self, method: str, given: Mapping[str, Any] | None = None, seed: int = 0) -> Experiment:
         """The preset with a method, on these clients."""
-        config = resolve(self.preset, {**(given or {}), "method": {"name": method}})
+        config = resolve_preset(self.preset, {**(given or {}), "method": {"name": method}})
         kind = dataset(config.data.dataset)
         clients = []
         for i, (train, test) in enumerate(zip(self.train, self.test, strict=True)):

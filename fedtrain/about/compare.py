@@ -14,7 +14,7 @@ from fedtrain.data.catalogue import dataset
 from fedtrain.experiment import maker
 from fedtrain.methods.base import Nets
 from fedtrain.partition import all_entries, entries_under
-from fedtrain.presets import resolve
+from fedtrain.presets import resolve_preset
 from theory.errors import InputError
 
 PRESETS = {"digits": "digits", "alexnet": "office", "cifar": "cifar10", "two-layer": "digits"}
@@ -37,7 +37,7 @@ class MethodOn:
 def method_on(name: str, model: str, clients: int | None = None) -> MethodOn:
     """Take the method apart on this network; without a number of clients there are as many as in the preset."""
     given: dict[str, Any] = {"method": {"name": name}, "model": {"name": model}}
-    config = resolve(PRESETS[model], given)
+    config = resolve_preset(PRESETS[model], given)
     data = dataset(config.data.dataset)
     clients = config.data.clients or len(data.domains) if clients is None else clients
     if clients < 1:

@@ -15,7 +15,7 @@ from fedtrain.errors import TrainingError
 from fedtrain.packing import packed, unpacked
 from fedtrain.parcels import Parcel
 from fedtrain.partition import StateDict
-from fedtrain.tables import brief
+from fedtrain.tables import format_error
 
 
 class Wire:
@@ -72,4 +72,4 @@ def _spoken() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise TrainingError(f"another rank is gone ({brief(error)}); go on from the last checkpoint") from None
+        raise TrainingError(f"another rank is gone ({format_error(error)}); go on from the last checkpoint") from None

@@ -9,7 +9,7 @@ from typing import Any
 
 import tomli_w
 
-from fedtrain.config import dump, from_tables
+from fedtrain.config import format_config, parse_config
 from fedtrain.flower.conduct import Plan
 from fedtrain.folder import Folder
 from fedtrain.manifest import our_version
@@ -23,7 +23,7 @@ def write_app(folder: Path, plan: Plan, log: Path) -> None:
     """Flower sends this folder to server and nodes; the code is the package that is installed there."""
     told = {
         "out": str(plan.folder.path.absolute()),
-        "config": dump(plan.config),
+        "config": format_config(plan.config),
         "clients": plan.clients,
         "least": plan.least,
         "patience": float(plan.patience),
@@ -38,7 +38,7 @@ def write_app(folder: Path, plan: Plan, log: Path) -> None:
 
 def read_plan(told: Mapping[str, Any]) -> tuple[Plan, Path]:
     """What the server is to do, and where it tells how it goes."""
-    config = from_tables(tomllib.loads(str(told["config"])))
+    config = parse_config(tomllib.loads(str(told["config"])))
     plan = Plan(
         config,
         Folder(Path(str(told["out"]))),

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedtrain.files import replacing
 from fedtrain.flower.processes import Process
-from fedtrain.tables import brief
+from fedtrain.tables import format_error
 from theory.errors import InputError
 
 NAME = "deployment.json"
@@ -65,7 +65,7 @@ def read(folder: Path) -> Deployed:
         raise InputError(f"{folder}: no deployment is here; start one with fedco2 flower up --dir {folder}") from None
     except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(
-            f"{path}: damaged ({brief(error)}); delete it, then fedco2 flower down --dir {folder}"
+            f"{path}: damaged ({format_error(error)}); delete it, then fedco2 flower down --dir {folder}"
         ) from None
 
 

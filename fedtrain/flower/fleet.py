@@ -10,7 +10,7 @@ from flwr.app import RecordDict
 
 from fedtrain.bench import ClientTrainer
 from fedtrain.checkpoint import State
-from fedtrain.config import Config, to_tables
+from fedtrain.config import Config, serialize_config
 from fedtrain.errors import TrainingError
 from fedtrain.flower.post import Post, error_of
 from fedtrain.flower.records import Packing
@@ -179,4 +179,4 @@ def is_score(score: Score) -> bool:
 
 def question(config: Config, run: str) -> dict[str, Any]:
     """What a node must know to find out which client it is."""
-    return {"config": to_tables(config), "run": run}
+    return {"config": serialize_config(config), "run": run}

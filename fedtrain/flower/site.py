@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from fedtrain.config import from_tables
+from fedtrain.config import parse_config
 from fedtrain.cupboard import Cupboard, folder_name
 from fedtrain.data.federation import one_client
 from fedtrain.experiment import Experiment
@@ -19,7 +19,7 @@ from fedtrain.folder import Folder
 from fedtrain.parcels import Parcel, of_answers, of_scores, to_message
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Update
-from fedtrain.tables import merge
+from fedtrain.tables import merge_tables
 from theory.errors import InputError
 
 SIMULATED = "FEDCO2_SIMULATED"
@@ -45,7 +45,7 @@ class Site:
         own = (
             {} if simulated else {"machine": {"device": str(node.get("device", "auto"))}}
         )  # a node's, not the server's
-        config = from_tables(merge(note["config"], own))
+        config = parse_config(merge_tables(note["config"], own))
         if config.machine.threads is not None:
             torch.set_num_threads(config.machine.threads)
         root = Path(str(node["data-dir"])) if "data-dir" in node else None

@@ -12,56 +12,56 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from fedtrain.config import Config, from_tables
-from fedtrain.tables import NONE, Table, merge, nearest
+from fedtrain.config import Config, parse_config
+from fedtrain.tables import NONE_TEXT, TomlTable, merge_tables, suggest_name
 from theory.errors import InputError
 
-FOLDER = files("fedtrain.presets")
-BASES = {"feature-skew", "label-skew"}
+PRESET_FOLDER = files("fedtrain.presets")
+BASE_PRESETS = {"feature-skew", "label-skew"}
 
 
-def names() -> list[str]:
+def list_presets() -> list[str]:
     """All that can be chosen."""
-    found = {entry.name.removesuffix(".toml") for entry in FOLDER.iterdir() if entry.name.endswith(".toml")}
-    return sorted(found - BASES)
+    found = {entry.name.removesuffix(".toml") for entry in PRESET_FOLDER.iterdir() if entry.name.endswith(".toml")}
+    return sorted(found - BASE_PRESETS)
 
 
-def chain(name: str) -> list[Table]:
+def load_preset_chain(name: str) -> list[TomlTable]:
     """The preset and what it stands on, the base first."""
-    if name not in names():
-        raise InputError(f"unknown preset {name!r}; {nearest(name, names())}")
-    return _chain(name)
+    if name not in list_presets():
+        raise InputError(f"unknown preset {name!r}; {suggest_name(name, list_presets())}")
+    return _load_chain(name)
 
 
-def _chain(name: str) -> list[Table]:
-    table = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+def _load_chain(name: str) -> list[TomlTable]:
+    table = tomllib.loads((PRESET_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     base = table.pop("base", None)
-    return [*(_chain(base) if base else []), table]
+    return [*(_load_chain(base) if base else []), table]
 
 
-def title(name: str) -> str:
+def get_preset_title(name: str) -> str:
     """What it is, in a line."""
-    return str(chain(name)[-1]["title"])
+    return str(load_preset_chain(name)[-1]["title"])
 
 
-def resolve(preset: str, given: Mapping[str, Any], *, standin: bool = False) -> Config:
+def resolve_preset(preset: str, given: Mapping[str, Any], *, standin: bool = False) -> Config:
     """The configuration that a preset and the user's own tables make."""
-    tables, given = chain(preset), instead(given)
-    plain = merge(*({k: v for k, v in table.items() if k not in ("when", "title")} for table in tables))
-    first = from_tables(merge(plain, given))
+    tables, given = load_preset_chain(preset), drop_other_sample_size(given)
+    plain = merge_tables(*({k: v for k, v in table.items() if k not in ("when", "title")} for table in tables))
+    first = parse_config(merge_tables(plain, given))
     conditions = [
         ("skew", first.data.skew),
         ("method", first.method_name),
         ("source", "standin" if standin else "real"),
     ]
     special = [table.get("when", {}).get(kind, {}).get(value, {}) for kind, value in conditions for table in tables]
-    return from_tables(merge(plain, *special, given))
+    return parse_config(merge_tables(plain, *special, given))
 
 
-def instead(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def drop_other_sample_size(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Who says how many samples to train on does not mean the preset's share of them, and the other way round."""
     data = given.get("data")
     for asked, other in (("train_size", "percent"), ("percent", "train_size")):
-        if isinstance(data, Mapping) and asked in data and other not in data and data[asked] != NONE:
-            return merge(given, {"data": {other: NONE}})
+        if isinstance(data, Mapping) and asked in data and other not in data and data[asked] != NONE_TEXT:
+            return merge_tables(given, {"data": {other: NONE_TEXT}})
     return given

@@ -11,7 +11,7 @@ from fedtrain import selection
 from fedtrain.report.likeness import group, testing
 from fedtrain.report.records import FUSED, Record
 from fedtrain.report.rows import Line, lines
-from fedtrain.tables import nearest
+from fedtrain.tables import suggest_name
 from theory.errors import InputError
 
 RULES = selection.RULES | {"last": "after the last evaluated round"}  # a run of a report need not be finished
@@ -57,7 +57,7 @@ def _board(records: list[Record], wanted: str | None) -> Board:
     rule = wanted or (min(own) if len(own) == 1 else "last")
     for record in records:
         if rule not in record.rules:
-            way = nearest(rule, record.rules)
+            way = suggest_name(rule, record.rules)
             raise InputError(f"{record.path}: nothing to report by the rule {rule!r}; {way}")
     rows = lines(records, rule)
     notes = list(dict.fromkeys(note for record in records for note in record.data["notes"]))

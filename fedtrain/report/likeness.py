@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fedtrain.report.records import Record
-from fedtrain.tables import Table, flat
+from fedtrain.tables import TomlTable, flatten_tables
 
 ASIDE = ("seed", "data.seed", "data.source", "machine.", "checkpoints.", "evaluation.")
 """Settings that do not make another configuration: they decide by chance or not at all what is trained."""
@@ -21,7 +21,7 @@ def _aside(key: str) -> bool:
 
 def configuration(record: Record) -> str:
     """The same for runs that differ in nothing but seeds and machine."""
-    kept = {key: value for key, value in flat(record.tables).items() if not _aside(key)}
+    kept = {key: value for key, value in flatten_tables(record.tables).items() if not _aside(key)}
     return repr((sorted(kept.items()), testing(record)))
 
 
@@ -44,8 +44,8 @@ def labels(groups: Sequence[Sequence[Record]]) -> list[str]:
     firsts = [runs[0] for runs in groups]
     names: list[str] = []
     for one in firsts:
-        rivals = [flat(other.tables) for other in firsts if other.title == one.title]
-        mine = flat(one.tables)
+        rivals = [flatten_tables(other.tables) for other in firsts if other.title == one.title]
+        mine = flatten_tables(one.tables)
         apart = [k for k in mine if any(r.get(k) != mine[k] for r in rivals) and not _aside(k)]
         words = ", ".join(f"{_short(key)} {_word(mine[key])}" for key in apart)
         name = f"{one.title} ({words})" if apart and len(words) <= LONGEST else one.title
@@ -54,11 +54,11 @@ def labels(groups: Sequence[Sequence[Record]]) -> list[str]:
     return [f"{name}, {one.path.name}" if name in twice else name for name, one in zip(names, firsts, strict=True)]
 
 
-def differences(rows: Sequence[Sequence[Record]]) -> tuple[dict[str, list[str]], Table]:
+def differences(rows: Sequence[Sequence[Record]]) -> tuple[dict[str, list[str]], TomlTable]:
     """The settings that differ between runs, with the values of each row; and those that all share."""
-    each = [[flat(run.tables) for run in row] for row in rows]
+    each = [[flatten_tables(run.tables) for run in row] for row in rows]
     apart: dict[str, list[str]] = {}
-    common: Table = {}
+    common: TomlTable = {}
     for key in dict.fromkeys(key for row in each for run in row for key in run):
         values = [list(dict.fromkeys(_word(run.get(key, "–")) for run in row)) for row in each]
         if len({word for row in values for word in row}) > 1:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from fedtrain.checkpoint import damaged
-from fedtrain.config import SECTIONS, Evaluation, method_named
+from fedtrain.config import SECTIONS, EvaluationSettings, get_method_class
 from fedtrain.folder import CHECKPOINT, CONFIG, MANIFEST, SUMMARY, Folder
 from fedtrain.sealed import DAMAGE, note
 from fedtrain.selection import Row, Summary, summarise
-from fedtrain.tables import Table, brief, read, write
+from fedtrain.tables import TomlTable, format_error, parse_section, serialize_section
 from theory.errors import InputError
 
 FUSED = "fused"
@@ -28,7 +28,7 @@ class Record:
     """A run as its folder tells it, finished or not."""
 
     path: Path
-    tables: Table
+    tables: TomlTable
     """Every setting; those that an older version did not know have today's default."""
     manifest: dict[str, Any]
     test: list[Row]
@@ -46,7 +46,7 @@ class Record:
     @property
     def title(self) -> str:
         """Of the method."""
-        return method_named(self.tables["method"]["name"]).title
+        return get_method_class(self.tables["method"]["name"]).title
 
     @property
     def data(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def read_record(path: Path) -> Record:
     given, manifest, rows = folder.tables(), folder.read_json(MANIFEST), complete(folder.rows())
     try:
         tables = settings(given)
-        evaluation = read(Evaluation, tables["evaluation"], "evaluation")
+        evaluation = parse_section(EvaluationSettings, tables["evaluation"], "evaluation")
         rounds = int(tables["server"]["rounds"])
         if not all(0 <= row["accuracy"] <= 1 for row in rows):
             raise ValueError("an accuracy is not between 0 and 1")
@@ -141,7 +141,7 @@ def read_record(path: Path) -> Record:
 
 def damaged_records(path: Path, error: Exception) -> InputError:
     """What to say of a run whose files can be read and make no sense."""
-    return InputError(f"{path}: its records are damaged ({brief(error)}); leave it out or run it anew")
+    return InputError(f"{path}: its records are damaged ({format_error(error)}); leave it out or run it anew")
 
 
 def run_folders(place: Path) -> list[Path]:
@@ -165,13 +165,13 @@ def complete(rows: list[Row]) -> list[Row]:
     return [row for row in rows if found[row["round"], row["split"]] == whole[row["split"]]]
 
 
-def settings(given: Table) -> Table:
+def settings(given: TomlTable) -> TomlTable:
     """With the defaults of what is not given, but not checked: the machine may be another one than the run's."""
-    kind = method_named(given.get("method", {}).get("name", "fedco2"))
-    tables: Table = {"seed": given.get("seed", 1)}
+    kind = get_method_class(given.get("method", {}).get("name", "fedco2"))
+    tables: TomlTable = {"seed": given.get("seed", 1)}
     for name, section in SECTIONS.items():
-        tables[name] = {**write(section()), **given.get(name, {})}
-    return tables | {"method": {**write(kind()), **given.get("method", {})}}
+        tables[name] = {**serialize_section(section()), **given.get(name, {})}
+    return tables | {"method": {**serialize_section(kind()), **given.get("method", {})}}
 
 
 def _cost(folder: Folder) -> tuple[int, int, int, float]:

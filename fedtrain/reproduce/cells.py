@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from fedtrain.config import SECTIONS, Config, method_named, to_tables
-from fedtrain.tables import Table, flat, write
+from fedtrain.config import SECTIONS, Config, get_method_class, serialize_config
+from fedtrain.tables import TomlTable, flatten_tables, serialize_section
 
 OPTIONS = {
     "method.name": "--method",
@@ -29,7 +29,7 @@ class Cell:
     """What is to be run."""
 
     preset: str
-    given: Table
+    given: TomlTable
     """All that is said beside the preset."""
     config: Config
     standin: bool
@@ -44,7 +44,7 @@ class Cell:
     @cached_property
     def identity(self) -> str:
         """The same for cells whose results are the same."""
-        return digest(to_tables(self.config), standin=self.standin)
+        return digest(serialize_config(self.config), standin=self.standin)
 
     @property
     def name(self) -> str:
@@ -61,7 +61,7 @@ class Cell:
     def arguments(self) -> list[str]:
         """Of ``fedco2 train``, for a run by hand too."""
         words = ["--preset", self.preset]
-        for path, value in flat(self.given).items():
+        for path, value in flatten_tables(self.given).items():
             text = value if isinstance(value, str) else json.dumps(value)
             words += [OPTIONS[path], text] if path in OPTIONS else ["--set", f"{path}={text}"]
         return words
@@ -84,8 +84,10 @@ def digest(tables: Mapping[str, Any], *, standin: bool) -> str:
     How often a run is evaluated does not count, unless there are validation data by which one of those rounds is
     chosen.
     """
-    kind = method_named(tables["method"]["name"])
-    defaults = {name: write(section()) for name, section in SECTIONS.items()} | {"method": write(kind())}
+    kind = get_method_class(tables["method"]["name"])
+    defaults = {name: serialize_section(section()) for name, section in SECTIONS.items()} | {
+        "method": serialize_section(kind())
+    }
     told = {**tables, "data": {**tables["data"], "source": "standin" if standin else "real"}}
     aside = () if told["data"]["val_size"] else ("evaluation.every",)
     kept = {

@@ -9,11 +9,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from fedtrain.config import Rule, method_named
+from fedtrain.config import SelectionRule, get_method_class
 from fedtrain.data.catalogue import DATASETS
-from fedtrain.presets import chain
+from fedtrain.presets import load_preset_chain
 from fedtrain.report.records import FUSED
-from fedtrain.tables import Table, merge, nearest
+from fedtrain.tables import TomlTable, merge_tables, suggest_name
 from theory.errors import InputError
 
 NAMES = (*(f"T{number}" for number in (1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13)), *(f"F{k}" for k in range(2, 8)))
@@ -28,17 +28,17 @@ class Row:
     method: str
     label: str = ""
     branch: str = FUSED
-    set: Table = field(default_factory=dict)
+    set: TomlTable = field(default_factory=dict)
     """Settings."""
-    on: Mapping[str, Table] = field(default_factory=dict)
+    on: Mapping[str, TomlTable] = field(default_factory=dict)
     """Settings on some data sets only."""
-    legacy: Table = field(default_factory=dict)
+    legacy: TomlTable = field(default_factory=dict)
     """Settings that the published code's quirks want."""
 
     @property
     def name(self) -> str:
         """As in the paper's table."""
-        return self.label or method_named(self.method).title
+        return self.label or get_method_class(self.method).title
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Block:
     label: str = ""
     client: str = ""
     """The one that a figure over rounds shows."""
-    set: Table = field(default_factory=dict)
-    legacy: Table = field(default_factory=dict)
+    set: TomlTable = field(default_factory=dict)
+    legacy: TomlTable = field(default_factory=dict)
 
     @property
     def dataset(self) -> str:
@@ -87,7 +87,7 @@ class Exhibit:
     """Layout ``blocks``: a table for each."""
     rounds: tuple[int, ...] = ()
     """Layout ``rounds``: which."""
-    rule: Rule | None = None
+    rule: SelectionRule | None = None
     """If not the one of the preset."""
     spread: Literal["seeds", "rounds"] = "seeds"
     """What ± is of: runs, or (label skew) the evaluations of the window of a single run."""
@@ -99,7 +99,7 @@ class Exhibit:
 @cache
 def dataset_of(preset: str) -> str:
     """Which data set a preset is for."""
-    return str(merge(*chain(preset))["data"]["dataset"])
+    return str(merge_tables(*load_preset_chain(preset))["data"]["dataset"])
 
 
 @cache
@@ -108,7 +108,7 @@ def exhibit(name: str) -> Exhibit:
     if name not in NAMES:
         if name.upper() in NOTHING_TO_RUN:
             raise InputError(f"{name.upper()} has nothing to be run for: it is {NOTHING_TO_RUN[name.upper()]}")
-        raise InputError(f"unknown table or figure {name!r}; {nearest(name.upper(), NAMES)}")
+        raise InputError(f"unknown table or figure {name!r}; {suggest_name(name.upper(), NAMES)}")
     text = (files("fedtrain.reproduce") / "experiments" / f"{name}.toml").read_text(encoding="utf-8")
     table: dict[str, Any] = tomllib.loads(text)
     lists: dict[str, Any] = {key: tuple(table.pop(key, ())) for key in ("seeds", "rounds", "notes")}

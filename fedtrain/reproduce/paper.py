@@ -10,8 +10,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from fedtrain.config import load
-from fedtrain.tables import nearest, shown
+from fedtrain.config import load_toml
+from fedtrain.tables import format_value, suggest_name
 from theory.errors import InputError
 
 Place = tuple[str, str, str]
@@ -39,10 +39,10 @@ def held(name: str) -> Numbers:
 
 def added(path: Path, known: Mapping[str, Mapping[str, tuple[set[str], set[str]]]]) -> dict[str, Numbers]:
     """A user's numbers by table or figure; ``known`` has all of them with panels, and the rows and columns of each."""
-    tables = load(path)
+    tables = load_toml(path)
     for name in tables:
         if name not in known:
-            raise InputError(f"{path}: [[{name}]] is no table or figure of the paper; {nearest(name, known)}")
+            raise InputError(f"{path}: [[{name}]] is no table or figure of the paper; {suggest_name(name, known)}")
     found = {name: numbers(tables, name, str(path)) for name in tables}
     for name, places in found.items():
         for panel, row, column in places:
@@ -54,11 +54,11 @@ def _check(
     path: Path, name: str, panel: str, row: str, column: str, known: Mapping[str, tuple[set[str], set[str]]]
 ) -> None:
     if panel not in known:
-        raise InputError(f"{path}: {name} has no panel {panel!r}; {nearest(panel, known)}")
+        raise InputError(f"{path}: {name} has no panel {panel!r}; {suggest_name(panel, known)}")
     rows, columns = known[panel]
     for word, names, what in ((row, rows, "row"), (column, columns, "column")):
         if word not in names:
-            raise InputError(f"{path}: {name} has no {what} {word!r}; {nearest(word, sorted(names))}")
+            raise InputError(f"{path}: {name} has no {what} {word!r}; {suggest_name(word, sorted(names))}")
 
 
 def numbers(tables: Mapping[str, Any], name: str, path: str) -> Numbers:
@@ -70,7 +70,9 @@ def numbers(tables: Mapping[str, Any], name: str, path: str) -> Numbers:
     for entry in entries:
         for key in entry:
             if key not in KEYS:
-                raise InputError(f"{path}: unknown key {shown(key)} in [[{name}]]; {nearest(str(key), KEYS)}")
+                raise InputError(
+                    f"{path}: unknown key {format_value(key)} in [[{name}]]; {suggest_name(str(key), KEYS)}"
+                )
         row, source, panel = (entry.get(key, "") for key in ("row", "source", "panel"))
         values, std = entry.get("values"), entry.get("std", {})
         if not (isinstance(row, str) and row and isinstance(source, str) and source and isinstance(panel, str)):

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from fedtrain.config import Config, Rule, method_named
+from fedtrain.config import Config, SelectionRule, get_method_class
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.settings import DataSettings
 from fedtrain.data.source import Found, find
-from fedtrain.presets import resolve
+from fedtrain.presets import resolve_preset
 from fedtrain.reproduce.cells import Cell
 from fedtrain.reproduce.exhibits import Block, Exhibit, Row, exhibit
 from fedtrain.reproduce.request import Request, chosen_seeds
-from fedtrain.tables import Table, flat, merge
+from fedtrain.tables import TomlTable, flatten_tables, merge_tables
 from theory.errors import InputError
 
 DECIDED = {
@@ -47,7 +47,7 @@ class Plan:
     instead_of: str = ""
     """The data set of the paper, if another one takes its place."""
 
-    def rule(self, block: int) -> Rule:
+    def rule(self, block: int) -> SelectionRule:
         """Which accuracy counts."""
         own = self.cells[block, 0, self.seeds[0]].config.evaluation.report
         return self.request.rule or self.exhibit.rule or own
@@ -67,7 +67,7 @@ def _find(request: Request, name: str) -> Found:
 
 def plan(name: str, request: Request, look: Finder) -> Plan:
     """The cells of a table or figure."""
-    for key in flat(request.sets):
+    for key in flatten_tables(request.sets):
         if option := DECIDED.get(key):
             raise InputError(f"--set {key}: use {option} for it")
     whole = exhibit(name)
@@ -75,7 +75,7 @@ def plan(name: str, request: Request, look: Finder) -> Plan:
     chosen = replace(whole, rows=_rows(whole, request.methods), blocks=blocks)
     seeds = chosen_seeds(request.seeds, whole.seeds)
     found = {block.dataset: look(block.dataset) for block in blocks}
-    full = tuple(resolve(block.preset, settings(block, chosen.rows[0])) for block in blocks)
+    full = tuple(resolve_preset(block.preset, settings(block, chosen.rows[0])) for block in blocks)
     cells: dict[tuple[int, int, int], Cell] = {}
     for b, block in enumerate(blocks):
         for r, row in enumerate(chosen.rows):
@@ -85,7 +85,7 @@ def plan(name: str, request: Request, look: Finder) -> Plan:
     return Plan(chosen, request, seeds, cells, found, full, instead_of)
 
 
-def _check_rule(shown: Exhibit, rule: Rule | None, config: Config) -> None:
+def _check_rule(shown: Exhibit, rule: SelectionRule | None, config: Config) -> None:
     if rule and shown.layout == "rounds":
         raise InputError(f"--rule {rule}: {shown.name} shows rounds as they come; leave it out")
     if (rule == "best-by-validation" and not config.data.val_size) or (
@@ -94,33 +94,33 @@ def _check_rule(shown: Exhibit, rule: Rule | None, config: Config) -> None:
         raise InputError(f"--rule {rule}: {shown.name} has nothing to report by it; use --rule last, or leave it out")
 
 
-def settings(block: Block, row: Row) -> Table:
+def settings(block: Block, row: Row) -> TomlTable:
     """What a row on a block has beside the block's preset."""
-    return merge(block.set, {"method": {"name": row.method}}, row.set, row.on.get(block.dataset, {}))
+    return merge_tables(block.set, {"method": {"name": row.method}}, row.set, row.on.get(block.dataset, {}))
 
 
 def _cell(block: Block, row: Row, request: Request, found: Found, full: Config, curve: bool) -> Cell:
     preset = f"{block.preset}-published" if request.legacy else block.preset
-    asked: Table = {"data": {"source": "standin" if found.standin else "real"}}
+    asked: TomlTable = {"data": {"source": "standin" if found.standin else "real"}}
     if request.rounds is not None:
         asked["server"] = {"rounds": request.rounds}
         if window := full.evaluation.window:  # the same share of the rounds
             least = full.evaluation.window_every
             asked["evaluation"] = {"window": max(least, window * request.rounds // full.server.rounds)}
     if request.eval_every is not None:
-        asked = merge(asked, {"evaluation": {"every": request.eval_every}})
-    quirks = merge(block.legacy, row.legacy) if request.legacy else {}
-    given = merge(settings(block, row), quirks, asked, request.sets)
-    config = resolve(preset, given, standin=found.standin)
+        asked = merge_tables(asked, {"evaluation": {"every": request.eval_every}})
+    quirks = merge_tables(block.legacy, row.legacy) if request.legacy else {}
+    given = merge_tables(settings(block, row), quirks, asked, request.sets)
+    config = resolve_preset(preset, given, standin=found.standin)
     if config.data.val_size and not curve:  # as the published code does: testing takes longer than validating
-        given = merge({"evaluation": {"test": "chosen"}}, given)
-        config = resolve(preset, given, standin=found.standin)
+        given = merge_tables({"evaluation": {"test": "chosen"}}, given)
+        config = resolve_preset(preset, given, standin=found.standin)
     return Cell(preset, given, config, found.standin, curve)
 
 
 def _rows(whole: Exhibit, methods: tuple[str, ...]) -> tuple[Row, ...]:
     for name in methods:
-        method_named(name)
+        get_method_class(name)
     rows = tuple(row for row in whole.rows if not methods or row.method in methods)
     if not rows:
         there = ", ".join(dict.fromkeys(row.method for row in whole.rows))

@@ -12,7 +12,7 @@ from fedtrain.data.source import Found
 from fedtrain.reproduce.cells import decides
 from fedtrain.reproduce.exhibits import exhibit
 from fedtrain.reproduce.plan import Plan
-from fedtrain.tables import flat
+from fedtrain.tables import flatten_tables
 
 TESTED = {
     "digits": {"mnist": 14_000, "svhn": 19_858, "usps": 1_860, "synthdigits": 97_791, "mnist_m": 14_000},
@@ -49,7 +49,7 @@ def reduced(plan: Plan, missing: int = 0, blocks: Sequence[int] | None = None) -
     asked_rule = plan.request.rule
     if asked_rule and any(asked_rule != (plan.exhibit.rule or full.evaluation.report) for _, full in pairs):
         words.append(f"by {RULES[asked_rule]}")
-    words += [f"{key} = {value}" for key, value in flat(plan.request.sets).items() if decides(key)]
+    words += [f"{key} = {value}" for key, value in flatten_tables(plan.request.sets).items() if decides(key)]
     return _unique(words)
 
 

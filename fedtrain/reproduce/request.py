@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedtrain.config import Rule
+from fedtrain.config import SelectionRule
 from fedtrain.data.settings import Source
-from fedtrain.tables import Table
+from fedtrain.tables import TomlTable
 from theory.errors import InputError
 
 MOST = 1000
@@ -25,9 +25,9 @@ class Request:
     source: Source = "auto"
     dataset: str | None = None
     eval_every: int | None = None
-    rule: Rule | None = None
+    rule: SelectionRule | None = None
     legacy: bool = False
-    sets: Table = field(default_factory=dict)
+    sets: TomlTable = field(default_factory=dict)
     data_dir: Path | None = None
 
 

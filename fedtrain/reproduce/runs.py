@@ -12,7 +12,7 @@ from fedtrain.report.records import damaged_records, run_folders, settings
 from fedtrain.reproduce.cells import Cell, digest
 from fedtrain.reproduce.lookahead import Ahead, lookahead, still_made, told
 from fedtrain.reproduce.plan import Plan
-from fedtrain.tables import Table, merge
+from fedtrain.tables import TomlTable, merge_tables
 from theory.errors import InputError
 
 
@@ -128,8 +128,8 @@ def _folder(cell: Cell, identity: str, runs: Sequence[Run], place: Path, ahead: 
 
 def _evaluated(cell: Cell, every: int, curve: bool) -> Cell:
     evaluation = cell.config.evaluation
-    wanted: Table = {"every": every, "test": "always" if curve else evaluation.test}
+    wanted: TomlTable = {"every": every, "test": "always" if curve else evaluation.test}
     changed = {key: value for key, value in wanted.items() if getattr(evaluation, key) != value}
-    given = merge(cell.given, {"evaluation": changed}) if changed else cell.given
+    given = merge_tables(cell.given, {"evaluation": changed}) if changed else cell.given
     config = replace(cell.config, evaluation=replace(evaluation, **changed))
     return replace(cell, given=given, config=config, curve=curve)

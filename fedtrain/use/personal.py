@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedtrain.bench import EVAL_BATCH_SIZE, ClientTrainer
 from fedtrain.checkpoint import State, damaged
-from fedtrain.config import Config, from_tables
+from fedtrain.config import Config, parse_config
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.data.readers.image import read_image
@@ -21,7 +21,7 @@ from fedtrain.experiment import Experiment
 from fedtrain.folder import CHECKPOINT, MANIFEST, Folder
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast, message_for
-from fedtrain.tables import brief, merge, nearest
+from fedtrain.tables import format_error, merge_tables, suggest_name
 from theory.errors import InputError
 
 MOST_SAMPLES = 10**8
@@ -50,7 +50,7 @@ class TrainedRun:
         """What is remembered of a client."""
         clients = {client.name: client for client in self.federation.clients}
         if name not in clients:
-            raise InputError(f"{self.folder.path}: no client {name!r} was trained; {nearest(name, clients)}")
+            raise InputError(f"{self.folder.path}: no client {name!r} was trained; {suggest_name(name, clients)}")
         return clients[name].to(self.bench.device)
 
     def logits(self, client: str, images: Tensor) -> dict[str, Tensor]:
@@ -75,7 +75,7 @@ class TrainedRun:
 def open_run(path: Path, device: str | None = None) -> TrainedRun:
     """Read what a run has written; ``device`` takes the place of the run's own."""
     folder = Folder(path)
-    config = from_tables(merge(folder.tables(), {"machine": {"device": device}} if device else {}))
+    config = parse_config(merge_tables(folder.tables(), {"machine": {"device": device}} if device else {}))
     state = folder.restore()
     if state is None and folder.finished:
         raise InputError(f"{path}: these are the records of a run, without its weights; name a run that has them")
@@ -120,4 +120,4 @@ def remembered(config: Config, manifest: dict[str, Any], path: Path) -> Federati
         how = Preparation(data.mean, data.std, settings.augment, settings.augment_val, settings.noise_unit)
         return Federation(clients, tuple(told["classes"]), told["title"], told["standin"], how, tuple(told["notes"]))
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise InputError(f"{path}: not what fedco2 writes ({brief(error)}); train anew") from None
+        raise InputError(f"{path}: not what fedco2 writes ({format_error(error)}); train anew") from None

@@ -10,23 +10,33 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fedtrain.config import Config, Evaluation, Machine, ModelSettings, Server, dump, from_tables, load, to_tables
+from fedtrain.config import (
+    Config,
+    EvaluationSettings,
+    MachineSettings,
+    ModelSettings,
+    ServerSettings,
+    format_config,
+    load_toml,
+    parse_config,
+    serialize_config,
+)
 from fedtrain.methods import METHODS
 from theory.errors import InputError
 
 SMALL = st.integers(1, 60)
-SCHEDULES = st.builds(Evaluation, every=SMALL, window=st.integers(0, 80), window_every=SMALL)
+SCHEDULES = st.builds(EvaluationSettings, every=SMALL, window=st.integers(0, 80), window_every=SMALL)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_it_goes_through_toml_unchanged(name):
-    config = from_tables({"seed": 7, "method": {"name": name}, "data": {"clients": 4}, "machine": {"threads": 2}})
-    assert from_tables(tomllib.loads(dump(config))) == config
+    config = parse_config({"seed": 7, "method": {"name": name}, "data": {"clients": 4}, "machine": {"threads": 2}})
+    assert parse_config(tomllib.loads(format_config(config))) == config
     assert config.method_name == name
 
 
 def test_toml_holds_every_field():
-    tables = to_tables(Config())
+    tables = serialize_config(Config())
     for section, table in tables.items():
         if section != "seed":
             held = {field.name for field in dataclasses.fields(getattr(Config(), section))}
@@ -63,7 +73,7 @@ def test_toml_holds_every_field():
 )
 def test_what_is_wrong_is_named_with_the_way_out(tables, words):
     with pytest.raises(InputError) as error:
-        from_tables(tables)
+        parse_config(tables)
     assert all(word in str(error.value) for word in words), error.value
     assert "\n" not in str(error.value)
 
@@ -71,25 +81,25 @@ def test_what_is_wrong_is_named_with_the_way_out(tables, words):
 @pytest.mark.parametrize("bad", [{"rounds": 0}, {"sample": 0.0}, {"sample": 1.1}, {"sample": float("nan")}])
 def test_rounds_and_shares_that_cannot_be(bad):
     with pytest.raises(InputError, match=rf"server\.{next(iter(bad))}"):
-        Server(**bad)
+        ServerSettings(**bad)
 
 
 @pytest.mark.parametrize("bad", [{"every": 0}, {"window_every": 0}, {"window": -1}, {"report": "window"}])
 def test_evaluations_that_cannot_be(bad):
     with pytest.raises(InputError, match=r"evaluation\."):
-        Evaluation(**bad)
+        EvaluationSettings(**bad)
 
 
 def test_a_file_that_is_no_toml(tmp_path):
     for content in (b"seed = ", b"\xff\xfe"):
         (tmp_path / "my run.toml").write_bytes(content)
         with pytest.raises(InputError, match=r"my run\.toml: not a TOML file"):
-            load(tmp_path / "my run.toml")
+            load_toml(tmp_path / "my run.toml")
 
 
 def test_auto_is_a_device_that_is_there():
-    assert Machine().resolved().type in ("cpu", "cuda")
-    assert Machine(device="cpu").resolved().type == "cpu"
+    assert MachineSettings().resolved().type in ("cpu", "cuda")
+    assert MachineSettings(device="cpu").resolved().type == "cpu"
     assert ModelSettings(width=1).width == 1
 
 
@@ -100,7 +110,7 @@ def test_auto_is_a_device_that_is_there():
 def test_a_device_of_another_machine_is_read_but_not_used(there, device, words, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: there > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: there)
-    machine = Machine(device=device)
+    machine = MachineSettings(device=device)
     with pytest.raises(InputError, match=words):
         machine.resolved()
 
@@ -108,11 +118,15 @@ def test_a_device_of_another_machine_is_read_but_not_used(there, device, words, 
 def test_a_gpu_that_is_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert [str(Machine(device=name).resolved()) for name in ("auto", "cuda", "cuda:1")] == ["cuda", "cuda", "cuda:1"]
+    assert [str(MachineSettings(device=name).resolved()) for name in ("auto", "cuda", "cuda:1")] == [
+        "cuda",
+        "cuda",
+        "cuda:1",
+    ]
 
 
 def test_forty_one_evaluations_make_the_window_of_label_skew():
-    schedule = Evaluation(every=50, window=200, window_every=5, report="window")
+    schedule = EvaluationSettings(every=50, window=200, window_every=5, report="window")
     inside = [r for r in range(1, 1501) if schedule.due(r, 1500) and schedule.in_window(r, 1500)]
     assert inside == list(range(1300, 1501, 5))
     assert len(inside) == 41
@@ -120,7 +134,7 @@ def test_forty_one_evaluations_make_the_window_of_label_skew():
 
 @pytest.mark.parametrize("every", [1, 7, 50, 1500])
 def test_curves_do_not_change_what_the_window_is(every):
-    schedule = Evaluation(every=every, window=200, window_every=5)
+    schedule = EvaluationSettings(every=every, window=200, window_every=5)
     assert [r for r in range(1, 1501) if schedule.in_window(r, 1500)] == list(range(1300, 1501, 5))
 
 
@@ -141,5 +155,5 @@ def test_a_round_is_due_for_a_reason(schedule, rounds, data):
 
 @given(SMALL, st.integers(1, 200))
 def test_without_a_window_evaluations_are_so_many_rounds_apart(every, rounds):
-    due = [r for r in range(1, rounds + 1) if Evaluation(every=every).due(r, rounds)]
+    due = [r for r in range(1, rounds + 1) if EvaluationSettings(every=every).due(r, rounds)]
     assert due == sorted({*range(every, rounds + 1, every), rounds})

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from fedtrain.about import cost
 from fedtrain.about.cost import flops, matrix_rate, seconds_a_round
 from fedtrain.bench import ClientTrainer
-from fedtrain.config import Config, Machine, ModelSettings, Server
+from fedtrain.config import Config, MachineSettings, ModelSettings, ServerSettings
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
 from fedtrain.local import LocalSettings
@@ -91,7 +91,7 @@ def test_seconds_are_foretold_for_every_method_and_nothing_is_touched(method, to
 
 def test_few_clients_in_a_round_cost_less_and_are_evaluated_like_all(toy, monkeypatch):
     monkeypatch.setattr(cost, "matrix_rate", lambda device: 1e9)
-    full, few = (seconds_a_round(work(toy, "fedavg", server=Server(sample=share))) for share in (1.0, 0.34))
+    full, few = (seconds_a_round(work(toy, "fedavg", server=ServerSettings(sample=share))) for share in (1.0, 0.34))
     assert few[0] == pytest.approx(full[0] / 3)
     assert few[1] == full[1]
 
@@ -100,7 +100,7 @@ def test_a_faster_machine_takes_less_time(toy, monkeypatch):
     found = []
     for rate in (1e9, 2e9):
         monkeypatch.setattr(cost, "matrix_rate", lambda device, rate=rate: rate)
-        found.append(seconds_a_round(work(toy, "fedco2", machine=Machine(device="cpu"))))
+        found.append(seconds_a_round(work(toy, "fedco2", machine=MachineSettings(device="cpu"))))
     assert found[1] == pytest.approx((found[0][0] / 2, found[0][1] / 2))
 
 

@@ -14,7 +14,7 @@ import torch
 
 from fedtrain import protocol
 from fedtrain.bench import ClientTrainer
-from fedtrain.config import Checkpoints, Config, Evaluation, Server
+from fedtrain.config import CheckpointSettings, Config, EvaluationSettings, ServerSettings
 from fedtrain.data.clients import Samples
 from fedtrain.errors import TrainingError
 from fedtrain.fleets.local import LocalFleet
@@ -26,8 +26,10 @@ from theory.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
-STOP = Config(local=LocalSettings(lr=0.05, batch_size=8), server=Server(rounds=3), evaluation=Evaluation(every=1))
-SKIP = replace(STOP, server=Server(rounds=3, on_client_failure="skip"))
+STOP = Config(
+    local=LocalSettings(lr=0.05, batch_size=8), server=ServerSettings(rounds=3), evaluation=EvaluationSettings(every=1)
+)
+SKIP = replace(STOP, server=ServerSettings(rounds=3, on_client_failure="skip"))
 
 
 def quiet(progress):
@@ -187,7 +189,7 @@ def test_a_client_without_data(name, begin, toy):
     assert {row["client"] for row in folder.rows()} == set("abc")  # it is evaluated all the same
 
 
-KEEPING = replace(STOP, checkpoints=Checkpoints(every=1, keep=2))
+KEEPING = replace(STOP, checkpoints=CheckpointSettings(every=1, keep=2))
 
 
 def kept(folder):
@@ -195,7 +197,7 @@ def kept(folder):
 
 
 def test_only_the_latest_of_every_k_th_checkpoint_are_kept(begin):
-    config = replace(STOP, server=Server(rounds=9), checkpoints=Checkpoints(every=2, keep=3))
+    config = replace(STOP, server=ServerSettings(rounds=9), checkpoints=CheckpointSettings(every=2, keep=3))
     work, folder = begin(config)
     sizes = []
     run(work, folder, lambda progress: sizes.append(len(kept(folder))))

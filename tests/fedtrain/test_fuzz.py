@@ -22,7 +22,7 @@ from benchmarks.fuzzing.attacks import BOMB
 from benchmarks.fuzzing.mutate import damaged
 from benchmarks.fuzzing.packing import MAT_HEAD, npy, zip_seed
 from benchmarks.fuzzing.readers import READERS, Reader
-from fedtrain.config import from_tables
+from fedtrain.config import parse_config
 from fedtrain.data import domain_file
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers import extract, read_cifar10, read_idx, read_libsvm, read_mat, read_npz
@@ -177,17 +177,17 @@ def test_whole_numbers_of_settings_are_those_of_toml(number: int) -> None:
     """Beyond the largest float, conversion failed; beyond 4300 digits, even the error did."""
     for section, key in {"local": "epochs", "machine": "threads", "data": "skew"}.items():
         with pytest.raises(InputError, match=f"^{section}.{key} is ") as caught:
-            from_tables({section: {key: number}})
+            parse_config({section: {key: number}})
         assert len(str(caught.value)) < 200
     if abs(number) > 2**63:
         with pytest.raises(InputError, match=r"^local\.lr is -?inf; it must be a finite number"):
-            from_tables({"local": {"lr": number}})
+            parse_config({"local": {"lr": number}})
 
 
 def test_long_settings_do_not_make_long_errors() -> None:
     for tables in ({"data": {"skew": "x" * 9000}}, {"local": {"x" * 9000: 1}}, {"local": {"lr": [0] * 9000}}):
         with pytest.raises(InputError, match=r"\.\.\.") as caught:
-            from_tables(tables)
+            parse_config(tables)
         assert len(str(caught.value)) < 300
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fedtrain.config import Server
+from fedtrain.config import ServerSettings
 from fedtrain.folder import Folder
 from fedtrain.ledger import count_bytes
 from fedtrain.manifest import described, manifest
@@ -146,7 +146,7 @@ def test_the_ledger_counts_the_heads_that_are_sent(case, ran):
 
 def test_a_number_below_zero_is_refused():
     with pytest.raises(InputError, match=r"server.peers is -1; it must be 0 \(all\) or more"):
-        Server(peers=-1)
+        ServerSettings(peers=-1)
 
 
 def test_peers_mean_nothing_to_a_method_without_heads_to_show():

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 import torch
 
-from fedtrain.config import from_tables
+from fedtrain.config import parse_config
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
@@ -49,7 +49,7 @@ def trained(tmp_path_factory):
 
     @cache
     def train(method, noise=0.0, unit="pixel", **options):
-        config = from_tables(
+        config = parse_config(
             {
                 "data": {"dataset": "cifar10", "skew": "iid", "clients": 3, "noise": noise, "noise_unit": unit},
                 "model": {"name": "cifar", "cut": "last"},

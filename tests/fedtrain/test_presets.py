@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from fedtrain.config import dump, from_tables
+from fedtrain.config import format_config, parse_config
 from fedtrain.data.shares import check
 from fedtrain.methods import METHODS
-from fedtrain.presets import BASES, chain, names, resolve, title
+from fedtrain.presets import BASE_PRESETS, get_preset_title, list_presets, load_preset_chain, resolve_preset
 from theory.errors import InputError
 
 DOMAINS = ("digits", "office", "domainnet")
@@ -19,7 +19,7 @@ SKEWS = {
     "cifar10": ("iid", "pathological", "dirichlet"),
     "cifar100": ("iid", "pathological", "dirichlet", "pachinko"),
 }
-CASES = [(preset, skew) for preset in names() for skew in SKEWS[preset.split("-")[0]]]
+CASES = [(preset, skew) for preset in list_presets() for skew in SKEWS[preset.split("-")[0]]]
 WITHOUT_DENSE_NORM = {"fedper", "fedrod", "moon", "copa"}
 
 
@@ -27,15 +27,15 @@ def of(preset, method="fedavg", skew=None, standin=False, **sections):
     tables = {"method": {"name": method}, **sections}
     if skew:
         tables["data"] = {**tables.get("data", {}), "skew": skew}
-    return resolve(preset, tables, standin=standin)
+    return resolve_preset(preset, tables, standin=standin)
 
 
 def test_these_can_be_chosen():
-    assert names() == sorted(
+    assert list_presets() == sorted(
         [*DOMAINS, "cifar10", "cifar100", "cifar10-noise", "cifar10-noise-published"]
         + [f"{name}-published" for name in (*DOMAINS, "cifar10", "cifar100")]
     )
-    assert all(title(name) for name in names())
+    assert all(get_preset_title(name) for name in list_presets())
 
 
 @pytest.mark.parametrize("standin", [False, True])
@@ -44,7 +44,7 @@ def test_these_can_be_chosen():
 def test_every_combination_is_a_configuration_that_toml_can_hold(preset, skew, method, standin):
     config = of(preset, method, skew, standin)
     assert (config.method_name, config.data.skew) == (method, skew)
-    assert from_tables(tomllib.loads(dump(config))) == config
+    assert parse_config(tomllib.loads(format_config(config))) == config
     check(config.data)  # the data set agrees
 
 
@@ -168,7 +168,7 @@ def test_the_user_wins_over_every_condition():
         "cifar10", "fedbn", "pathological", local={"lr": 0.5}, model={"norm": True}, data={"clients": 7}, seed=9
     )
     assert (config.local.lr, config.data.clients, config.seed, config.local.momentum) == (0.5, 7, 9, 0.9)
-    assert resolve("cifar10", {"method": {"name": "fedbn", "bn_stats": "local"}}).method.bn_stats == "local"
+    assert resolve_preset("cifar10", {"method": {"name": "fedbn", "bn_stats": "local"}}).method.bn_stats == "local"
     assert of("digits", "fedper", model={"norm": True}).model.norm
 
 
@@ -177,13 +177,13 @@ def test_the_user_wins_over_every_condition():
 )
 def test_an_unknown_preset(name, near):
     with pytest.raises(InputError, match=f"unknown preset '{name}'.*{near}"):
-        resolve(name, {})
+        resolve_preset(name, {})
 
 
-@pytest.mark.parametrize("name", sorted(BASES))
+@pytest.mark.parametrize("name", sorted(BASE_PRESETS))
 def test_a_base_is_no_protocol(name):
     with pytest.raises(InputError, match="unknown preset"):
-        chain(name)
+        load_preset_chain(name)
 
 
 @pytest.mark.parametrize(
@@ -200,16 +200,16 @@ def test_a_base_is_no_protocol(name):
 )
 def test_what_a_user_writes_is_checked_before_it_is_used(given, words):
     with pytest.raises(InputError, match=words):
-        resolve("digits", given)
+        resolve_preset("digits", given)
 
 
 def test_a_number_of_samples_takes_the_place_of_the_presets_share():
     """And the other way round; who gives both is asked to choose."""
-    assert resolve("digits", {"data": {"train_size": 50}}).data.percent is None
-    assert resolve("office", {"data": {"percent": 0.2}}).data.train_size is None
-    assert resolve("digits", {}).data.percent == 0.1
-    assert resolve("digits", {"data": {"train_size": "none"}}).data.percent == 0.1
-    both = resolve("digits", {"data": {"train_size": 50, "percent": 0.2}}).data
+    assert resolve_preset("digits", {"data": {"train_size": 50}}).data.percent is None
+    assert resolve_preset("office", {"data": {"percent": 0.2}}).data.train_size is None
+    assert resolve_preset("digits", {}).data.percent == 0.1
+    assert resolve_preset("digits", {"data": {"train_size": "none"}}).data.percent == 0.1
+    both = resolve_preset("digits", {"data": {"train_size": 50, "percent": 0.2}}).data
     assert (both.train_size, both.percent) == (50, 0.2)
 
 
@@ -219,4 +219,4 @@ def test_a_number_of_samples_takes_the_place_of_the_presets_share():
 )
 def test_a_parameter_out_of_range_is_refused(method, option, value):
     with pytest.raises(InputError, match=rf"^method\.{option} is {value}; it must be"):
-        resolve("digits", {"method": {"name": method, option: value}})
+        resolve_preset("digits", {"method": {"name": method, option: value}})

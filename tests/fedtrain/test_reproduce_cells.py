@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from fake_reproduction import STANDIN, as_published, fake, planned
 
-from fedtrain.config import to_tables
+from fedtrain.config import serialize_config
 from fedtrain.data.shares import check
 from fedtrain.reproduce.cells import digest
 from fedtrain.reproduce.exhibits import NAMES
@@ -89,7 +89,7 @@ def test_what_makes_another_cell():
     config = planned("T7").cells[0, 1, 1].config
 
     def identity(**changes):
-        tables = to_tables(config)
+        tables = serialize_config(config)
         for section, table in changes.items():
             tables[section] = table if section == "seed" else tables[section] | table
         return digest(tables, standin=False)
@@ -113,8 +113,8 @@ def test_what_makes_another_cell():
         {"local": {"lr": 0.1}},
     ):
         assert identity(**other) != base, other
-    assert digest(to_tables(config), standin=True) != base
-    office = to_tables(planned("T1").cells[0, 1, 1].config)
+    assert digest(serialize_config(config), standin=True) != base
+    office = serialize_config(planned("T1").cells[0, 1, 1].config)
     rarer = office | {"evaluation": office["evaluation"] | {"every": 5}}
     assert digest(rarer, standin=False) != digest(office, standin=False)  # the best of other rounds
 

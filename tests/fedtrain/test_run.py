@@ -12,7 +12,7 @@ import torch
 
 from fedtrain import run as module
 from fedtrain.bench import ClientTrainer
-from fedtrain.config import Config, Evaluation, Server
+from fedtrain.config import Config, EvaluationSettings, ServerSettings
 from fedtrain.data.clients import ClientData, Samples
 from fedtrain.errors import TrainingError
 from fedtrain.folder import CHECKPOINT, METRICS, SUMMARY, Folder
@@ -26,11 +26,13 @@ from theory.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
-FEATURE = Config(local=LocalSettings(lr=0.05, batch_size=8), server=Server(rounds=4), evaluation=Evaluation(every=2))
+FEATURE = Config(
+    local=LocalSettings(lr=0.05, batch_size=8), server=ServerSettings(rounds=4), evaluation=EvaluationSettings(every=2)
+)
 LABEL = Config(
     local=LocalSettings(lr=0.05, momentum=0.9, weight_decay=1e-5, epochs=2, batch_size=8),
-    server=Server(rounds=5, sample=0.7, weights="size"),
-    evaluation=Evaluation(every=3, window=2, window_every=1, report="window", train=True),
+    server=ServerSettings(rounds=5, sample=0.7, weights="size"),
+    evaluation=EvaluationSettings(every=3, window=2, window_every=1, report="window", train=True),
 )
 AS_LABEL_SKEW_DOES = {
     "fedbn": FedBN(bn_stats="shared"),
@@ -155,7 +157,7 @@ def test_a_run_is_a_function_of_its_seeds(config, begin):
 def test_a_finished_run_may_be_continued_for_more_rounds(begin):
     work, folder = begin(FEATURE)
     run(work, folder, quiet)
-    short, other = begin(FEATURE, server=Server(rounds=2))
+    short, other = begin(FEATURE, server=ServerSettings(rounds=2))
     run(short, other, quiet)
     run(replace(short, config=FEATURE), other, quiet)
     assert everything(other) == everything(folder)
@@ -210,7 +212,7 @@ def test_the_summary(begin):
 
 
 def test_a_rule_that_does_not_apply_is_not_claimed(begin, toy):
-    config = replace(FEATURE, evaluation=Evaluation(report="best-by-validation"))
+    config = replace(FEATURE, evaluation=EvaluationSettings(report="best-by-validation"))
     work, folder = begin(config, toy.clients())
     summary = run(work, folder, quiet)
     assert (summary["report"], list(summary["rules"])) == ("last", ["last"])
@@ -233,8 +235,8 @@ def test_a_second_interruption_does_not_cost_what_the_first_one_saves(begin, mon
 @pytest.mark.parametrize("window", [0, 1])
 def test_testing_only_what_may_be_reported_reports_the_same(window, begin):
     """Also when the run is stopped: whether a round is the best so far is read off the rows before it."""
-    rounds, always = 7, Evaluation(report="best-by-validation", window=window, window_every=1)
-    config = replace(FEATURE, server=Server(rounds=rounds), evaluation=always)
+    rounds, always = 7, EvaluationSettings(report="best-by-validation", window=window, window_every=1)
+    config = replace(FEATURE, server=ServerSettings(rounds=rounds), evaluation=always)
     work, folder = begin(config)
     whole = run(work, folder, quiet)
     rows = {split: [row for row in folder.rows() if row["split"] == split] for split in ("val", "test")}
@@ -299,7 +301,7 @@ def test_a_network_ruined_by_the_last_step_is_not_evaluated_into_the_records(beg
     clients = [ClientData(c.name, c.train, c.test) for c in toy.clients()]
     local = LocalSettings(lr=1e25, batch_size=64)
     work, folder = begin(
-        replace(FEATURE, local=local, evaluation=Evaluation(every=1)), clients, method=METHODS["fedavg"]()
+        replace(FEATURE, local=local, evaluation=EvaluationSettings(every=1)), clients, method=METHODS["fedavg"]()
     )
     with pytest.raises(TrainingError, match=r"client b, round 1: the test loss of fused is (nan|inf); lower local\.lr"):
         run(work, folder, quiet)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 
 from fedtrain import shelf
 from fedtrain.bench import ClientTrainer
-from fedtrain.config import Config, Evaluation, Machine, Server
+from fedtrain.config import Config, EvaluationSettings, MachineSettings, ServerSettings
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.fleets.threads import ThreadFleet
 from fedtrain.folder import METRICS
@@ -36,9 +36,11 @@ METHODS = {
     "fedavg": FedAvg(),  # keeps nothing
 }
 SIX_ROUNDS = Config(
-    local=LocalSettings(lr=0.05, batch_size=8), server=Server(rounds=6, sample=0.7), evaluation=Evaluation(every=2)
+    local=LocalSettings(lr=0.05, batch_size=8),
+    server=ServerSettings(rounds=6, sample=0.7),
+    evaluation=EvaluationSettings(every=2),
 )
-ON_DISK = Machine(personal="disk")
+ON_DISK = MachineSettings(personal="disk")
 TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.uint8]
 
 

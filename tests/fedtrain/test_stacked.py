@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedtrain.bench import ClientTrainer, Precision
-from fedtrain.config import Config, Machine, Server
+from fedtrain.config import Config, MachineSettings, ServerSettings
 from fedtrain.data.clients import ClientData, Preparation, Samples
 from fedtrain.errors import TrainingError
 from fedtrain.fleets.local import LocalFleet
@@ -282,9 +282,9 @@ def test_a_run_has_the_same_cohorts_and_the_same_bytes(begin, monkeypatch):
     )
     ends = []
     for name, kind in (("in-turn", LocalFleet), ("stacked", StackedFleet)):
-        machine = Machine(dtype="float64", fleet=name)
+        machine = MachineSettings(dtype="float64", fleet=name)
         work, folder = begin(
-            Config(local=LocalSettings(batch_size=8), server=Server(rounds=3, sample=0.7), machine=machine)
+            Config(local=LocalSettings(batch_size=8), server=ServerSettings(rounds=3, sample=0.7), machine=machine)
         )
         assert type(work.fleet()) is kind
         assert (work.fleet().bench.steps is SGDStep) == (name == "stacked")  # the tricks of the fast engine stay out

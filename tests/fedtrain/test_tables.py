@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtrain.tables import merge, nearest, parse, read, typed, write
+from fedtrain.tables import coerce_value, merge_tables, parse_override, parse_section, serialize_section, suggest_name
 from theory.errors import InputError
 
 KEYS = st.sampled_from("abc")
@@ -28,8 +28,8 @@ class Sample:
 
 def test_what_is_written_is_read_again():
     for sample in (Sample(), Sample(2, 1.0, True, "y", "right", 7)):
-        assert read(Sample, write(sample), "s") == sample
-    assert write(Sample())["limit"] == "none"
+        assert parse_section(Sample, serialize_section(sample), "s") == sample
+    assert serialize_section(Sample())["limit"] == "none"
 
 
 @pytest.mark.parametrize(
@@ -58,20 +58,20 @@ def test_what_is_written_is_read_again():
 )
 def test_a_wrong_key_or_value_is_refused(table, words):
     with pytest.raises(InputError) as error:
-        read(Sample, table, "s")
+        parse_section(Sample, table, "s")
     assert all(word in str(error.value) for word in words), error.value
 
 
 def test_the_owner_of_a_key_is_named():
     with pytest.raises(InputError, match=r"unknown key 'mu' in \[method\] of FedAvg"):
-        read(Sample, {"mu": 1}, "method", "FedAvg")
+        parse_section(Sample, {"mu": 1}, "method", "FedAvg")
 
 
 def test_whole_numbers_serve_as_floats_and_none_as_nothing():
-    sample = read(Sample, {"share": 1, "limit": "none"}, "s")
+    sample = parse_section(Sample, {"share": 1, "limit": "none"}, "s")
     assert isinstance(sample.share, float)
     assert sample.limit is None
-    assert typed(None, int | None, "x") is None
+    assert coerce_value(None, int | None, "x") is None
 
 
 @pytest.mark.parametrize(
@@ -90,18 +90,18 @@ def test_whole_numbers_serve_as_floats_and_none_as_nothing():
     ],
 )
 def test_set_is_read_as_toml_would_or_as_text(text, result):
-    assert parse(text) == result
+    assert parse_override(text) == result
 
 
 @pytest.mark.parametrize("text", ["local.lr", "lr=0.1", "=3", ""])
 def test_a_set_without_section_or_value_is_refused(text):
     with pytest.raises(InputError, match=r"write section\.key=value"):
-        parse(text)
+        parse_override(text)
 
 
 @given(TABLES, TABLES)
 def test_later_tables_win_key_by_key(first, second):
-    merged = merge(first, second)
+    merged = merge_tables(first, second)
     for section in first.keys() | second.keys():
         assert merged[section] == {**first.get(section, {}), **second.get(section, {})}
 
@@ -109,16 +109,16 @@ def test_later_tables_win_key_by_key(first, second):
 @given(TABLES, TABLES, TABLES)
 def test_merging_does_not_depend_on_brackets_and_changes_nothing(a, b, c):
     before = repr((a, b, c))
-    assert merge(merge(a, b), c) == merge(a, merge(b, c)) == merge(a, b, c)
+    assert merge_tables(merge_tables(a, b), c) == merge_tables(a, merge_tables(b, c)) == merge_tables(a, b, c)
     assert repr((a, b, c)) == before
 
 
 def test_a_value_takes_the_place_of_a_section():
-    assert merge({"data": {"a": 1}}, {"data": 3}) == {"data": 3}
+    assert merge_tables({"data": {"a": 1}}, {"data": 3}) == {"data": 3}
 
 
 def test_nearest_helps_even_if_nothing_is_near():
-    assert nearest("fedbm", ["fedavg", "fedbn"]) == "did you mean 'fedbn'?"
-    assert nearest("best", ["last", "best-by-validation"]) == "did you mean 'best-by-validation'?"
-    assert nearest("", ["a", "b"]) == nearest("qqq", ["a", "b"]) == "there are a, b"
-    assert nearest("qqq", []) == "there are none"
+    assert suggest_name("fedbm", ["fedavg", "fedbn"]) == "did you mean 'fedbn'?"
+    assert suggest_name("best", ["last", "best-by-validation"]) == "did you mean 'best-by-validation'?"
+    assert suggest_name("", ["a", "b"]) == suggest_name("qqq", ["a", "b"]) == "there are a, b"
+    assert suggest_name("qqq", []) == "there are none"

@@ -10,7 +10,7 @@ from fedtrain.data.federation import assemble
 from fedtrain.experiment import Experiment, plan
 from fedtrain.folder import METRICS, Folder
 from fedtrain.methods import METHODS
-from fedtrain.tables import merge
+from fedtrain.tables import merge_tables
 
 COMMON = {
     "data": {"source": "standin"},
@@ -34,13 +34,16 @@ LABEL_SKEW = {
     "singleset": {"start": "own"},
 }
 CASES = {
-    **{f"{name} all": merge(COMMON, ALL, {"method": {"name": name}}) for name in METHODS},
-    **{f"{name} some": merge(COMMON, SOME, {"method": {"name": name, **LABEL_SKEW.get(name, {})}}) for name in METHODS},
-    "fedco2 both": merge(COMMON, SOME, {"method": {"name": "fedco2"}}),
+    **{f"{name} all": merge_tables(COMMON, ALL, {"method": {"name": name}}) for name in METHODS},
+    **{
+        f"{name} some": merge_tables(COMMON, SOME, {"method": {"name": name, **LABEL_SKEW.get(name, {})}})
+        for name in METHODS
+    },
+    "fedco2 both": merge_tables(COMMON, SOME, {"method": {"name": "fedco2"}}),
 }
 """By method and who takes part; "fedco2 some" is its form for label skew, "fedco2 both" the full one."""
 HEADS = {
-    f"{name} heads": merge(
+    f"{name} heads": merge_tables(
         COMMON, ALL, {"data": {"train_size": 8}, "model": {"name": "digits"}, "method": {"name": name}}
     )
     for name in ("copa", "fedco2")
