@@ -16,7 +16,7 @@ import torch
 
 from fedtrain.errors import TrainingError
 from fedtrain.fleets.group import STORE
-from fedtrain.interrupts import SIGNALS
+from fedtrain.interrupts import INTERRUPT_SIGNALS
 
 PATIENCE = 10.0
 """Seconds that a process has to see for itself that it is over."""
@@ -44,7 +44,7 @@ def start(ranks: int, threads: int | None) -> int:
                 process.send_signal(signal.SIGINT)
             passed = passed or number == signal.SIGTERM
 
-        before = {number: signal.signal(number, pass_on) for number in SIGNALS}
+        before = {number: signal.signal(number, pass_on) for number in INTERRUPT_SIGNALS}
         try:
             for rank in range(ranks):
                 own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}

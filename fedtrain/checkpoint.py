@@ -12,10 +12,10 @@ from safetensors import SafetensorError
 
 from fedtrain.cupboard import Cupboard
 from fedtrain.ledger import CommunicationCost, PayloadBytes
-from fedtrain.parcels import flat, grouped
+from fedtrain.parcels import flatten_groups, group_entries
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast
-from fedtrain.sealed import DAMAGE, note, seal, unseal
+from fedtrain.sealed import CORRUPT_FILE_ERRORS, load_checked, read_header, save_checked
 from fedtrain.tables import format_error, format_value
 from theory.errors import InputError
 
@@ -77,7 +77,7 @@ def save(state: State, path: Path) -> None:
         "skipped": [dict(one) for one in state.skipped],
     }
     try:
-        seal(path, flat(groups), about)
+        save_checked(path, flatten_groups(groups), about)
     except SafetensorError as error:  # its words for a full disk and the like
         raise InputError(f"{path}: cannot be written ({error}); make room or get leave, and resume") from None
 
@@ -85,16 +85,16 @@ def save(state: State, path: Path) -> None:
 def round_of(path: Path) -> int:
     """How many rounds were made, without reading the tensors."""
     try:
-        return int(note(path)["round"])
-    except DAMAGE as error:
+        return int(read_header(path)["round"])
+    except CORRUPT_FILE_ERRORS as error:
         raise damaged(path, error) from None
 
 
 def turns_of(path: Path) -> dict[str, int]:
     """Clients whose entries are elsewhere, and the round in which each trained last."""
     try:
-        return {str(name): int(turn) for name, turn in note(path).get("elsewhere", {}).items()}
-    except DAMAGE as error:
+        return {str(name): int(turn) for name, turn in read_header(path).get("elsewhere", {}).items()}
+    except CORRUPT_FILE_ERRORS as error:
         raise damaged(path, error) from None
 
 
@@ -108,11 +108,11 @@ def damaged(path: Path, error: Exception) -> InputError:
 def restore(path: Path) -> State:
     """Read a checkpoint."""
     try:
-        if (about := note(path))["format"] != FORMAT:
+        if (about := read_header(path))["format"] != FORMAT:
             raise InputError(f"{path}: made by another version ({format_value(about['format'])}); use that version")
-        tensors, about = unseal(path)
+        tensors, about = load_checked(path)
         names: list[str] = about["clients"]
-        places, groups = {name: i for i, name in enumerate(names)}, grouped(tensors)
+        places, groups = {name: i for i, name in enumerate(names)}, group_entries(tensors)
         elsewhere = turns_of(path)
         personal = {name: groups[f"personal/{i}"] for name, i in places.items() if name not in elsewhere}
         peers = {name: groups[f"peers/{places[name]}"] for name in about["publishing"]}
@@ -122,5 +122,5 @@ def restore(path: Path) -> State:
         return State(message, personal, ledger, seconds, end, tuple(dict(one) for one in skipped), elsewhere)
     except InputError:
         raise
-    except DAMAGE as error:
+    except CORRUPT_FILE_ERRORS as error:
         raise damaged(path, error) from None

@@ -9,7 +9,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from fedtrain.partition import StateDict
-from fedtrain.sealed import DAMAGE, seal, unseal
+from fedtrain.sealed import CORRUPT_FILE_ERRORS, load_checked, save_checked
 from fedtrain.tables import format_error
 from theory.errors import InputError
 
@@ -30,7 +30,7 @@ class Cupboard:
         path = self._path(client, round)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            seal(path, entries, {"format": FORMAT, "client": client, "round": round})
+            save_checked(path, entries, {"format": FORMAT, "client": client, "round": round})
         except (SafetensorError, OSError) as error:
             raise InputError(f"{path}: cannot be written ({format_error(error)}); make room or get leave") from None
 
@@ -42,10 +42,10 @@ class Cupboard:
                 f"client {client}: what it kept after round {round} is not in {self.folder}; it is where it trained"
             )
         try:
-            entries, about = unseal(path)
+            entries, about = load_checked(path)
             if about != (wanted := {"format": FORMAT, "client": client, "round": round}):
                 raise ValueError(f"it is of {about}, not of {wanted}")
-        except (*DAMAGE, OSError) as error:
+        except (*CORRUPT_FILE_ERRORS, OSError) as error:
             raise InputError(f"{path}: damaged ({format_error(error)}); start the run anew") from None
         return entries
 

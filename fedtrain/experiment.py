@@ -20,7 +20,7 @@ from fedtrain.fleets.stacked import StackedFleet
 from fedtrain.fleets.threads import ThreadFleet
 from fedtrain.methods import AnyMethod
 from fedtrain.models import Net, alexnet, cifar_net, digits_net, two_layer
-from fedtrain.outline import Outline, hollow
+from fedtrain.outline import FlopCounter, fill_with_virtual_zeros
 from fedtrain.presets import resolve_preset
 from fedtrain.protocol import sample_cohort
 from fedtrain.shelf import shelved
@@ -63,8 +63,8 @@ class Experiment:
         with torch.device("meta"):  # no memory, no time for weights
             bench, network = self.bench("meta"), self.maker()()
         try:
-            with Outline():
-                hollow(network)(torch.zeros(1, *shape))
+            with FlopCounter():
+                fill_with_virtual_zeros(network)(torch.zeros(1, *shape))
         except RuntimeError:
             size = " x ".join(str(side) for side in shape)
             raise InputError(

@@ -10,7 +10,7 @@ from pathlib import Path
 from theory.errors import InputError
 
 
-def check_new(path: Path, suffix: str, what: str, other: str) -> None:
+def check_new_file(path: Path, suffix: str, what: str, other: str) -> None:
     """Refuse a file that is there, is of another kind, or has no folder; better before the work is done than after."""
     if path.suffix.lower() != suffix:
         raise InputError(f"{path}: {what}; let the name end in {suffix}")
@@ -20,17 +20,17 @@ def check_new(path: Path, suffix: str, what: str, other: str) -> None:
         raise InputError(f"{path}: there is no folder {path.parent}; make it first")
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     """What the user denies others. It can only be read by setting it, so once, before there are threads."""
     os.umask(mask := os.umask(0o077))
     return mask
 
 
-UMASK = _umask()
+UMASK = _read_umask()
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replace_atomically(path: Path) -> Iterator[Path]:
     """A file beside ``path`` to be written within, which takes that name once it is on the disk, or vanishes."""
     part = path.with_name(f".{path.name}-{os.getpid()}.part")
     try:
@@ -39,13 +39,13 @@ def replacing(path: Path) -> Iterator[Path]:
         with part.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(part, path)
-        _sync(path.parent)
+        _sync_folder(path.parent)
     finally:
         with suppress(OSError):  # not the last word on a disk that takes none
             part.unlink(missing_ok=True)
 
 
-def _sync(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Let a new name survive a power cut too."""
     handle = os.open(folder, os.O_RDONLY)
     try:

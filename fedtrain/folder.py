@@ -14,7 +14,7 @@ from typing import Any
 from fedtrain import checkpoint
 from fedtrain.config import Config, format_config, load_toml, parse_config
 from fedtrain.cupboard import Cupboard
-from fedtrain.files import replacing
+from fedtrain.files import replace_atomically
 from fedtrain.selection import Row, checked
 from fedtrain.tables import TomlTable, format_error
 from theory.errors import InputError
@@ -205,7 +205,7 @@ class Folder:
 
     def write(self, name: str, text: str) -> None:
         """A file that is complete or absent."""
-        with replacing(self.path / name) as part:
+        with replace_atomically(self.path / name) as part:
             part.write_text(text, encoding="utf-8")
 
     def write_json(self, name: str, value: Any) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+INTERRUPT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def later() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Within, an interruption waits; at the end it is delivered."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are the main thread's alone
@@ -22,7 +22,7 @@ def later() -> Iterator[None]:
     def remember(number: int, frame: FrameType | None) -> None:
         came.append(number)
 
-    before = {number: signal.signal(number, remember) for number in SIGNALS}
+    before = {number: signal.signal(number, remember) for number in INTERRUPT_SIGNALS}
     try:
         yield
     finally:

@@ -11,11 +11,11 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 M = TypeVar("M", bound=nn.Module)
-UNITS = {F.linear: -1, F.conv2d: 1}
+UNIT_AXIS = {F.linear: -1, F.conv2d: 1}
 """Where in the answer of a layer its units are told apart."""
 
 
-class Outline(TorchFunctionMode):
+class FlopCounter(TorchFunctionMode):
     """Within it one unit of each layer answers for all, batch norm passes everything on, and flops are counted.
 
     A layer's backward pass is counted along with its forward pass: as many flops for the gradient of its weights, and
@@ -37,19 +37,19 @@ class Outline(TorchFunctionMode):
         """What torch calls instead of a function of its own."""
         if func is F.batch_norm:
             return args[0]
-        if func not in UNITS:
+        if func not in UNIT_AXIS:
             return func(*args, **(kwargs or {}))
         x, weight, _, *how = args
         answer = func(x, weight[:1], None, *how)
         repeats = [1] * answer.ndim
-        repeats[UNITS[func]] = len(weight)
+        repeats[UNIT_AXIS[func]] = len(weight)
         out = answer.repeat(repeats)
         gradients = (x.requires_grad + weight.requires_grad) * torch.is_grad_enabled()
         self.flops += 2 * out.numel() * weight.shape[1:].numel() * (1 + gradients)
         return out
 
 
-def hollow(module: M) -> M:
+def fill_with_virtual_zeros(module: M) -> M:
     """A module from the meta device gets zeros for its entries, which take no memory: each is a single number."""
     state = module.state_dict()
     zeros = {name: torch.zeros((), dtype=value.dtype).expand(value.shape) for name, value in state.items()}

@@ -12,13 +12,13 @@ from fedtrain.partition import StateDict
 
 ALIGNMENT = 16
 """Bytes: where a tensor may begin so that it can be looked at as what it is."""
-Forms = list[list[Any]]
+TensorSpecs = list[list[Any]]
 """Name, type, shape and last byte of each, as JSON can hold them."""
 
 
-def packed(entries: StateDict, device: torch.device | str = "cpu") -> tuple[Forms, Tensor]:
+def pack_tensors(entries: StateDict, device: torch.device | str = "cpu") -> tuple[TensorSpecs, Tensor]:
     """The forms, and the block on the device."""
-    forms: Forms = []
+    forms: TensorSpecs = []
     end = 0
     for name, value in entries.items():
         end += -end % ALIGNMENT + value.nbytes
@@ -29,7 +29,7 @@ def packed(entries: StateDict, device: torch.device | str = "cpu") -> tuple[Form
     return forms, block
 
 
-def unpacked(forms: Sequence[Sequence[Any]], block: Tensor) -> StateDict:
+def unpack_tensors(forms: Sequence[Sequence[Any]], block: Tensor) -> StateDict:
     """The tensors; they look at the block. ValueError for forms that do not fit it."""
     entries = {}
     for name, kind, shape, end in forms:

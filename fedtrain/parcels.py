@@ -10,15 +10,15 @@ from typing import Any
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast, Failure, Score, Scores, Update
 
-Parcel = tuple[dict[str, Any], StateDict]
+EncodedMessage = tuple[dict[str, Any], StateDict]
 
 
-def flat(groups: Mapping[str, StateDict]) -> StateDict:
+def flatten_groups(groups: Mapping[str, StateDict]) -> StateDict:
     """The tensors of all groups: ``group/name``."""
     return {f"{group}/{name}": value for group, state in groups.items() for name, value in state.items()}
 
 
-def grouped(entries: StateDict) -> Mapping[str, StateDict]:
+def group_entries(entries: StateDict) -> Mapping[str, StateDict]:
     """By whose they are: ``shared``, ``peers/3``, ``personal/3``, ``0/published``."""
     groups: defaultdict[str, StateDict] = defaultdict(dict)
     for key, value in entries.items():
@@ -27,21 +27,21 @@ def grouped(entries: StateDict) -> Mapping[str, StateDict]:
     return groups
 
 
-def of_message(message: Broadcast) -> tuple[dict[str, Any], dict[str, StateDict]]:
+def encode_broadcast(message: Broadcast) -> tuple[dict[str, Any], dict[str, StateDict]]:
     """The note and the groups of a message; peers go by their place, for their names may hold anything."""
     places = {f"peers/{i}": head for i, head in enumerate(message.peers.values())}
     return {"round": message.round, "peers": list(message.peers)}, {"shared": message.shared, **places}
 
 
-def to_message(note: Mapping[str, Any], entries: StateDict) -> Broadcast:
+def decode_broadcast(note: Mapping[str, Any], entries: StateDict) -> Broadcast:
     """The message that became this parcel."""
-    groups = grouped(entries)
+    groups = group_entries(entries)
     return Broadcast(
         note["round"], groups["shared"], {name: groups[f"peers/{i}"] for i, name in enumerate(note["peers"])}
     )
 
 
-def of_answers(answers: Sequence[Update | Failure]) -> Parcel:
+def encode_replies(answers: Sequence[Update | Failure]) -> EncodedMessage:
     """What clients answer to a message."""
     notes, groups = [], {}
     for i, answer in enumerate(answers):
@@ -50,12 +50,12 @@ def of_answers(answers: Sequence[Update | Failure]) -> Parcel:
             notes.append({"client": answer.client, "num_examples": answer.num_examples, "loss": answer.loss})
         else:
             notes.append(asdict(answer))
-    return {"answers": notes}, flat(groups)
+    return {"answers": notes}, flatten_groups(groups)
 
 
-def to_answers(note: Mapping[str, Any], entries: StateDict) -> list[Update | Failure]:
+def decode_replies(note: Mapping[str, Any], entries: StateDict) -> list[Update | Failure]:
     """The answers that became this parcel."""
-    groups = grouped(entries)
+    groups = group_entries(entries)
     return [
         Failure(**told)
         if "reason" in told
@@ -71,7 +71,7 @@ def to_answers(note: Mapping[str, Any], entries: StateDict) -> list[Update | Fai
     ]
 
 
-def of_scores(scores: Mapping[str, Scores]) -> dict[str, Any]:
+def encode_scores(scores: Mapping[str, Scores]) -> dict[str, Any]:
     """Scores by client, split and branch; JSON holds every digit of them."""
     return {
         client: {
@@ -81,7 +81,7 @@ def of_scores(scores: Mapping[str, Scores]) -> dict[str, Any]:
     }
 
 
-def to_scores(note: Mapping[str, Any]) -> dict[str, Scores]:
+def decode_scores(note: Mapping[str, Any]) -> dict[str, Scores]:
     """The scores that became this note."""
     return {
         client: {

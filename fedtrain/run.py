@@ -14,7 +14,7 @@ from fedtrain.config import CheckpointSettings, Config
 from fedtrain.errors import TrainingError
 from fedtrain.experiment import Experiment
 from fedtrain.folder import CHECKPOINT, SUMMARY, Folder
-from fedtrain.interrupts import later
+from fedtrain.interrupts import defer_interrupts
 from fedtrain.ledger import CommunicationCost, measure_exchange
 from fedtrain.protocol import Backend, Broadcast, Failure, Scores, Split, Update, federate, message_for
 from fedtrain.report.figures import draw_figures
@@ -107,7 +107,7 @@ def run(
             clock = time.perf_counter()
     finally:
         if state.message.round:
-            with later():  # a second Ctrl-C does not cost what the first one would save
+            with defer_interrupts():  # a second Ctrl-C does not cost what the first one would save
                 saved.now(state)
     summary = conclusion(experiment, folder, state)
     if summary["rules"]:  # clients that never answer can leave every evaluation incomplete

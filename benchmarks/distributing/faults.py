@@ -21,7 +21,7 @@ from fedtrain.flower.deployed import read
 from fedtrain.flower.deployment import Deployment
 from fedtrain.flower.processes import Process, descendants
 from fedtrain.folder import Folder
-from fedtrain.interrupts import later
+from fedtrain.interrupts import defer_interrupts
 from fedtrain.manifest import described, manifest
 from fedtrain.run import run
 
@@ -85,7 +85,7 @@ def measured(case: Case, scratch: Path) -> list[Found]:
             same = bits(Folder(scratch / f"run {len(rows)}")) == bits(alone)
             rows.append({"fault": name, "same": same, **told})
     finally:
-        with later():
+        with defer_interrupts():
             deployment.down()
     return rows
 

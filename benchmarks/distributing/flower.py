@@ -16,7 +16,7 @@ from distributing.proxy import Proxy, proxy
 from fedtrain.flower.control import Control
 from fedtrain.flower.environment import environment
 from fedtrain.folder import Folder
-from fedtrain.interrupts import later
+from fedtrain.interrupts import defer_interrupts
 
 PATIENCE, LOOK = 600.0, 30.0
 """Seconds of a round; between two looks whether a run that says nothing has failed."""
@@ -57,7 +57,7 @@ def deployed(case: Case, folder: Path) -> None:
             ways = {"up": proxies[0].up.between(marks), "down": proxies[0].down.between(marks)}
             (folder / TRAFFIC).write_text(json.dumps({**told, **ways}), encoding="utf-8")
         finally:
-            with later():
+            with defer_interrupts():
                 deployment.down()
 
 

@@ -14,7 +14,7 @@ from fedtrain.data.catalogue import dataset
 from fedtrain.experiment import maker
 from fedtrain.ledger import measure_exchange
 from fedtrain.methods.base import Nets
-from fedtrain.parcels import of_message
+from fedtrain.parcels import encode_broadcast
 from fedtrain.partition import StateDict, copy_entries
 from fedtrain.presets import resolve_preset
 from fedtrain.protocol import Broadcast, Failure, extract_published, message_for
@@ -51,7 +51,7 @@ def letters(message: Broadcast, peers: int) -> Iterator[tuple[dict[str, object],
     """What each client is told, as the server on Flower has it."""
     for name in message.peers:
         sent = message_for(message, name, peers, 0)
-        yield of_message(replace(sent, peers={peer: head for peer, head in sent.peers.items() if peer != name}))
+        yield encode_broadcast(replace(sent, peers={peer: head for peer, head in sent.peers.items() if peer != name}))
 
 
 def point(clients: int, peers: int, megabytes: float = 0.0) -> Point:

@@ -18,7 +18,7 @@ from fedtrain.config import Config, format_config
 from fedtrain.data.domain_file import About, Block, write
 from fedtrain.ledger import CommunicationCost, PayloadBytes
 from fedtrain.protocol import Broadcast
-from fedtrain.sealed import digest
+from fedtrain.sealed import compute_checksum
 
 from .packing import npy, tensors, tensors_seed, zip_seed
 from .seed import Seed, plain
@@ -101,7 +101,7 @@ def _summed(parts: Sequence[bytes]) -> bytes:
     header["__metadata__"] = {"about": about}
     try:
         held = safetensors.torch.load(tensors([json.dumps(header).encode(), data]))
-        header["__metadata__"]["sha256"] = digest(held, about)
+        header["__metadata__"]["sha256"] = compute_checksum(held, about)
     except (safetensors.SafetensorError, KeyError, TypeError):
         raise ValueError("nothing to sum up") from None
     return tensors([json.dumps(header).encode(), data])

@@ -13,7 +13,7 @@ from fedtrain.config import Config
 from fedtrain.experiment import Experiment
 from fedtrain.methods.base import AnyMethod, Nets, Peers, View
 from fedtrain.models import Net
-from fedtrain.outline import Outline, hollow
+from fedtrain.outline import FlopCounter, fill_with_virtual_zeros
 from fedtrain.protocol import count_heads_sent, sample_cohort
 
 EFFICIENCY = 0.35
@@ -51,15 +51,15 @@ def flops(
     with torch.device("meta"):  # no memory, no time for weights
         module = method.build(Nets(make, 0))
         frozen = copy.deepcopy(module).requires_grad_(False)
-    hollow(module)
-    hollow(frozen)
+    fill_with_virtual_zeros(module)
+    fill_with_virtual_zeros(frozen)
     peers = [frozen.get_submodule(method.published)] * (clients - 1) if method.published else []
     x, y = torch.zeros(2, *inputs), torch.zeros(2, dtype=torch.int64)
     view = View(1, Peers(peers), torch.ones(1), frozen)
-    with Outline() as training:
+    with FlopCounter() as training:
         for loss in method.phases(view.round, epochs):
             loss(module, (x, y), view)
-    with Outline() as forward, torch.no_grad():
+    with FlopCounter() as forward, torch.no_grad():
         method.branches(module, x, view)
     return training.flops / len(x), forward.flops / len(x)
 

@@ -21,7 +21,7 @@ from fedtrain.data.errors import DataError
 from fedtrain.data.readers.guard import reason
 from fedtrain.data.readers.images import Part
 from fedtrain.data.skews.share import Indices
-from fedtrain.files import replacing
+from fedtrain.files import replace_atomically
 
 FORMAT = "fedco2 domain 1"
 PARTS: tuple[Part, Part] = ("train", "test")
@@ -56,7 +56,7 @@ def write(path: Path, about: About, blocks: Mapping[Part, Block]) -> None:
     said = {"format": FORMAT, **asdict(about)}
     said |= {f"sha256 {name}": _sum(np.ascontiguousarray(array)) for name, array in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as part:
+    with replace_atomically(path) as part:
         save_file(tensors, part, {**said, "seal": _seal(said)})
 
 

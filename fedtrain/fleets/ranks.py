@@ -15,7 +15,7 @@ from fedtrain.fleets.station import Station
 from fedtrain.fleets.torchrun import TorchrunFleet
 from fedtrain.fleets.wire import Wire
 from fedtrain.folder import Folder
-from fedtrain.interrupts import SIGNALS
+from fedtrain.interrupts import INTERRUPT_SIGNALS
 from theory.errors import InputError
 
 
@@ -46,7 +46,7 @@ def follow(work: Experiment, place: Place) -> None:
         def halt(number: int, frame: FrameType | None) -> None:
             station.halt()
 
-        before = {number: signal.signal(number, halt) for number in SIGNALS}
+        before = {number: signal.signal(number, halt) for number in INTERRUPT_SIGNALS}
         try:
             station.serve(wire)
         finally:

@@ -9,7 +9,7 @@ from fedtrain.errors import TrainingError
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.fleets.wire import Wire
 from fedtrain.folder import Folder
-from fedtrain.parcels import Parcel, of_answers, of_scores, to_message
+from fedtrain.parcels import EncodedMessage, decode_broadcast, encode_replies, encode_scores
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast
 from theory.errors import InputError
@@ -40,7 +40,7 @@ class Station:
                 return
             wire.send(0, *self.obey(note, entries))
 
-    def obey(self, note: Mapping[str, Any], entries: StateDict) -> Parcel:
+    def obey(self, note: Mapping[str, Any], entries: StateDict) -> EncodedMessage:
         """What came of it; an error is told, not raised."""
         try:
             done = self._done(note, entries)
@@ -50,7 +50,7 @@ class Station:
             return {"error": "Halted", "text": "a rank was interrupted; go on from the last checkpoint"}, {}
         return done
 
-    def _done(self, note: Mapping[str, Any], entries: StateDict) -> Parcel:
+    def _done(self, note: Mapping[str, Any], entries: StateDict) -> EncodedMessage:
         """``do``: train or evaluate with the message at hand, keep what clients became, go back to what was kept.
 
         ``turns`` says of each client in which round it trained last.
@@ -61,7 +61,7 @@ class Station:
         elif note["do"] == "restore":
             self._restore(turns)
         elif note["do"] == "evaluate":
-            return {"scores": of_scores(self._at(turns).evaluate(self._heard(note, entries), note["splits"]))}, {}
+            return {"scores": encode_scores(self._at(turns).evaluate(self._heard(note, entries), note["splits"]))}, {}
         else:
             message = self._heard(note, entries)
             cohort = [name for name in note["cohort"] if name in self.held]
@@ -71,13 +71,13 @@ class Station:
                     turns[name]: self.held[name][turns[name]],
                     message.round + 1: self.fleet.personal[name],
                 }
-            return of_answers(answers)
+            return encode_replies(answers)
         return {}, {}
 
     def _heard(self, note: Mapping[str, Any], entries: StateDict) -> Broadcast:
         """The server's message, which is sent but once."""
         if "round" in note:
-            self.message = to_message(note, entries)
+            self.message = decode_broadcast(note, entries)
         if self.message is None:
             raise TrainingError("a rank was told to work before it was told with what")
         return self.message

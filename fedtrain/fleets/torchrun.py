@@ -13,8 +13,8 @@ from fedtrain.errors import TrainingError
 from fedtrain.fleets.station import Station
 from fedtrain.fleets.wire import Wire
 from fedtrain.folder import Folder
-from fedtrain.interrupts import later
-from fedtrain.parcels import Parcel, flat, of_message, to_answers, to_scores
+from fedtrain.interrupts import defer_interrupts
+from fedtrain.parcels import EncodedMessage, decode_replies, decode_scores, encode_broadcast, flatten_groups
 from fedtrain.partition import EntryNames, StateDict
 from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update
 from theory.errors import InputError
@@ -46,14 +46,14 @@ class TorchrunFleet:
     def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
         """Everyone named, each on its rank."""
         replies = self._call({"do": "train", "cohort": list(cohort), "turns": self.elsewhere}, message)
-        answers = {answer.client: answer for reply in replies for answer in to_answers(*reply)}
+        answers = {answer.client: answer for reply in replies for answer in decode_replies(*reply)}
         self.elsewhere |= {name: message.round + 1 for name, answer in answers.items() if isinstance(answer, Update)}
         return [answers[name] for name in cohort]
 
     def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
         """Everyone."""
         replies = self._call({"do": "evaluate", "splits": list(splits), "turns": self.elsewhere}, message)
-        scores = {name: score for note, _ in replies for name, score in to_scores(note["scores"]).items()}
+        scores = {name: score for note, _ in replies for name, score in decode_scores(note["scores"]).items()}
         return {name: scores[name] for name in self.names}
 
     def resume(self, state: State, folder: Folder) -> State:
@@ -69,22 +69,22 @@ class TorchrunFleet:
 
     def end(self) -> None:
         """Let the other ranks go."""
-        with later():
+        with defer_interrupts():
             self._settle()
             self.wire.tell({"do": "end"}, {})
             self.wire.part()
 
-    def _call(self, note: Mapping[str, Any], message: Broadcast | None = None) -> list[Parcel]:
+    def _call(self, note: Mapping[str, Any], message: Broadcast | None = None) -> list[EncodedMessage]:
         """Tell everyone, do this rank's part, and hear what the others say; the message is sent but once."""
-        about, groups = of_message(message) if message is not None and message is not self.told else ({}, {})
-        entries = flat(groups)
-        with later():
+        about, groups = encode_broadcast(message) if message is not None and message is not self.told else ({}, {})
+        entries = flatten_groups(groups)
+        with defer_interrupts():
             self._settle()
             self.wire.tell({**note, **about}, entries)
             self.owing = list(range(1, dist.get_world_size()))
         self.told = message or self.told
         replies = [self.station.obey({**note, **about}, entries)]
-        with later():
+        with defer_interrupts():
             while self.owing:
                 replies.append(self.wire.receive(self.owing[0]))
                 self.owing.pop(0)

@@ -12,8 +12,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from fedtrain.errors import TrainingError
-from fedtrain.packing import packed, unpacked
-from fedtrain.parcels import Parcel
+from fedtrain.packing import pack_tensors, unpack_tensors
+from fedtrain.parcels import EncodedMessage
 from fedtrain.partition import StateDict
 from fedtrain.tables import format_error
 
@@ -28,7 +28,7 @@ class Wire:
         """To one rank."""
         self._give(lambda piece: dist.send(piece, to), note, entries)
 
-    def receive(self, sender: int) -> Parcel:
+    def receive(self, sender: int) -> EncodedMessage:
         """From one rank; waits for it."""
         return self._get(lambda piece: dist.recv(piece, sender))
 
@@ -36,7 +36,7 @@ class Wire:
         """From rank 0 to all others."""
         self._give(lambda piece: dist.broadcast(piece, 0), note, entries)
 
-    def listen(self) -> Parcel:
+    def listen(self) -> EncodedMessage:
         """What rank 0 tells all others; waits for it."""
         return self._get(lambda piece: dist.broadcast(piece, 0))
 
@@ -46,14 +46,14 @@ class Wire:
             dist.barrier()
 
     def _give(self, move: Callable[[Tensor], object], note: Mapping[str, Any], entries: StateDict) -> None:
-        forms, block = packed(entries, self.device)
+        forms, block = pack_tensors(entries, self.device)
         text = json.dumps({"note": note, "forms": forms, "size": len(block)}).encode()
         header = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         with _spoken():
             for piece in (torch.tensor([len(header)]), header, *([block] if len(block) else [])):
                 move(piece)
 
-    def _get(self, move: Callable[[Tensor], object]) -> Parcel:
+    def _get(self, move: Callable[[Tensor], object]) -> EncodedMessage:
         length = torch.zeros(1, dtype=torch.int64)
         with _spoken():
             move(length)
@@ -63,7 +63,7 @@ class Wire:
             block = torch.empty(told["size"], dtype=torch.uint8, device=self.device)
             if len(block):
                 move(block)
-        return told["note"], unpacked(told["forms"], block)
+        return told["note"], unpack_tensors(told["forms"], block)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 import tomli_w
 
 from fedtrain.errors import TrainingError
-from fedtrain.files import replacing
+from fedtrain.files import replace_atomically
 from theory.errors import InputError
 
 CONNECTION = "fedco2"
@@ -46,7 +46,7 @@ def write_connection(home: Path, address: str, certificate: Path | None) -> None
     how = {"insecure": True} if certificate is None else {"root-certificates": str(certificate)}
     table = {"superlink": {"default": CONNECTION, CONNECTION: {"address": address, **how}}}
     home.mkdir(parents=True, exist_ok=True)
-    with replacing(home / "config.toml") as part:
+    with replace_atomically(home / "config.toml") as part:
         part.write_text(tomli_w.dumps(table), encoding="utf-8")
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedtrain.files import replacing
+from fedtrain.files import replace_atomically
 from fedtrain.flower.processes import Process
 from fedtrain.tables import format_error
 from theory.errors import InputError
@@ -49,7 +49,7 @@ class Deployed:
 
     def write(self, folder: Path) -> None:
         """Complete or absent."""
-        with replacing(folder / NAME) as part:
+        with replace_atomically(folder / NAME) as part:
             part.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n", encoding="utf-8")
 
 

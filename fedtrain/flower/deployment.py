@@ -17,7 +17,7 @@ from fedtrain.flower.parts import DATABASE, HOME, LOGS, SECURITY, SUPERLINK, Par
 from fedtrain.flower.ports import free_ports
 from fedtrain.flower.processes import end
 from fedtrain.flower.status import NodeStatus, Status
-from fedtrain.interrupts import later
+from fedtrain.interrupts import defer_interrupts
 from theory.errors import InputError
 
 LATE, PAUSE = 90.0, 3.0
@@ -68,7 +68,7 @@ class Deployment:
             try:
                 self._begin(Parts(self.folder, deployed), tell)
             except BaseException:
-                with later():  # a second Ctrl-C does not save what the first one ends
+                with defer_interrupts():  # a second Ctrl-C does not save what the first one ends
                     self._down()
                 raise
 

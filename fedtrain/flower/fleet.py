@@ -15,7 +15,7 @@ from fedtrain.errors import TrainingError
 from fedtrain.flower.post import Post, error_of
 from fedtrain.flower.records import Packing
 from fedtrain.folder import CHECKPOINT, Folder
-from fedtrain.parcels import Parcel, of_message, to_answers, to_scores
+from fedtrain.parcels import EncodedMessage, decode_replies, decode_scores, encode_broadcast
 from fedtrain.partition import EntryNames, StateDict
 from fedtrain.protocol import (
     Broadcast,
@@ -136,7 +136,7 @@ class FlowerFleet:
         """What one client is told: of the message what is its own, and what to do with it."""
         sent = message_for(message, name, self.config.server.peers, self.config.seed)
         sent = replace(sent, peers={peer: head for peer, head in sent.peers.items() if peer != name})
-        note, groups = of_message(sent)
+        note, groups = encode_broadcast(sent)
         about = {
             **self.post.question,
             "train": train,
@@ -145,10 +145,10 @@ class FlowerFleet:
         }
         return {**note, **about}, groups
 
-    def _judged(self, name: str, reply: Parcel, message: Broadcast) -> Update | Failure:
+    def _judged(self, name: str, reply: EncodedMessage, message: Broadcast) -> Update | Failure:
         """The answer, unless it would spoil the mean."""
         try:
-            (answer,) = to_answers(*reply)
+            (answer,) = decode_replies(*reply)
         except (KeyError, TypeError, ValueError) as error:
             raise TrainingError(f"client {name}: its answer is none of fedco2's ({error}); update its node") from None
         if isinstance(answer, Failure):
@@ -161,7 +161,7 @@ class FlowerFleet:
 def scored(name: str, note: Mapping[str, Any], splits: Collection[Split]) -> Scores:
     """A client's scores, if they are some; a split that it has no data for is missing."""
     try:
-        found = to_scores(note["scores"])[name]
+        found = decode_scores(note["scores"])[name]
         good = found.keys() <= set(splits) and all(
             "fused" in branches and all(is_score(score) for score in branches.values()) for branches in found.values()
         )

@@ -11,14 +11,14 @@ from flwr.clientapp import ClientApp
 from fedtrain.flower.records import NOTE, content, opened
 from fedtrain.flower.site import Site
 from fedtrain.manifest import described
-from fedtrain.parcels import Parcel, flat
+from fedtrain.parcels import EncodedMessage, flatten_groups
 from fedtrain.partition import StateDict
 
 
 def describe(message: Message, context: Context) -> Message:
     """Which client this is, and what its data are like."""
 
-    def answer() -> Parcel:
+    def answer() -> EncodedMessage:
         note, _ = opened(message.content)
         site = Site.here(context.node_config, note)
         return {"client": site.name, "place": site.place, "data": described(site.work.federation)}, {}
@@ -29,14 +29,14 @@ def describe(message: Message, context: Context) -> Message:
 def turn(message: Message, context: Context) -> Message:
     """Evaluate and train, as the message says; what is personal stays in the node's folder, and in its memory."""
 
-    def answer() -> Parcel:
+    def answer() -> EncodedMessage:
         note, entries = opened(message.content)
         site = Site.here(context.node_config, note)
         reply, kept = site.turn(note, entries, remembered(context.state, note))
         if kept is not None:
             about = {"run": note["run"], "turn": note["round"] + 1}
             context.state.clear()
-            context.state.update(content(about, flat({"own/0": kept})))
+            context.state.update(content(about, flatten_groups({"own/0": kept})))
         return reply
 
     return Message(told(answer), reply_to=message)
@@ -52,7 +52,7 @@ def remembered(state: RecordDict, note: dict[str, Any]) -> StateDict | None:
     return {key.removeprefix("own/0/"): value for key, value in entries.items()}
 
 
-def told(answer: Callable[[], Parcel]) -> RecordDict:
+def told(answer: Callable[[], EncodedMessage]) -> RecordDict:
     """The answer, or what went wrong, in words that the server can pass on."""
     try:
         return content(*answer())

@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from fedtrain.data.errors import DataError
 from fedtrain.errors import TrainingError
 from fedtrain.flower.records import content, opened
-from fedtrain.parcels import Parcel
+from fedtrain.parcels import EncodedMessage
 from theory.errors import InputError
 
 PAUSE = 0.1
@@ -70,9 +70,9 @@ class Post:
                 here = ", ".join(self.nodes) or "none"
                 raise InputError(f"{clients} clients are wanted and {len(self.nodes)} came ({here}); start their nodes")
 
-    def ask(self, letters: Mapping[str, RecordDict], least: int, patience: float) -> dict[str, Parcel]:
+    def ask(self, letters: Mapping[str, RecordDict], least: int, patience: float) -> dict[str, EncodedMessage]:
         """The answers: all of them, or after ``patience`` seconds ``least``. Who was lost gets its letter again."""
-        answers: dict[str, Parcel] = {}
+        answers: dict[str, EncodedMessage] = {}
         underway: dict[str, tuple[str, int]] = {}
         crashes: Counter[str] = Counter()
         end = time.monotonic() + patience
@@ -156,7 +156,7 @@ def introduces(note: Mapping[str, Any]) -> bool:
     return all(isinstance(note.get(key), kind) for key, kind in kinds.items())
 
 
-def read(reply: Message) -> Parcel:
+def read(reply: Message) -> EncodedMessage:
     """What a node says; an app that failed, or one that is not ours, says what kind of error that is."""
     if reply.has_error():
         return {"error": "TrainingError", "text": f"its app failed ({reply.error.reason}); see the node's log"}, {}

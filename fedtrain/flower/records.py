@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from fedtrain.packing import Forms, packed, unpacked
-from fedtrain.parcels import Parcel, flat, grouped
+from fedtrain.packing import TensorSpecs, pack_tensors, unpack_tensors
+from fedtrain.parcels import EncodedMessage, flatten_groups, group_entries
 from fedtrain.partition import StateDict
 
 NOTE, BLOCK = "note", "block"
@@ -24,7 +24,7 @@ class Packing:
     """
 
     def __init__(self) -> None:
-        self.done: dict[int, tuple[StateDict, Forms, ArrayRecord]] = {}
+        self.done: dict[int, tuple[StateDict, TensorSpecs, ArrayRecord]] = {}
 
     def letter(self, note: Mapping[str, Any], groups: Mapping[str, StateDict]) -> RecordDict:
         """A record for each group, and the note."""
@@ -33,23 +33,23 @@ class Packing:
         records[NOTE] = ConfigRecord({"json": json.dumps({"note": note, "forms": forms})})
         return records
 
-    def _packed(self, state: StateDict) -> tuple[Forms, ArrayRecord]:
+    def _packed(self, state: StateDict) -> tuple[TensorSpecs, ArrayRecord]:
         if id(state) not in self.done:  # which stays its own while it is held here
-            forms, block = packed(state)
+            forms, block = pack_tensors(state)
             self.done[id(state)] = state, forms, ArrayRecord({BLOCK: Array(block.numpy())})
         return self.done[id(state)][1:]
 
 
 def content(note: Mapping[str, Any], entries: StateDict) -> RecordDict:
     """A parcel that goes to one."""
-    return Packing().letter(note, grouped(entries))
+    return Packing().letter(note, group_entries(entries))
 
 
-def opened(records: RecordDict) -> Parcel:
+def opened(records: RecordDict) -> EncodedMessage:
     """What became these records; ValueError, KeyError or TypeError if nothing of ours did."""
     told = json.loads(str(records.config_records[NOTE]["json"]))
     blocks = {group: records.array_records[group][BLOCK].numpy() for group in told["forms"]}
     if any(block.dtype != np.uint8 or block.ndim != 1 for block in blocks.values()):
         raise ValueError("a block is not one of bytes")
-    groups = {group: unpacked(forms, torch.from_numpy(blocks[group])) for group, forms in told["forms"].items()}
-    return dict(told["note"]), flat(groups)
+    groups = {group: unpack_tensors(forms, torch.from_numpy(blocks[group])) for group, forms in told["forms"].items()}
+    return dict(told["note"]), flatten_groups(groups)

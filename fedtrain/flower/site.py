@@ -16,7 +16,7 @@ from fedtrain.data.federation import one_client
 from fedtrain.experiment import Experiment
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.folder import Folder
-from fedtrain.parcels import Parcel, of_answers, of_scores, to_message
+from fedtrain.parcels import EncodedMessage, decode_broadcast, encode_replies, encode_scores
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Update
 from fedtrain.tables import merge_tables
@@ -65,20 +65,20 @@ class Site:
 
     def turn(
         self, note: Mapping[str, Any], entries: StateDict, remembered: StateDict | None = None
-    ) -> tuple[Parcel, StateDict | None]:
+    ) -> tuple[EncodedMessage, StateDict | None]:
         """Evaluate, then train, as far as asked for: the answer, and what the client keeps if it has trained.
 
         ``note["turn"]`` says in which round this client trained last, as far as the server knows: a turn whose answer
         was lost did not happen. What it kept then is ``remembered``, or on the disk, where what it keeps now goes
         before the server hears of it.
         """
-        message, turn, name = to_message(note, entries), int(note["turn"]), self.name
+        message, turn, name = decode_broadcast(note, entries), int(note["turn"]), self.name
         fleet = LocalFleet(self.work.bench(), self.work.federation.clients, skip_failures=True)
         if turn:
             fleet.personal = {name: remembered if remembered is not None else self.cupboard.take(name, turn)}
-        scores = of_scores(fleet.evaluate(message, note["splits"])) if note["splits"] else {}
+        scores = encode_scores(fleet.evaluate(message, note["splits"])) if note["splits"] else {}
         answers = fleet.train(message, [name]) if note["train"] else []
-        told, sent = of_answers(answers)
+        told, sent = encode_replies(answers)
         kept = fleet.personal[name] if any(isinstance(answer, Update) for answer in answers) else None
         if kept is not None:
             self.cupboard.put(name, message.round + 1, kept)

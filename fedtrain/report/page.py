@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from fedtrain.files import check_new, replacing
+from fedtrain.files import check_new_file, replace_atomically
 from fedtrain.report import page_tables, wording
 from fedtrain.report.boards import RULES, Board, table
 from fedtrain.report.likeness import differences
@@ -19,7 +19,7 @@ from theory.report.page import style
 
 def check_new_page(path: Path) -> None:
     """Refuse what cannot become the page."""
-    check_new(path, ".html", "the report is a page", "--out")
+    check_new_file(path, ".html", "the report is a page", "--out")
 
 
 def write_page(
@@ -28,7 +28,7 @@ def write_page(
     """Write the page of all boards, and of the comparison if there is one."""
     check_new_page(path)
     text = page(boards, comparison, command)
-    with replacing(path) as part:
+    with replace_atomically(path) as part:
         part.write_text(text, encoding="utf-8")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedtrain.files import check_new, replacing
+from fedtrain.files import check_new_file, replace_atomically
 from theory.report.style import drawing
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def check_new_png(path: Path) -> None:
     """Refuse what cannot become the figure."""
-    check_new(path, ".png", "figures are PNG files", "name")
+    check_new_file(path, ".png", "figures are PNG files", "name")
 
 
 def write_png(figure: Figure, path: Path) -> None:
@@ -25,5 +25,5 @@ def write_png(figure: Figure, path: Path) -> None:
 
 def put_png(figure: Figure, path: Path) -> None:
     """Draw into a file beside it, then give that its name; without date or program, so that equal figures are equal."""
-    with replacing(path) as part, drawing():
+    with replace_atomically(path) as part, drawing():
         figure.savefig(part, format="png", facecolor="white", metadata={"Software": None})

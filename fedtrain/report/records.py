@@ -10,7 +10,7 @@ from typing import Any
 from fedtrain.checkpoint import damaged
 from fedtrain.config import SECTIONS, EvaluationSettings, get_method_class
 from fedtrain.folder import CHECKPOINT, CONFIG, MANIFEST, SUMMARY, Folder
-from fedtrain.sealed import DAMAGE, note
+from fedtrain.sealed import CORRUPT_FILE_ERRORS, read_header
 from fedtrain.selection import Row, Summary, summarise
 from fedtrain.tables import TomlTable, format_error, parse_section, serialize_section
 from theory.errors import InputError
@@ -184,8 +184,8 @@ def _cost(folder: Folder) -> tuple[int, int, int, float]:
     if not path.exists():
         return 0, 0, 0, 0.0
     try:
-        about = note(path)
+        about = read_header(path)
         up, down = (sum(map(int, about["ledger"][way].values())) for way in ("up", "down"))
         return int(about["round"]), up, down, float(about["seconds"])
-    except DAMAGE as error:
+    except CORRUPT_FILE_ERRORS as error:
         raise damaged(path, error) from None

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from fedtrain.files import replacing
+from fedtrain.files import replace_atomically
 from theory.errors import InputError
 
 ACCOUNT = ".written.json"
@@ -37,9 +37,9 @@ def put(folder: Path, name: str, content: str | bytes) -> Path:
     path.unlink(
         missing_ok=True
     )  # killed between the two files, the account names a file that is absent, not a strange one
-    with replacing(folder / ACCOUNT) as part:
+    with replace_atomically(folder / ACCOUNT) as part:
         part.write_text(json.dumps(account, indent=1) + "\n", encoding="utf-8")
-    with replacing(path) as part:
+    with replace_atomically(path) as part:
         part.write_bytes(data)
     return path
 

@@ -18,7 +18,7 @@ from fedtrain.checkpoint import FORMAT, State, restore, round_of, save
 from fedtrain.ledger import CommunicationCost, PayloadBytes
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.protocol import Broadcast
-from fedtrain.sealed import digest
+from fedtrain.sealed import compute_checksum
 from theory.errors import InputError
 
 LEDGER = CommunicationCost(PayloadBytes(1, 2, 3), PayloadBytes(4, 5, 6))
@@ -214,7 +214,7 @@ GOOD = {
 )
 def test_safetensors_of_somebody_else_are_refused(about, tmp_path):
     tensors = {"x": torch.zeros(2)}
-    told = None if about is None else {"about": about, "sha256": digest(tensors, about)}
+    told = None if about is None else {"about": about, "sha256": compute_checksum(tensors, about)}
     save_file(tensors, tmp_path / "c", told)
     with pytest.raises(InputError, match="not a checkpoint"):
         restore(tmp_path / "c")
@@ -223,7 +223,7 @@ def test_safetensors_of_somebody_else_are_refused(about, tmp_path):
 def test_safetensors_with_all_that_is_said_of_a_checkpoint_are_one(tmp_path):
     """So that those above are refused for what they lack, not for their checksum."""
     tensors, about = {"x": torch.zeros(2)}, json.dumps(GOOD)
-    save_file(tensors, tmp_path / "c", {"about": about, "sha256": digest(tensors, about)})
+    save_file(tensors, tmp_path / "c", {"about": about, "sha256": compute_checksum(tensors, about)})
     assert restore(tmp_path / "c").message.round == 3
 
 

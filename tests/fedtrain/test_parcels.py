@@ -16,8 +16,17 @@ from small import bits
 
 from fedtrain.cupboard import Cupboard
 from fedtrain.fleets.wire import Wire
-from fedtrain.packing import packed, unpacked
-from fedtrain.parcels import flat, grouped, of_answers, of_message, of_scores, to_answers, to_message, to_scores
+from fedtrain.packing import pack_tensors, unpack_tensors
+from fedtrain.parcels import (
+    decode_broadcast,
+    decode_replies,
+    decode_scores,
+    encode_broadcast,
+    encode_replies,
+    encode_scores,
+    flatten_groups,
+    group_entries,
+)
 from fedtrain.protocol import Broadcast, Failure, Score, Update
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -54,8 +63,8 @@ def through_json(note):
 @LAWS
 @given(STATES)
 def test_tensors_in_one_block(entries):
-    forms, block = packed(entries)
-    same(unpacked(through_json(forms), block), entries)
+    forms, block = pack_tensors(entries)
+    same(unpack_tensors(through_json(forms), block), entries)
 
 
 @pytest.mark.parametrize(
@@ -63,14 +72,14 @@ def test_tensors_in_one_block(entries):
 )
 def test_forms_that_do_not_fit_their_block_are_refused(form):
     with pytest.raises(ValueError, match="w: "):
-        unpacked([form], torch.zeros(8, dtype=torch.uint8))
+        unpack_tensors([form], torch.zeros(8, dtype=torch.uint8))
 
 
 @LAWS
 @given(st.integers(0, 10**9), STATES, st.dictionaries(NAMES, STATES, max_size=4))
 def test_a_message(round, shared, peers):
-    note, groups = of_message(Broadcast(round, shared, peers))
-    found = to_message(through_json(note), flat(groups))
+    note, groups = encode_broadcast(Broadcast(round, shared, peers))
+    found = decode_broadcast(through_json(note), flatten_groups(groups))
     assert (found.round, list(found.peers)) == (round, list(peers))
     same(found.shared, shared)
     for name, head in peers.items():
@@ -83,8 +92,8 @@ UPDATES = st.builds(Update, NAMES, STATES, STATES, st.integers(0, 10**9), LOSSES
 @LAWS
 @given(st.lists(st.one_of(UPDATES, st.builds(Failure, NAMES, st.text(max_size=20))), max_size=4))
 def test_answers(answers):
-    note, entries = of_answers(answers)
-    found = to_answers(through_json(note), entries)
+    note, entries = encode_replies(answers)
+    found = decode_replies(through_json(note), entries)
     for one, other in zip(found, answers, strict=True):
         if isinstance(other, Failure):
             assert one == other
@@ -103,19 +112,19 @@ SCORES = st.dictionaries(
 @LAWS
 @given(st.dictionaries(NAMES, SCORES, max_size=3))
 def test_scores(scores):
-    assert to_scores(through_json(of_scores(scores))) == scores
+    assert decode_scores(through_json(encode_scores(scores))) == scores
 
 
 def test_a_loss_that_is_no_number_travels_too():
-    note, _ = of_answers([Update("a", {}, {}, 1, math.nan)])
-    assert math.isnan(to_answers(through_json(note), {})[0].loss)
+    note, _ = encode_replies([Update("a", {}, {}, 1, math.nan)])
+    assert math.isnan(decode_replies(through_json(note), {})[0].loss)
 
 
 @LAWS
 @given(st.lists(STATES, max_size=4))
 def test_groups_whose_entries_have_slashes(states):
     groups = {f"peers/{i}": entries for i, entries in enumerate(states)}
-    found = grouped(flat(groups))
+    found = group_entries(flatten_groups(groups))
     for group, entries in groups.items():
         same(found[group], entries)
 

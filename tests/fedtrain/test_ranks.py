@@ -16,7 +16,7 @@ from fedtrain.fleets.group import Place
 from fedtrain.fleets.ranks import of_rank
 from fedtrain.fleets.station import Station
 from fedtrain.folder import OWN, Folder
-from fedtrain.interrupts import later
+from fedtrain.interrupts import defer_interrupts
 from fedtrain.protocol import Failure
 from fedtrain.run import run
 from theory.errors import InputError
@@ -240,7 +240,7 @@ def test_a_place_is_what_the_environment_says(monkeypatch):
 
 
 def put_off(number, work):
-    with later():
+    with defer_interrupts():
         signal.raise_signal(number)
         work()
 
@@ -252,7 +252,7 @@ def test_an_interruption_waits_for_what_must_not_be_torn():
             with pytest.raises(KeyboardInterrupt):
                 put_off(number, lambda done=done: done.append(1))
             assert done == [1]
-            with later():
+            with defer_interrupts():
                 pass
             assert signal.getsignal(number) is signal.default_int_handler
         finally:
@@ -260,7 +260,7 @@ def test_an_interruption_waits_for_what_must_not_be_torn():
 
 
 def test_an_interruption_does_not_hide_nor_is_hidden():
-    with pytest.raises(ZeroDivisionError), later():
+    with pytest.raises(ZeroDivisionError), defer_interrupts():
         _ = 1 / 0
     with pytest.raises(KeyboardInterrupt):
         put_off(signal.SIGINT, lambda: 1 / 0)
@@ -270,7 +270,7 @@ def test_other_threads_have_no_signals_to_put_off():
     done = []
 
     def work():
-        with later():
+        with defer_interrupts():
             done.append(1)
 
     thread = threading.Thread(target=work)

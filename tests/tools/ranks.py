@@ -22,7 +22,7 @@ from fedtrain.fleets.group import STORE, Place, leave
 from fedtrain.fleets.ranks import follow, leading
 from fedtrain.fleets.wire import Wire
 from fedtrain.folder import Folder
-from fedtrain.parcels import flat, of_message
+from fedtrain.parcels import encode_broadcast, flatten_groups
 
 LIMIT = 240
 """Seconds; nothing here takes a tenth of it on a quiet machine."""
@@ -63,8 +63,8 @@ def sent(root: Path, folder: str) -> list[tuple[str, str]]:
 
 def as_parcel(message, note: dict) -> tuple[dict, dict]:
     """A call as rank 0 makes it."""
-    about, groups = of_message(message)
-    return {**note, **about}, flat(groups)
+    about, groups = encode_broadcast(message)
+    return {**note, **about}, flatten_groups(groups)
 
 
 def digest(value: torch.Tensor) -> str:
