@@ -214,10 +214,10 @@ def left_by(out: Path) -> dict[str, Any]:
 
 def lasting(path: Path) -> object:
     """The content of a file without what may differ: the clock, and how often a run was resumed."""
-    from fedtrain.checkpoint import restore
+    from fedtrain.checkpoint import load_checkpoint
 
     if path.suffix == ".safetensors":
-        state = restore(path)
+        state = load_checkpoint(path)
         groups = {f"own {name}": entries for name, entries in state.personal.items()}
         groups |= {f"published {name}": entries for name, entries in state.message.peers.items()}
         groups["shared"] = state.message.shared

@@ -18,7 +18,7 @@ from typing import Any
 import click
 import torch
 
-from fedtrain.experiment import experiment, plan
+from fedtrain.experiment import build_experiment, plan_experiment
 from fedtrain.memory import keep_freed_memory
 from fedtrain.methods.fedprox import FedProx
 from fedtrain.partition import StateDict
@@ -49,8 +49,8 @@ def measured(dataset: str, source: str, more: dict[str, Any] | None = None) -> F
     found: Found = {}
     alone: dict[str, StateDict] = {}
     for name, chosen in METHODS.items():
-        config, data = plan(dataset, {"data": {"source": source}, "method": chosen, **(more or {})})
-        fleet = experiment(config, data).fleet()
+        config, data = plan_experiment(dataset, {"data": {"source": source}, "method": chosen, **(more or {})})
+        fleet = build_experiment(config, data).fleet()
         message = replace(fleet.opening(), round=1)  # in round 0 the published one does not pull
         for one in fleet.train(message, fleet.names):
             if not isinstance(one, Update):

@@ -24,10 +24,10 @@ import torch
 from fedtrain.config import CheckpointSettings, Config, EvaluationSettings, ModelSettings, ServerSettings
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 from fedtrain.local import LocalSettings
-from fedtrain.manifest import described, manifest
-from fedtrain.run import Progress, run
+from fedtrain.manifest import build_manifest, describe_data
+from fedtrain.run import RoundProgress, run_rounds
 
 EVERY = 10
 SETTLED = 100
@@ -83,19 +83,19 @@ def soak(rounds: int, place: Path) -> list[Reading]:
         evaluation=EvaluationSettings(every=EVERY),
         checkpoints=CheckpointSettings(every=25, keep=3),
     )
-    work, folder = Experiment(config, federation()), Folder(place)
-    folder.begin(config, manifest(config, described(work.federation), "soak"))
+    work, folder = Experiment(config, federation()), RunFolder(place)
+    folder.begin(config, build_manifest(config, describe_data(work.federation), "soak"))
     readings: list[Reading] = []
     clock, measure = time.process_time(), yardstick(work)
 
-    def read(progress: Progress) -> None:
+    def read(progress: RoundProgress) -> None:
         nonlocal clock
         took = time.process_time() - clock
         files = len(os.listdir("/proc/self/fd")) - 1  # without the one that lists them
         readings.append(Reading(progress.round, resident(), files, took, measure(), bool(progress.scores)))
         clock = time.process_time()
 
-    run(work, folder, read)
+    run_rounds(work, folder, read)
     return readings
 
 

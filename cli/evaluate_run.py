@@ -15,7 +15,7 @@ from rich.table import Table
 from cli.console import console
 from fedtrain.protocol import Split
 from fedtrain.report.wording import percent
-from fedtrain.selection import Row, over_clients
+from fedtrain.selection import MetricRow, summarise_clients
 from fedtrain.use.personal import TrainedRun, open_run
 from fedtrain.use.scoring import data_of, score
 
@@ -32,7 +32,7 @@ def evaluate_run(
     rows = score(run, data_of(run, data_dir), split, client)
     report = {**heading_of(run), "split": split, "rows": rows}
     if client is None:
-        report |= over_clients(accuracies(rows), {row["client"]: row["n"] for row in rows})
+        report |= summarise_clients(accuracies(rows), {row["client"]: row["n"] for row in rows})
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
     else:
@@ -54,7 +54,7 @@ def heading_of(run: TrainedRun) -> dict[str, Any]:
     }
 
 
-def accuracies(rows: list[Row]) -> dict[str, dict[str, float]]:
+def accuracies(rows: list[MetricRow]) -> dict[str, dict[str, float]]:
     """By client and branch."""
     table: dict[str, dict[str, float]] = {}
     for row in rows:

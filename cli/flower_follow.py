@@ -8,13 +8,13 @@ from pathlib import Path
 
 from fedtrain.errors import TrainingError
 from fedtrain.flower.control import Control
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 
 PAUSE, LOOK = 0.5, 10.0
 """Seconds between two looks at the log, and at what the SuperLink says, which costs a second or two."""
 
 
-def follow(control: Control, run_id: str, folder: Folder, log: Path, say: Callable[[str], None]) -> None:
+def follow(control: Control, run_id: str, folder: RunFolder, log: Path, say: Callable[[str], None]) -> None:
     """Until the run is over; an error if it was not completed."""
     read, looked = log.stat().st_size if log.exists() else 0, time.monotonic()
     while True:

@@ -23,11 +23,11 @@ from cli.train_view import View, show_summary
 from fedtrain.config import Config
 from fedtrain.data.federation import client_count
 from fedtrain.data.shares import check
-from fedtrain.experiment import plan
+from fedtrain.experiment import plan_experiment
 from fedtrain.flower.environment import require_flower
-from fedtrain.folder import SUMMARY, Folder
+from fedtrain.folder import SUMMARY_FILE, RunFolder
 from fedtrain.presets import resolve_preset
-from fedtrain.resume import continued
+from fedtrain.resume import resume_config
 from fedtrain.tables import TomlTable
 from theory.errors import InputError
 
@@ -41,11 +41,11 @@ def prepared(given: Mapping[str, Any], options: dict[str, Any]) -> Plan:
     """What the run is to be, where it is written, and how many clients it has; nodes find their data themselves."""
     tables = nested(given, options["sets"])
     if options["resume"] is not None:
-        folder = Folder(options["resume"])
-        config = continued(folder, tables)
+        folder = RunFolder(options["resume"])
+        config = resume_config(folder, tables)
     else:
         config = begun(tables, options)
-        folder = Folder(options["out"] or new_folder(f"{config.data.dataset}-{config.method_name}"))
+        folder = RunFolder(options["out"] or new_folder(f"{config.data.dataset}-{config.method_name}"))
     if config.machine.fleet not in ("auto", "in-turn"):
         raise InputError(f"machine.fleet is {config.machine.fleet}; on Flower every client has a node: leave it out")
     check(config.data)
@@ -60,7 +60,7 @@ def begun(tables: TomlTable, options: dict[str, Any]) -> Config:
     config = resolve_preset(preset, own)
     if config.data.source != "real":
         unsaid = config.data.source == "auto"
-        config, found = plan(preset, own, options["data_dir"])
+        config, found = plan_experiment(preset, own, options["data_dir"])
         if unsaid and found.standin:
             words = f"{found.notes[0]}; nodes that have real ones use them with --data real"
             console(stderr=True).print(f"STAND-IN DATA: {words}", style="bold yellow", soft_wrap=True)
@@ -121,7 +121,7 @@ def on_deployment(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
             log,
             lambda text: None if options["as_json"] else screen.print(text, soft_wrap=True),
         )
-    return folder.read_json(SUMMARY)
+    return folder.read_json(SUMMARY_FILE)
 
 
 def write(plan: Plan, app: Path) -> None:

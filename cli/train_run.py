@@ -24,15 +24,15 @@ from fedtrain.config import Config, load_toml
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.settings import USED
 from fedtrain.data.source import Found, find
-from fedtrain.experiment import experiment, plan
+from fedtrain.experiment import build_experiment, plan_experiment
 from fedtrain.fleets.group import Place
 from fedtrain.fleets.ranks import follow, leading, refuse_idle_ranks
-from fedtrain.folder import Folder
-from fedtrain.manifest import described, manifest
+from fedtrain.folder import RunFolder
+from fedtrain.manifest import build_manifest, describe_data
 from fedtrain.memory import keep_freed_memory
 from fedtrain.presets import load_preset_chain
-from fedtrain.resume import continued, data_meant, go_on
-from fedtrain.run import run as run_rounds
+from fedtrain.resume import prepare_resume, resolve_original_data, resume_config
+from fedtrain.run import run_rounds as run_rounds
 from fedtrain.tables import TomlTable, merge_tables, parse_override
 from theory.errors import InputError
 
@@ -43,18 +43,18 @@ def run(given: Mapping[str, Any], options: dict[str, Any]) -> None:
         hush()
     tables = nested(given, options["sets"])
     if options["resume"] is not None:
-        folder = Folder(options["resume"])
+        folder = RunFolder(options["resume"])
         if not folder.holds_a_run:
             raise InputError(f"{folder.path}: no run is here to go on with; name the folder that a run has written")
-        config = continued(folder, tables)
-        found = find(data_meant(folder, config), options["data_dir"])
+        config = resume_config(folder, tables)
+        found = find(resolve_original_data(folder, config), options["data_dir"])
     else:
         config, found = planned(tables, options)
-        folder = Folder(options["out"] or new_folder(f"{config.data.dataset}-{config.method_name}"))
+        folder = RunFolder(options["out"] or new_folder(f"{config.data.dataset}-{config.method_name}"))
     place = member(config, options)
     if options["nproc"] and place is None and not options["dry_run"]:
         raise click.exceptions.Exit(start(options["nproc"], config.machine.threads))
-    work = experiment(set_threads(config), found.without_images() if options["dry_run"] else found)
+    work = build_experiment(set_threads(config), found.without_images() if options["dry_run"] else found)
     if options["dry_run"]:
         refuse_idle_ranks(work, options["nproc"] or 1)
         show_plan(console(), work, as_json=options["as_json"])
@@ -64,9 +64,9 @@ def run(given: Mapping[str, Any], options: dict[str, Any]) -> None:
         follow(work, place)
         return
     with folder.alone():
-        told = manifest(work.config, described(work.federation), shlex.join(["fedco2", *sys.argv[1:]]))
+        told = build_manifest(work.config, describe_data(work.federation), shlex.join(["fedco2", *sys.argv[1:]]))
         if folder.holds_a_run:
-            for note in go_on(folder, work.config, told):
+            for note in prepare_resume(folder, work.config, told):
                 console(stderr=True).print(f"note: {note}", soft_wrap=True)
         else:
             folder.begin(work.config, told)
@@ -123,7 +123,7 @@ def asked(tables: TomlTable, options: dict[str, Any]) -> tuple[str, TomlTable]:
 
 def planned(tables: TomlTable, options: dict[str, Any]) -> tuple[Config, Found]:
     """What a new run is to be, from preset, file and options, and its data."""
-    config, found = plan(*asked(tables, options), options["data_dir"])
+    config, found = plan_experiment(*asked(tables, options), options["data_dir"])
     refuse_idle_alpha(config, options)
     return config, found
 

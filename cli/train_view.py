@@ -20,13 +20,13 @@ from fedtrain.about.cost import seconds_a_round, seconds_left
 from fedtrain.config import format_config, serialize_config
 from fedtrain.data.settings import USED
 from fedtrain.experiment import DTYPES, Experiment
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 from fedtrain.ledger import CommunicationCost
-from fedtrain.manifest import our_version
+from fedtrain.manifest import get_version
 from fedtrain.protocol import Scores
 from fedtrain.report.wording import percent
-from fedtrain.run import Progress as RoundProgress
-from fedtrain.selection import RULES
+from fedtrain.run import RoundProgress as RoundProgress
+from fedtrain.selection import RULE_DESCRIPTIONS
 
 FEW = 8
 """Up to so many clients have a column each."""
@@ -65,7 +65,7 @@ def header(screen: Console, work: Experiment, parts: Anatomy) -> None:
     )
     screen.print(
         f"seeds     {config.seed}, data {config.data.seed}; device {config.machine.resolved()}, "
-        f"{counted(config.machine.threads or 1, 'thread')}; fedco2 {our_version()}",
+        f"{counted(config.machine.threads or 1, 'thread')}; fedco2 {get_version()}",
         soft_wrap=True,
     )
     screen.print()
@@ -100,7 +100,7 @@ def traffic_line(ledger: CommunicationCost) -> str:
 class View:
     """Looks on while rounds are made."""
 
-    def __init__(self, screen: Console, work: Experiment, folder: Folder, quiet: bool) -> None:
+    def __init__(self, screen: Console, work: Experiment, folder: RunFolder, quiet: bool) -> None:
         self.screen, self.work, self.folder, self.quiet = screen, work, folder, quiet
         self.live = screen.is_terminal and not quiet
         self.bar = Progress(
@@ -205,7 +205,7 @@ def show_summary(screen: Console, summary: dict[str, Any], folder: Path) -> None
     best = summary["rules"][rule]
     branches = list(best["mean"])
     screen.print()
-    when = RULES[rule]
+    when = RULE_DESCRIPTIONS[rule]
     if rule == "last" and best["round"] < summary["rounds"]:  # of a later one somebody's scores did not come
         when = f"after round {best['round']} of {summary['rounds']}, the last in which all clients were evaluated"
     screen.print(f"Test accuracy in %, {summary['title']}, {when}", style="bold", soft_wrap=True)
@@ -220,7 +220,7 @@ def show_summary(screen: Console, summary: dict[str, Any], folder: Path) -> None
     screen.print(table)
     for other, results in summary["rules"].items():
         if other != rule:
-            screen.print(f"{RULES[other]}: mean {percent(results['mean']['fused'])}")
+            screen.print(f"{RULE_DESCRIPTIONS[other]}: mean {percent(results['mean']['fused'])}")
     up, down = summary["bytes"]["up"]["total"], summary["bytes"]["down"]["total"]
     screen.print(
         f"{counted(summary['rounds'], 'round')} in {duration(summary['seconds'])}; {amount(up)} up, {amount(down)} down"

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from fedtrain.cupboard import Cupboard
+from fedtrain.cupboard import ClientStateStore
 from fedtrain.ledger import CommunicationCost, PayloadBytes
 from fedtrain.parcels import flatten_groups, group_entries
 from fedtrain.partition import StateDict
@@ -19,11 +19,11 @@ from fedtrain.sealed import CORRUPT_FILE_ERRORS, load_checked, read_header, save
 from fedtrain.tables import format_error, format_value
 from theory.errors import InputError
 
-FORMAT = "fedco2 checkpoint 2"
+CHECKPOINT_FORMAT = "fedco2 checkpoint 2"
 
 
 @dataclass(frozen=True)
-class State:
+class RunState:
     """All that the next round depends on, and how far the records reach."""
 
     message: Broadcast
@@ -37,7 +37,7 @@ class State:
     elsewhere: Mapping[str, int] = field(default_factory=dict)
     """Clients whose entries are where they train, not here: the round in which each trained last, 0 for none yet."""
 
-    def own(self, client: str, cupboard: Cupboard, start: Callable[[str], StateDict]) -> StateDict:
+    def own(self, client: str, cupboard: ClientStateStore, start: Callable[[str], StateDict]) -> StateDict:
         """What a client keeps, wherever it is; ``start`` is asked for who never trained."""
         if client in self.personal:
             return self.personal[client]
@@ -46,7 +46,7 @@ class State:
             raise InputError(f"client {client} has no part in this checkpoint; start the run anew")
         return cupboard.take(client, turn) if turn else start(client)
 
-    def to(self, device: torch.device, *, personal: bool = True) -> State:
+    def to(self, device: torch.device, *, personal: bool = True) -> RunState:
         """The same on a device; what is personal may stay where it is."""
 
         def moved(state: StateDict) -> StateDict:
@@ -58,7 +58,7 @@ class State:
         return replace(self, message=message, personal=kept)
 
 
-def save(state: State, path: Path) -> None:
+def save_checkpoint(state: RunState, path: Path) -> None:
     """Write to a temporary file, wait for the disk, then rename: the checkpoint is complete or absent."""
     names = [*state.personal, *state.elsewhere]
     places = {name: i for i, name in enumerate(names)}
@@ -66,7 +66,7 @@ def save(state: State, path: Path) -> None:
     for kind, states in (("personal", state.personal), ("peers", state.message.peers)):
         groups |= {f"{kind}/{places[name]}": entries for name, entries in states.items()}
     about = {
-        "format": FORMAT,
+        "format": CHECKPOINT_FORMAT,
         "round": state.message.round,
         "clients": names,
         "publishing": list(state.message.peers),
@@ -82,45 +82,45 @@ def save(state: State, path: Path) -> None:
         raise InputError(f"{path}: cannot be written ({error}); make room or get leave, and resume") from None
 
 
-def round_of(path: Path) -> int:
+def read_round(path: Path) -> int:
     """How many rounds were made, without reading the tensors."""
     try:
         return int(read_header(path)["round"])
     except CORRUPT_FILE_ERRORS as error:
-        raise damaged(path, error) from None
+        raise build_damage_error(path, error) from None
 
 
-def turns_of(path: Path) -> dict[str, int]:
+def read_last_trained_rounds(path: Path) -> dict[str, int]:
     """Clients whose entries are elsewhere, and the round in which each trained last."""
     try:
         return {str(name): int(turn) for name, turn in read_header(path).get("elsewhere", {}).items()}
     except CORRUPT_FILE_ERRORS as error:
-        raise damaged(path, error) from None
+        raise build_damage_error(path, error) from None
 
 
-def damaged(path: Path, error: Exception) -> InputError:
+def build_damage_error(path: Path, error: Exception) -> InputError:
     """What to say of a file that is no checkpoint; a kept one may help, unless it is another name of the same file."""
     kept = [one for one in sorted(path.parent.glob("round-*.safetensors")) if not one.samefile(path)]
     way = f"rename {kept[-1].name} to {path.name} to go on from there" if kept else "start the run anew"
     return InputError(f"{path}: not a checkpoint of fedco2, or damaged ({format_error(error)}); {way}")
 
 
-def restore(path: Path) -> State:
+def load_checkpoint(path: Path) -> RunState:
     """Read a checkpoint."""
     try:
-        if (about := read_header(path))["format"] != FORMAT:
+        if (about := read_header(path))["format"] != CHECKPOINT_FORMAT:
             raise InputError(f"{path}: made by another version ({format_value(about['format'])}); use that version")
         tensors, about = load_checked(path)
         names: list[str] = about["clients"]
         places, groups = {name: i for i, name in enumerate(names)}, group_entries(tensors)
-        elsewhere = turns_of(path)
+        elsewhere = read_last_trained_rounds(path)
         personal = {name: groups[f"personal/{i}"] for name, i in places.items() if name not in elsewhere}
         peers = {name: groups[f"peers/{places[name]}"] for name in about["publishing"]}
         ledger = CommunicationCost(PayloadBytes(**about["ledger"]["up"]), PayloadBytes(**about["ledger"]["down"]))
         message = Broadcast(int(about["round"]), groups["shared"], peers)
         seconds, end, skipped = float(about["seconds"]), int(about["rows_end"]), about["skipped"]
-        return State(message, personal, ledger, seconds, end, tuple(dict(one) for one in skipped), elsewhere)
+        return RunState(message, personal, ledger, seconds, end, tuple(dict(one) for one in skipped), elsewhere)
     except InputError:
         raise
     except CORRUPT_FILE_ERRORS as error:
-        raise damaged(path, error) from None
+        raise build_damage_error(path, error) from None

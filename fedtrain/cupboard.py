@@ -13,10 +13,10 @@ from fedtrain.sealed import CORRUPT_FILE_ERRORS, load_checked, save_checked
 from fedtrain.tables import format_error
 from theory.errors import InputError
 
-FORMAT = "fedco2 own entries 1"
+CLIENT_STATE_FORMAT = "fedco2 own entries 1"
 
 
-class Cupboard:
+class ClientStateStore:
     """Who trains client A in round 7 finds its entries of the round in which A trained last, and adds those of 7.
 
     A turn is thus a function of what the server says alone: told of the same round twice, a client answers the same.
@@ -30,7 +30,7 @@ class Cupboard:
         path = self._path(client, round)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            save_checked(path, entries, {"format": FORMAT, "client": client, "round": round})
+            save_checked(path, entries, {"format": CLIENT_STATE_FORMAT, "client": client, "round": round})
         except (SafetensorError, OSError) as error:
             raise InputError(f"{path}: cannot be written ({format_error(error)}); make room or get leave") from None
 
@@ -43,7 +43,7 @@ class Cupboard:
             )
         try:
             entries, about = load_checked(path)
-            if about != (wanted := {"format": FORMAT, "client": client, "round": round}):
+            if about != (wanted := {"format": CLIENT_STATE_FORMAT, "client": client, "round": round}):
                 raise ValueError(f"it is of {about}, not of {wanted}")
         except (*CORRUPT_FILE_ERRORS, OSError) as error:
             raise InputError(f"{path}: damaged ({format_error(error)}); start the run anew") from None
@@ -59,10 +59,10 @@ class Cupboard:
             path.unlink(missing_ok=True)
 
     def _path(self, client: str, round: int) -> Path:
-        return self.folder / folder_name(client) / f"{round:06}.safetensors"
+        return self.folder / make_folder_name(client) / f"{round:06}.safetensors"
 
 
-def folder_name(name: str) -> str:
+def make_folder_name(name: str) -> str:
     """A name may hold what no file system likes: its folder has its plain letters and a mark that is its own."""
     letters = "".join(c if c.isascii() and c.isalnum() else "-" for c in name)[:40]
     return f"{letters}-{hashlib.blake2b(name.encode(), digest_size=4).hexdigest()}"

@@ -23,7 +23,7 @@ from fedtrain.models import Net, alexnet, cifar_net, digits_net, two_layer
 from fedtrain.outline import FlopCounter, fill_with_virtual_zeros
 from fedtrain.presets import resolve_preset
 from fedtrain.protocol import sample_cohort
-from fedtrain.shelf import shelved
+from fedtrain.shelf import offload
 from theory.errors import InputError
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -39,7 +39,7 @@ class Experiment:
     def maker(self) -> Callable[[], Net]:
         """Draws the networks."""
         shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
-        return maker(self.config.model, self.config.method, len(self.federation.classes), shape)
+        return get_model_builder(self.config.model, self.config.method, len(self.federation.classes), shape)
 
     def check(self) -> None:
         """Refuse what would fail later: a device, a rule without data, a network that does not fit, an idle client."""
@@ -95,7 +95,7 @@ class Experiment:
         """All clients, in this process; what they keep on disk, if anything, is in the folder."""
         machine, server, clients = self.config.machine, self.config.server, self.federation.clients
         first = self.bench()
-        keep: OffloadFunction = partial(shelved, folder=folder) if machine.personal == "disk" else dict
+        keep: OffloadFunction = partial(offload, folder=folder) if machine.personal == "disk" else dict
         ways: dict[str, Any] = {
             "skip_failures": server.on_client_failure == "skip",
             "keep": keep,
@@ -112,21 +112,21 @@ class Experiment:
         return kind(first, clients, **ways)
 
 
-def plan(preset: str, given: Mapping[str, Any], root: Path | None = None) -> tuple[Config, Found]:
+def plan_experiment(preset: str, given: Mapping[str, Any], root: Path | None = None) -> tuple[Config, Found]:
     """The configuration and its data, each of which has a say in the other: a stand-in has shorter defaults."""
     config = resolve_preset(preset, given)
     found = find(config.data, root)
     return (resolve_preset(preset, given, standin=True) if found.standin else config), found
 
 
-def experiment(config: Config, found: Found) -> Experiment:
+def build_experiment(config: Config, found: Found) -> Experiment:
     """With the clients that the configuration makes of the data."""
     made = Experiment(config, assemble(config.data, found))
     made.check()
     return made
 
 
-def maker(
+def get_model_builder(
     settings: ModelSettings, method: AnyMethod, classes: int, shape: tuple[int, ...] = (3, 28, 28)
 ) -> Callable[[], Net]:
     """Draws networks, cut where the method wants it."""

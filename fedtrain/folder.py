@@ -13,20 +13,20 @@ from typing import Any
 
 from fedtrain import checkpoint
 from fedtrain.config import Config, format_config, load_toml, parse_config
-from fedtrain.cupboard import Cupboard
+from fedtrain.cupboard import ClientStateStore
 from fedtrain.files import replace_atomically
-from fedtrain.selection import Row, checked
+from fedtrain.selection import MetricRow, parse_row
 from fedtrain.tables import TomlTable, format_error
 from theory.errors import InputError
 
-CONFIG, MANIFEST, METRICS, SUMMARY = "config.toml", "manifest.json", "metrics.jsonl", "summary.json"
-LOCK, BEGINNING = ".lock", ".beginning"
-CHECKPOINT = Path("checkpoints") / "last.safetensors"
-OWN = Path("checkpoints") / "own"
+CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE = "config.toml", "manifest.json", "metrics.jsonl", "summary.json"
+LOCK_FILE, UNFINISHED_START_FILE = ".lock", ".beginning"
+LAST_CHECKPOINT = Path("checkpoints") / "last.safetensors"
+CLIENT_STATES_FOLDER = Path("checkpoints") / "own"
 """What clients keep, if it is not in the checkpoint itself."""
 
 
-class Folder:
+class RunFolder:
     """``config.toml``, ``manifest.json``, ``metrics.jsonl``, ``summary.json``, ``checkpoints/`` and ``figures/``."""
 
     def __init__(self, path: Path) -> None:
@@ -35,43 +35,43 @@ class Folder:
     @property
     def holds_a_run(self) -> bool:
         """Whether a run was begun here."""
-        return (self.path / CONFIG).exists()
+        return (self.path / CONFIG_FILE).exists()
 
     @property
-    def cupboard(self) -> Cupboard:
+    def cupboard(self) -> ClientStateStore:
         """Where clients that do not train in the server's process keep what is theirs."""
-        return Cupboard(self.path / OWN)
+        return ClientStateStore(self.path / CLIENT_STATES_FOLDER)
 
     @property
     def finished(self) -> bool:
         """Whether it came to its end."""
-        return (self.path / SUMMARY).exists() and bool(self.read_json(SUMMARY).get("finished"))
+        return (self.path / SUMMARY_FILE).exists() and bool(self.read_json(SUMMARY_FILE).get("finished"))
 
     def begin(self, config: Config, manifest: dict[str, Any]) -> None:
         """Make the folder; config.toml comes last, so its presence means that the run was begun."""
         with self._writable():
             self.path.mkdir(parents=True, exist_ok=True)
-            if (self.path / BEGINNING).exists():  # a process was killed here
+            if (self.path / UNFINISHED_START_FILE).exists():  # a process was killed here
                 self._clear()
-        for name in (CONFIG, MANIFEST, METRICS, SUMMARY, "checkpoints", "figures"):
+        for name in (CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE, "checkpoints", "figures"):
             if (self.path / name).exists():
                 raise InputError(f"{self.path} holds {name} already, which is not overwritten; choose another --out")
         try:
             with self._writable():
-                (self.path / BEGINNING).touch()
+                (self.path / UNFINISHED_START_FILE).touch()
                 for name in ("checkpoints", "figures"):
                     (self.path / name).mkdir()
-                (self.path / METRICS).touch()
-                self.write_json(MANIFEST, manifest)
-                self.write(CONFIG, format_config(config))
-                (self.path / BEGINNING).unlink()
+                (self.path / METRICS_FILE).touch()
+                self.write_json(MANIFEST_FILE, manifest)
+                self.write(CONFIG_FILE, format_config(config))
+                (self.path / UNFINISHED_START_FILE).unlink()
         except BaseException:
             self._clear()
             raise
 
     def _clear(self) -> None:
         """A run that was not begun leaves nothing in the way of the next one."""
-        for name in (CONFIG, METRICS, MANIFEST, BEGINNING):
+        for name in (CONFIG_FILE, METRICS_FILE, MANIFEST_FILE, UNFINISHED_START_FILE):
             (self.path / name).unlink(missing_ok=True)
         for name in ("checkpoints", "figures"):
             with suppress(OSError):
@@ -82,11 +82,11 @@ class Folder:
         """Keep other processes out, and clear away what one that was killed left half-written."""
         with self._writable():
             self.path.mkdir(parents=True, exist_ok=True)
-            file = (self.path / LOCK).open("w")
+            file = (self.path / LOCK_FILE).open("w")
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if not os.path.samestat(os.fstat(file.fileno()), os.stat(self.path / LOCK)):
+                if not os.path.samestat(os.fstat(file.fileno()), os.stat(self.path / LOCK_FILE)):
                     raise OSError  # the process before took its lock away, and a third one has a new one
             except OSError:
                 raise InputError(f"{self.path}: another process is at work here; wait for it or stop it") from None
@@ -95,23 +95,23 @@ class Folder:
                 yield
             finally:
                 with suppress(OSError):
-                    (self.path / LOCK).unlink(missing_ok=True)
+                    (self.path / LOCK_FILE).unlink(missing_ok=True)
                     self.path.rmdir()  # if nothing came of it
 
     def _tidy(self) -> None:
         """Take away what a process that was killed left half-written, and nothing that is not ours."""
-        if not self.holds_a_run and not (self.path / BEGINNING).exists():
+        if not self.holds_a_run and not (self.path / UNFINISHED_START_FILE).exists():
             return
         for pattern in (
             ".*.part",
             "figures/.*.part",
             "checkpoints/.*",
-            f"{OWN}/*/.*",
+            f"{CLIENT_STATES_FOLDER}/*/.*",
         ):  # safetensors has temporary files of its own
             for part in self.path.glob(pattern):
                 part.unlink()
         if self.holds_a_run:
-            (self.path / BEGINNING).unlink(missing_ok=True)
+            (self.path / UNFINISHED_START_FILE).unlink(missing_ok=True)
 
     @contextmanager
     def _writable(self) -> Iterator[None]:
@@ -123,17 +123,17 @@ class Folder:
     def tables(self) -> TomlTable:
         """What the run was begun with, unread."""
         if not self.holds_a_run:
-            raise InputError(f"{self.path}: no run is here (no {CONFIG}); name the folder that a run has written")
-        return load_toml(self.path / CONFIG)
+            raise InputError(f"{self.path}: no run is here (no {CONFIG_FILE}); name the folder that a run has written")
+        return load_toml(self.path / CONFIG_FILE)
 
     def config(self) -> Config:
         """What the run was begun with."""
         return parse_config(self.tables())
 
-    def append(self, rows: Iterable[Row]) -> int:
+    def append(self, rows: Iterable[MetricRow]) -> int:
         """Add rows to the metrics, in one piece; the length of the file afterwards."""
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        path = self.path / METRICS
+        path = self.path / METRICS_FILE
         before = path.stat().st_size
         try:
             with path.open("ab") as file:
@@ -143,26 +143,28 @@ class Folder:
             raise
         return before + len(text.encode())
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[MetricRow]:
         """All rows so far."""
-        path = self.path / METRICS
+        path = self.path / METRICS_FILE
         try:
             with path.open("rb") as file:
-                return [checked(json.loads(line)) for line in file]
+                return [parse_row(json.loads(line)) for line in file]
         except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise InputError(f"{path}: damaged ({format_error(error)}); start the run anew") from None
 
     def cut_rows(self, end: int) -> None:
         """Forget rows of a round that was not completed."""
-        if (self.path / METRICS).stat().st_size < end:
-            raise InputError(f"{self.path / METRICS}: shorter than when the checkpoint was written; start the run anew")
-        os.truncate(self.path / METRICS, end)
+        if (self.path / METRICS_FILE).stat().st_size < end:
+            raise InputError(
+                f"{self.path / METRICS_FILE}: shorter than when the checkpoint was written; start the run anew"
+            )
+        os.truncate(self.path / METRICS_FILE, end)
 
-    def save(self, state: checkpoint.State, keep: int = 0) -> None:
+    def save(self, state: checkpoint.RunState, keep: int = 0) -> None:
         """Write the checkpoint; it stays beside the next one, as one of the ``keep`` latest, if that is not 0."""
-        with (self.path / METRICS).open("rb") as file:
+        with (self.path / METRICS_FILE).open("rb") as file:
             os.fsync(file.fileno())  # the rows that the checkpoint counts on
-        checkpoint.save(state, self.path / CHECKPOINT)
+        checkpoint.save_checkpoint(state, self.path / LAST_CHECKPOINT)
         self.keep(state.message.round, keep)
         self._clear_cupboard(state)
 
@@ -170,16 +172,16 @@ class Folder:
         """Let the last checkpoint, of this round, stay as one of the ``limit`` latest; done twice it is done once."""
         if not limit:
             return
-        last = self.path / CHECKPOINT
+        last = self.path / LAST_CHECKPOINT
         named = last.with_name(f"round-{round:06}.safetensors")
         named.unlink(missing_ok=True)
         os.link(last, named)  # no second copy on the disk until the next one is written
         for old in sorted(last.parent.glob("round-*.safetensors"))[:-limit]:
             old.unlink()
 
-    def _clear_cupboard(self, state: checkpoint.State) -> None:
+    def _clear_cupboard(self, state: checkpoint.RunState) -> None:
         """Take away what no checkpoint needs; a round that is not over may have left more, which stays."""
-        if not (self.path / OWN).exists():
+        if not (self.path / CLIENT_STATES_FOLDER).exists():
             return
         needed = self.needed()
         for client in (*state.personal, *state.elsewhere):
@@ -188,20 +190,20 @@ class Folder:
     def needed(self) -> defaultdict[str, set[int]]:
         """The turns of each client that a checkpoint speaks of."""
         needed: defaultdict[str, set[int]] = defaultdict(set)
-        for path in (self.path / CHECKPOINT).parent.glob("*.safetensors"):
-            for client, turn in checkpoint.turns_of(path).items():
+        for path in (self.path / LAST_CHECKPOINT).parent.glob("*.safetensors"):
+            for client, turn in checkpoint.read_last_trained_rounds(path).items():
                 needed[client].add(turn)
         return needed
 
-    def restore(self) -> checkpoint.State | None:
+    def restore(self) -> checkpoint.RunState | None:
         """The last checkpoint, if one was written."""
-        path = self.path / CHECKPOINT
-        return checkpoint.restore(path) if path.exists() else None
+        path = self.path / LAST_CHECKPOINT
+        return checkpoint.load_checkpoint(path) if path.exists() else None
 
     def round_reached(self) -> int:
         """How many rounds are safe."""
-        path = self.path / CHECKPOINT
-        return checkpoint.round_of(path) if path.exists() else 0
+        path = self.path / LAST_CHECKPOINT
+        return checkpoint.read_round(path) if path.exists() else 0
 
     def write(self, name: str, text: str) -> None:
         """A file that is complete or absent."""

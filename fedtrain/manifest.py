@@ -16,13 +16,13 @@ from fedtrain.config import Config
 from fedtrain.data.clients import Federation, Samples
 
 
-def manifest(config: Config, data: Mapping[str, Any], command: str) -> dict[str, Any]:
+def build_manifest(config: Config, data: Mapping[str, Any], command: str) -> dict[str, Any]:
     """What a reader needs to trust or to repeat the numbers; ``data`` as `described`."""
     return {
         "command": command,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "versions": {"fedco2": our_version(), "python": platform.python_version(), "torch": torch.__version__},
-        "git": git_commit(),
+        "versions": {"fedco2": get_version(), "python": platform.python_version(), "torch": torch.__version__},
+        "git": get_git_commit(),
         "machine": {
             "system": platform.platform(),
             "device": str(config.machine.resolved()),
@@ -32,15 +32,15 @@ def manifest(config: Config, data: Mapping[str, Any], command: str) -> dict[str,
     }
 
 
-def described(data: Federation) -> dict[str, Any]:
+def describe_data(data: Federation) -> dict[str, Any]:
     """The data, for who does not have them."""
-    about = outlined(data)
+    about = describe_clients(data)
     for told, client in zip(about["clients"], data.clients, strict=True):
         told["sha256"] = client.fingerprint
     return about | {"sha256": data.fingerprint}
 
 
-def outlined(data: Federation) -> dict[str, Any]:
+def describe_clients(data: Federation) -> dict[str, Any]:
     """What can be said without a look at the images."""
     return {
         "title": data.title,
@@ -50,9 +50,9 @@ def outlined(data: Federation) -> dict[str, Any]:
         "clients": [
             {
                 "name": client.name,
-                "train": class_counts(client.train, len(data.classes)),
-                "val": class_counts(client.val, len(data.classes)),
-                "test": class_counts(client.test, len(data.classes)),
+                "train": count_classes(client.train, len(data.classes)),
+                "val": count_classes(client.val, len(data.classes)),
+                "test": count_classes(client.test, len(data.classes)),
                 "noise": client.noise,
             }
             for client in data.clients
@@ -60,12 +60,12 @@ def outlined(data: Federation) -> dict[str, Any]:
     }
 
 
-def class_counts(samples: Samples | None, classes: int) -> list[int]:
+def count_classes(samples: Samples | None, classes: int) -> list[int]:
     """How many of each class."""
     return [0] * classes if samples is None else torch.bincount(samples.labels.cpu(), minlength=classes).tolist()
 
 
-def our_version() -> str:
+def get_version() -> str:
     """Of the installed distribution."""
     try:
         return version("fedco2")
@@ -73,7 +73,7 @@ def our_version() -> str:
         return "not installed"
 
 
-def git_commit() -> str | None:
+def get_git_commit() -> str | None:
     """The commit of the source tree that runs, with a plus if it was changed; None outside one."""
     here = Path(__file__).parent
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from fedtrain.config import Config, format_config, parse_config, serialize_config
 from fedtrain.data.settings import DataSettings
-from fedtrain.folder import CONFIG, MANIFEST, SUMMARY, Folder
+from fedtrain.folder import CONFIG_FILE, MANIFEST_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.tables import TomlTable, merge_tables
 from theory.errors import InputError
 
-MAY_VARY = {
+CHANGEABLE_KEYS = {
     "server.rounds",
     "server.on_client_failure",
     "evaluation.every",
@@ -26,7 +26,7 @@ MAY_VARY = {
 """What may change when a run goes on."""
 
 
-def continued(folder: Folder, tables: TomlTable) -> Config:
+def resume_config(folder: RunFolder, tables: TomlTable) -> Config:
     """The configuration of a run that goes on, with the changes that are allowed.
 
     As many threads as before, unless clients now train in other processes: these share the cores anew.
@@ -36,44 +36,44 @@ def continued(folder: Folder, tables: TomlTable) -> Config:
     if name != begun.method_name:  # before the parameters of one are read as those of the other
         raise InputError(f"{folder.path} holds a run of {begun.method_name}, not of {name}; leave --resume out")
     new = parse_config(merge_tables(serialize_config(begun), tables))
-    refuse_if_other(folder, new)
+    check_same_run(folder, new)
     if new.machine.fleet != begun.machine.fleet and "threads" not in tables.get("machine", {}):
         new = replace(new, machine=replace(new.machine, threads=None))
     return new
 
 
-def data_meant(folder: Folder, config: Config) -> DataSettings:
+def resolve_original_data(folder: RunFolder, config: Config) -> DataSettings:
     """The data that the run was begun with: what ``auto`` meant then, whatever was added since."""
-    return config.data.meaning(standin=folder.read_json(MANIFEST).get("data", {}).get("standin", False))
+    return config.data.meaning(standin=folder.read_json(MANIFEST_FILE).get("data", {}).get("standin", False))
 
 
-def refuse_if_other(folder: Folder, new: Config) -> None:
+def check_same_run(folder: RunFolder, new: Config) -> None:
     """Two configurations in one folder would be neither."""
-    changed = differences(serialize_config(folder.config()), serialize_config(new))
-    if other := {key: pair for key, pair in changed.items() if key not in MAY_VARY}:
+    changed = find_differences(serialize_config(folder.config()), serialize_config(new))
+    if other := {key: pair for key, pair in changed.items() if key not in CHANGEABLE_KEYS}:
         shown = ", ".join(f"{key} {old!r} -> {now!r}" for key, (old, now) in other.items())
         raise InputError(f"{folder.path} holds another run ({shown}); choose another --out")
 
 
-def differences(old: TomlTable, new: TomlTable) -> dict[str, tuple[Any, Any]]:
+def find_differences(old: TomlTable, new: TomlTable) -> dict[str, tuple[Any, Any]]:
     """Keys whose values differ, by their path."""
     found: dict[str, tuple[Any, Any]] = {}
     for section in old.keys() | new.keys():
         a, b = old.get(section), new.get(section)
         if isinstance(a, dict) and isinstance(b, dict):
-            found |= {f"{section}.{key}": pair for key, pair in differences(a, b).items()}
+            found |= {f"{section}.{key}": pair for key, pair in find_differences(a, b).items()}
         elif a != b:
             found[section] = a, b
     return dict(sorted(found.items()))
 
 
-def go_on(folder: Folder, config: Config, now: dict[str, Any]) -> list[str]:
+def prepare_resume(folder: RunFolder, config: Config, now: dict[str, Any]) -> list[str]:
     """Make sure that the run in the folder is this one and has rounds to make; what to say of the change of scene.
 
     ``now`` is the manifest that a run begun now would have; what differs is added to the old one.
     """
-    refuse_if_other(folder, config)
-    manifest = folder.read_json(MANIFEST)
+    check_same_run(folder, config)
+    manifest = folder.read_json(MANIFEST_FILE)
     was_standin = manifest.get("data", {}).get("standin", False)
     if was_standin and not now["data"]["standin"]:
         raise InputError(
@@ -86,7 +86,7 @@ def go_on(folder: Folder, config: Config, now: dict[str, Any]) -> list[str]:
             "or choose another --out"
         )
     done, rounds, before = folder.round_reached(), config.server.rounds, folder.config().server.rounds
-    concluded = folder.read_json(SUMMARY).get("rounds", 0) if folder.finished else 0  # of a shorter run, maybe
+    concluded = folder.read_json(SUMMARY_FILE).get("rounds", 0) if folder.finished else 0  # of a shorter run, maybe
     if concluded and not done:  # to go on would be to begin anew, over what it has written
         raise InputError(f"{folder.path} holds the records of a finished run and no checkpoint; choose another --out")
     if min(concluded, done) >= rounds:
@@ -96,12 +96,12 @@ def go_on(folder: Folder, config: Config, now: dict[str, Any]) -> list[str]:
         )
     if rounds != before and done >= rounds:
         raise InputError(f"{folder.path} has made {done} of its {before} rounds; to go on, ask for more than {done}")
-    folder.write(CONFIG, format_config(config))
+    folder.write(CONFIG_FILE, format_config(config))
     scene = {key: now[key] for key in ("command", "started", "versions", "git", "machine")}
     earlier = [manifest, *manifest.get("resumed", [])]
     was, is_now = ({key: one.get(key) for key in ("versions", "machine")} for one in (earlier[-1], scene))
-    folder.write_json(MANIFEST, manifest | {"resumed": [*earlier[1:], {"round": done, **scene}]})
+    folder.write_json(MANIFEST_FILE, manifest | {"resumed": [*earlier[1:], {"round": done, **scene}]})
     return [
         f"{key} was {old!r} and is {new!r} now: the last digits may differ from a run that was not interrupted"
-        for key, (old, new) in differences(was, is_now).items()
+        for key, (old, new) in find_differences(was, is_now).items()
     ]

@@ -9,26 +9,26 @@ from functools import partial
 from math import isfinite
 from typing import Any, Protocol
 
-from fedtrain.checkpoint import State
+from fedtrain.checkpoint import RunState
 from fedtrain.config import CheckpointSettings, Config
 from fedtrain.errors import TrainingError
 from fedtrain.experiment import Experiment
-from fedtrain.folder import CHECKPOINT, SUMMARY, Folder
+from fedtrain.folder import LAST_CHECKPOINT, SUMMARY_FILE, RunFolder
 from fedtrain.interrupts import defer_interrupts
 from fedtrain.ledger import CommunicationCost, measure_exchange
 from fedtrain.protocol import Backend, Broadcast, Failure, Scores, Split, Update, federate, message_for
 from fedtrain.report.figures import draw_figures
-from fedtrain.selection import Row, best_round, summarise
+from fedtrain.selection import MetricRow, find_best_round, summarise_rows
 from theory.errors import InputError
 
-CHECKPOINT_SHARE = 0.05
+MAX_CHECKPOINT_TIME_SHARE = 0.05
 """Of the time of a run, at most so much goes into checkpoints."""
-SHORTEST_REST = 30.0
+MIN_CHECKPOINT_INTERVAL = 30.0
 """Seconds from one checkpoint to the next, at least."""
 
 
 @dataclass(frozen=True)
-class Progress:
+class RoundProgress:
     """What there is to tell after a round."""
 
     round: int
@@ -43,10 +43,10 @@ class Progress:
     """Clients that were left out."""
 
 
-class Steady(Backend, Protocol):
+class ResumableBackend(Backend, Protocol):
     """A fleet that can rest and go on."""
 
-    def resume(self, state: State, folder: Folder) -> State:
+    def resume(self, state: RunState, folder: RunFolder) -> RunState:
         """Go on from a checkpoint; the state as this fleet holds it."""
         ...
 
@@ -55,8 +55,11 @@ class Steady(Backend, Protocol):
         ...
 
 
-def run(
-    experiment: Experiment, folder: Folder, watch: Callable[[Progress], None], fleet: Steady | None = None
+def run_rounds(
+    experiment: Experiment,
+    folder: RunFolder,
+    watch: Callable[[RoundProgress], None],
+    fleet: ResumableBackend | None = None,
 ) -> dict[str, Any]:
     """Begin, or go on from the last checkpoint, until the last round; the summary.
 
@@ -66,13 +69,13 @@ def run(
     config, restored = experiment.config, folder.restore()
     fleet = fleet or experiment.fleet(folder.path)
     if restored is None:
-        state = State(fleet.opening(), dict(fleet.personal), elsewhere=dict(fleet.elsewhere))
+        state = RunState(fleet.opening(), dict(fleet.personal), elsewhere=dict(fleet.elsewhere))
     elif {*restored.personal, *restored.elsewhere} != set(fleet.names):
-        raise InputError(f"{folder.path / CHECKPOINT}: of another network or other clients; start the run anew")
+        raise InputError(f"{folder.path / LAST_CHECKPOINT}: of another network or other clients; start the run anew")
     else:
         state = fleet.resume(restored, folder)
     folder.cut_rows(state.rows_end)
-    server, saved = config.server, Saving(fleet, folder, config.checkpoints)
+    server, saved = config.server, CheckpointScheduler(fleet, folder, config.checkpoints)
     rounds = federate(
         fleet, state.message, server.rounds, sample=server.sample, weights=server.weights, seed=config.seed
     )
@@ -83,16 +86,16 @@ def run(
         for round in rounds:
             number = round.message.round
             due = config.evaluation.due(number, server.rounds)
-            scores = examine(fleet, round.message, config, folder.rows) if due else {}
-            refuse_if_lost(number, scores, config.local.lr)
-            end = folder.append(rows_of(number, scores)) if due else state.rows_end
+            scores = evaluate_round(fleet, round.message, config, folder.rows) if due else {}
+            check_scores_finite(number, scores, config.local.lr)
+            end = folder.append(build_rows(number, scores)) if due else state.rows_end
             answers: list[Update | Failure] = [*round.updates, *round.failures]
             sent = partial(message_for, state.message, peers=server.peers, seed=config.seed)
             traffic = sum(
                 (measure_exchange(sent(answer.client), answer, fleet.norm) for answer in answers), CommunicationCost()
             )
             seconds = time.perf_counter() - clock
-            state = State(
+            state = RunState(
                 round.message,
                 dict(fleet.personal),
                 state.ledger + traffic,
@@ -102,52 +105,54 @@ def run(
                 dict(fleet.elsewhere),
             )
             losses = {update.client: update.loss for update in round.updates}
-            watch(Progress(number, losses, scores, traffic, seconds, round.failures))
+            watch(RoundProgress(number, losses, scores, traffic, seconds, round.failures))
             saved.perhaps(state)
             clock = time.perf_counter()
     finally:
         if state.message.round:
             with defer_interrupts():  # a second Ctrl-C does not cost what the first one would save
                 saved.now(state)
-    summary = conclusion(experiment, folder, state)
+    summary = build_summary(experiment, folder, state)
     if summary["rules"]:  # clients that never answer can leave every evaluation incomplete
         draw_figures(folder, summary)
-    folder.write_json(SUMMARY, summary)  # the last: it says that the run is finished
+    folder.write_json(SUMMARY_FILE, summary)  # the last: it says that the run is finished
     return summary
 
 
-def examine(fleet: Backend, message: Broadcast, config: Config, known: Callable[[], list[Row]]) -> dict[str, Scores]:
+def evaluate_round(
+    fleet: Backend, message: Broadcast, config: Config, known: Callable[[], list[MetricRow]]
+) -> dict[str, Scores]:
     """Evaluate every client; on test data too, unless they wait for a round that may be reported."""
     number, evaluation = message.round, config.evaluation
     splits: list[Split] = ["train", "val"] if evaluation.train else ["val"]
     if evaluation.tests_surely(number, config.server.rounds):
         return fleet.evaluate(message, [*splits, "test"])
     scores = fleet.evaluate(message, splits)
-    if best_round([*known(), *rows_of(number, scores)]) != number:
+    if find_best_round([*known(), *build_rows(number, scores)]) != number:
         return scores
     tested = fleet.evaluate(message, ["test"])
     return {name: {**scores[name], **more} for name, more in tested.items()}
 
 
-class Saving:
+class CheckpointScheduler:
     """Checkpoints now and then, so seldom that they cost little."""
 
-    def __init__(self, fleet: Steady, folder: Folder, wanted: CheckpointSettings) -> None:
+    def __init__(self, fleet: ResumableBackend, folder: RunFolder, wanted: CheckpointSettings) -> None:
         self.fleet, self.folder, self.wanted = fleet, folder, wanted
         self.cost, self.last, self.saved = 0.0, time.perf_counter(), -1
 
-    def limit(self, state: State) -> int:
+    def limit(self, state: RunState) -> int:
         """How many are kept when this round's checkpoint is one of them; else 0."""
         stays = self.wanted.every > 0 and state.message.round % self.wanted.every == 0
         return self.wanted.keep if stays else 0
 
-    def perhaps(self, state: State) -> None:
+    def perhaps(self, state: RunState) -> None:
         """Save if it is time."""
-        rested = time.perf_counter() - self.last > max(SHORTEST_REST, self.cost / CHECKPOINT_SHARE)
+        rested = time.perf_counter() - self.last > max(MIN_CHECKPOINT_INTERVAL, self.cost / MAX_CHECKPOINT_TIME_SHARE)
         if rested or self.limit(state):
             self.now(state)
 
-    def now(self, state: State) -> None:
+    def now(self, state: RunState) -> None:
         """Save, unless just this was saved."""
         if self.saved == state.message.round:
             return
@@ -158,7 +163,7 @@ class Saving:
         self.cost = self.last - start
 
 
-def refuse_if_lost(round: int, scores: Mapping[str, Scores], lr: float) -> None:
+def check_scores_finite(round: int, scores: Mapping[str, Scores], lr: float) -> None:
     """The last step of a round can ruin a network whose losses were all finite; JSON has no word for NaN either."""
     for client, splits in scores.items():
         for split, branches in splits.items():
@@ -170,7 +175,7 @@ def refuse_if_lost(round: int, scores: Mapping[str, Scores], lr: float) -> None:
                     )
 
 
-def rows_of(round: int, scores: Mapping[str, Scores]) -> list[Row]:
+def build_rows(round: int, scores: Mapping[str, Scores]) -> list[MetricRow]:
     """One row for each client, split and branch."""
     return [
         {"round": round, "client": client, "split": split, "branch": branch, **asdict(score)}
@@ -180,11 +185,11 @@ def rows_of(round: int, scores: Mapping[str, Scores]) -> list[Row]:
     ]
 
 
-def conclusion(experiment: Experiment, folder: Folder, state: State) -> dict[str, Any]:
+def build_summary(experiment: Experiment, folder: RunFolder, state: RunState) -> dict[str, Any]:
     """The results by every rule that applies, what they cost, and what must be known about them."""
     config, data = experiment.config, experiment.federation
     rounds = config.server.rounds
-    rules = summarise(folder.rows(), lambda round: config.evaluation.in_window(round, rounds))
+    rules = summarise_rows(folder.rows(), lambda round: config.evaluation.in_window(round, rounds))
     return {
         "finished": state.message.round >= rounds,
         "method": config.method_name,

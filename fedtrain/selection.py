@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
-Row = dict[str, Any]
+MetricRow = dict[str, Any]
 Summary = dict[str, Any]
-RULES = {
+RULE_DESCRIPTIONS = {
     "last": "after the last round",
     "best-by-validation": "at the round of the best mean validation accuracy",
     "window": "mean over the evaluations of the window at the end",
@@ -20,7 +20,7 @@ RULES = {
 """In words."""
 
 
-def checked(row: Any) -> Row:
+def parse_row(row: Any) -> MetricRow:
     """The row, if a row is what it is."""
     words = {key: row[key] for key in ("client", "split", "branch")}
     if len(row) != 7 or not all(isinstance(word, str) for word in words.values()):
@@ -29,7 +29,7 @@ def checked(row: Any) -> Row:
     return {"round": int(row["round"]), **words, **numbers}
 
 
-def summarise(rows: Sequence[Row], in_window: Callable[[int], bool]) -> dict[str, Summary]:
+def summarise_rows(rows: Sequence[MetricRow], in_window: Callable[[int], bool]) -> dict[str, Summary]:
     """Every rule that applies: ``last`` if that round was tested, ``best-by-validation`` with validation data, and
     ``window`` if there is one and all that was evaluated in it was tested."""
     test = [row for row in rows if row["split"] == "test"]
@@ -37,15 +37,17 @@ def summarise(rows: Sequence[Row], in_window: Callable[[int], bool]) -> dict[str
         return {}
     tested, evaluated = {row["round"] for row in test}, {row["round"] for row in rows if row["split"] != "train"}
     last, window = max(evaluated), sorted(filter(in_window, evaluated))
-    result = {"last": at_round(test, last)} if last in tested else {}  # an earlier one may be there for being good
-    if (best := best_round([row for row in rows if row["round"] in tested])) is not None:
-        result["best-by-validation"] = at_round(test, best)
+    result = (
+        {"last": summarise_round(test, last)} if last in tested else {}
+    )  # an earlier one may be there for being good
+    if (best := find_best_round([row for row in rows if row["round"] in tested])) is not None:
+        result["best-by-validation"] = summarise_round(test, best)
     if window and tested.issuperset(window):  # a run cut short may have rounds there that waited for a better one
-        result["window"] = over_rounds(test, window)
+        result["window"] = summarise_window(test, window)
     return result
 
 
-def best_round(rows: Sequence[Row]) -> int | None:
+def find_best_round(rows: Sequence[MetricRow]) -> int | None:
     """The first round with the highest unweighted mean over clients of fused validation accuracy."""
     means: dict[int, list[float]] = {}
     for row in rows:
@@ -55,7 +57,7 @@ def best_round(rows: Sequence[Row]) -> int | None:
     return max(means, key=lambda number: (round(fmean(means[number]), 12), -number), default=None)
 
 
-def at_round(test: Sequence[Row], round: int) -> Summary:
+def summarise_round(test: Sequence[MetricRow], round: int) -> Summary:
     """Accuracies of one round: by client and branch, and over clients."""
     clients: dict[str, dict[str, float]] = {}
     sizes: dict[str, int] = {}
@@ -63,12 +65,12 @@ def at_round(test: Sequence[Row], round: int) -> Summary:
         if row["round"] == round:
             clients.setdefault(row["client"], {})[row["branch"]] = row["accuracy"]
             sizes[row["client"]] = row["n"]
-    return {"round": round, "clients": clients, **over_clients(clients, sizes)}
+    return {"round": round, "clients": clients, **summarise_clients(clients, sizes)}
 
 
-def over_rounds(test: Sequence[Row], rounds: Sequence[int]) -> Summary:
+def summarise_window(test: Sequence[MetricRow], rounds: Sequence[int]) -> Summary:
     """Means over several rounds, and how much the mean over clients moved between them."""
-    each = [at_round(test, round) for round in rounds]
+    each = [summarise_round(test, round) for round in rounds]
     clients = {
         name: {branch: fmean(one["clients"][name][branch] for one in each) for branch in branches}
         for name, branches in each[0]["clients"].items()
@@ -78,10 +80,10 @@ def over_rounds(test: Sequence[Row], rounds: Sequence[int]) -> Summary:
         f"{kind}_std_over_rounds": {branch: pstdev([one[kind][branch] for one in each]) for branch in each[0][kind]}
         for kind in ("mean", "micro")
     }
-    return {"rounds": list(rounds), "clients": clients, **over_clients(clients, sizes), **spread}
+    return {"rounds": list(rounds), "clients": clients, **summarise_clients(clients, sizes), **spread}
 
 
-def over_clients(clients: dict[str, dict[str, float]], sizes: dict[str, int]) -> Summary:
+def summarise_clients(clients: dict[str, dict[str, float]], sizes: dict[str, int]) -> Summary:
     """Unweighted mean, mean over all test samples (micro), worst client, and population std (ddof 0), by branch."""
     total = sum(sizes[name] for name in clients)
     table: Summary = {"mean": {}, "micro": {}, "worst": {}, "std": {}}

@@ -15,7 +15,7 @@ ALIGNMENT = 64
 """Bytes: a tensor begins where torch would have it begin."""
 
 
-def shelved(entries: StateDict, folder: Path | None = None) -> StateDict:
+def offload(entries: StateDict, folder: Path | None = None) -> StateDict:
     """The same entries, read from a file of their own as they are needed; they stay on the CPU.
 
     The file loses its name at once and is gone when the last of its tensors is, however the process ends: nothing

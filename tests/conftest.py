@@ -99,7 +99,7 @@ def fake_run():
     """
     from fedtrain import checkpoint
     from fedtrain.config import parse_config
-    from fedtrain.folder import CHECKPOINT, SUMMARY, Folder
+    from fedtrain.folder import LAST_CHECKPOINT, SUMMARY_FILE, RunFolder
     from fedtrain.ledger import CommunicationCost, PayloadBytes
     from fedtrain.protocol import Broadcast
 
@@ -124,17 +124,17 @@ def fake_run():
             tables[section] = tables.get(section, {}) | table
         held = [{"name": name, "train": [10 + k, 20, 30 - k]} for k, name in enumerate(clients)]
         about = {"title": "Toy", "standin": False, "classes": ["x", "y", "z"], "notes": [], "clients": held} | data
-        folder = Folder(path)
+        folder = RunFolder(path)
         folder.begin(parse_config(tables), {"command": f"fedco2 train --seed {seed}", "data": about})
         folder.append(rows_of(method, seed, level, range(2, reached + 1, 2), clients, n, tested))
         price = 0 if method == "singleset" else 1_000_000 * reached
         ledger, seconds = CommunicationCost(PayloadBytes(price), PayloadBytes(2 * price)), 3.0 * reached
         if reached == rounds:
             cost = {"bytes": ledger.table(), "seconds": seconds}
-            folder.write_json(SUMMARY, {"finished": True, "rounds": reached, **cost})
+            folder.write_json(SUMMARY_FILE, {"finished": True, "rounds": reached, **cost})
         else:
-            state = checkpoint.State(Broadcast(reached, {"w": torch.zeros(1)}, {}), {}, ledger, seconds)
-            checkpoint.save(state, path / CHECKPOINT)
+            state = checkpoint.RunState(Broadcast(reached, {"w": torch.zeros(1)}, {}), {}, ledger, seconds)
+            checkpoint.save_checkpoint(state, path / LAST_CHECKPOINT)
         return path
 
     return new

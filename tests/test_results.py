@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fedtrain.config import parse_config
-from fedtrain.folder import SUMMARY, Folder
+from fedtrain.folder import SUMMARY_FILE, RunFolder
 from fedtrain.report.records import Record, read_record
-from fedtrain.selection import Summary, summarise
+from fedtrain.selection import Summary, summarise_rows
 
 Name = Callable[[Record], str]
 
@@ -32,12 +32,12 @@ def records() -> dict[str, list[Record]]:
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.name)
 def test_a_record_is_whole(path):
-    folder = Folder(path)
-    config, summary = parse_config(folder.tables()), folder.read_json(SUMMARY)
+    folder = RunFolder(path)
+    config, summary = parse_config(folder.tables()), folder.read_json(SUMMARY_FILE)
     assert folder.finished
     assert not summary["standin"]
     rounds = config.server.rounds
-    assert summary["rules"] == summarise(folder.rows(), lambda round: config.evaluation.in_window(round, rounds))
+    assert summary["rules"] == summarise_rows(folder.rows(), lambda round: config.evaluation.in_window(round, rounds))
     for file in path.iterdir():
         assert not re.search(r"/(root|home|tmp)/", file.read_text(encoding="utf-8")), file
 

@@ -9,7 +9,7 @@ from typing import Any
 from fedtrain.config import Config
 from fedtrain.data.federation import assemble
 from fedtrain.data.source import Found
-from fedtrain.experiment import Experiment, experiment, plan
+from fedtrain.experiment import Experiment, build_experiment, plan_experiment
 from fedtrain.tables import merge_tables
 
 COMMON: dict[str, Any] = {
@@ -45,7 +45,7 @@ class Case:
         """The configuration, and where its data come from."""
         preset, own = SIZES[self.size]
         last = {"method": {"name": self.method}, "server": {"rounds": self.rounds + 1}}
-        return plan(preset, merge_tables(COMMON, own, last))
+        return plan_experiment(preset, merge_tables(COMMON, own, last))
 
     @property
     def clients(self) -> int:
@@ -55,4 +55,4 @@ class Case:
 
     def experiment(self) -> Experiment:
         """With all clients' data."""
-        return experiment(*self.planned)
+        return build_experiment(*self.planned)

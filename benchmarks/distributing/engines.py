@@ -17,9 +17,9 @@ from distributing.flower import deployed, simulated
 from distributing.meters import FILE, Enough, Event, events, put_in, watching
 from fedtrain.fleets.group import STORE, Place, leave
 from fedtrain.fleets.ranks import follow, leading
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 from fedtrain.memory import keep_freed_memory
-from fedtrain.run import run
+from fedtrain.run import run_rounds
 
 METERS = "meters.jsonl"
 WORLDS = {"torchrun-1": 1, "torchrun-2": 2}
@@ -51,20 +51,20 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def in_process(case: Case, folder: Path) -> None:
     """One client after the other."""
-    work, out = case.experiment(), Folder(folder / "run")
+    work, out = case.experiment(), RunFolder(folder / "run")
     out.begin(work.config, {})
     with suppress(Enough):
-        run(work, out, watching(case.rounds))
+        run_rounds(work, out, watching(case.rounds))
 
 
 def on_ranks(case: Case, folder: Path) -> None:
     """This process is one of them."""
-    work, out, place = case.experiment(), Folder(folder / "run"), Place.ours()
+    work, out, place = case.experiment(), RunFolder(folder / "run"), Place.ours()
     if place is None or place.rank:
         return follow(work, place or Place(0, 1, 0))
     out.begin(work.config, {})
     with leading(work, place, out) as fleet, suppress(Enough):
-        run(work, out, watching(case.rounds), fleet)
+        run_rounds(work, out, watching(case.rounds), fleet)
     return None
 
 

@@ -16,14 +16,14 @@ import torch
 
 from distributing.cases import Case
 from fedtrain.config import EvaluationSettings
-from fedtrain.experiment import Experiment, experiment
+from fedtrain.experiment import Experiment, build_experiment
 from fedtrain.flower.deployed import read
 from fedtrain.flower.deployment import Deployment
 from fedtrain.flower.processes import Process, descendants
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 from fedtrain.interrupts import defer_interrupts
-from fedtrain.manifest import described, manifest
-from fedtrain.run import run
+from fedtrain.manifest import build_manifest, describe_data
+from fedtrain.run import run_rounds
 
 Found = dict[str, Any]
 STRUCK, PATIENCE, TIMEOUT, PAUSE = 2, 1800.0, 30.0, 0.1
@@ -74,15 +74,15 @@ def measured(case: Case, scratch: Path) -> list[Found]:
     config = replace(
         config, evaluation=EvaluationSettings(every=case.rounds), server=replace(config.server, rounds=case.rounds)
     )
-    work, alone = experiment(config, found), Folder(scratch / "alone")
-    alone.begin(config, manifest(config, described(work.federation), "benchmark"))
-    run(work, alone, lambda progress: None)
+    work, alone = build_experiment(config, found), RunFolder(scratch / "alone")
+    alone.begin(config, build_manifest(config, describe_data(work.federation), "benchmark"))
+    run_rounds(work, alone, lambda progress: None)
     deployment, rows = Deployment(scratch / "deployment"), list[Found]()
     deployment.up(case.clients)
     try:
         for name, fault in FAULTS.items():
             told = one(deployment, work, fault, scratch / f"run {len(rows)}")
-            same = bits(Folder(scratch / f"run {len(rows)}")) == bits(alone)
+            same = bits(RunFolder(scratch / f"run {len(rows)}")) == bits(alone)
             rows.append({"fault": name, "same": same, **told})
     finally:
         with defer_interrupts():
@@ -101,13 +101,13 @@ def one(deployment: Deployment, work: Experiment, fault: Fault, path: Path) -> F
 
         app = path.with_name(f"{path.name} app {number}")
         app.mkdir()
-        write_app(app, Plan(work.config, Folder(path), clients, least, patience, "benchmark"), log)
+        write_app(app, Plan(work.config, RunFolder(path), clients, least, patience, "benchmark"), log)
         deployment.control.submit(app)
 
     submit(0)
     ends: list[tuple[int, float]] = []
     struck, limit = 0.0, time.monotonic() + PATIENCE
-    while not Folder(path).finished:
+    while not RunFolder(path).finished:
         if time.monotonic() > limit:
             raise SystemExit(f"{path}: not over after {PATIENCE:g} s; see {log}")
         time.sleep(PAUSE)
@@ -150,7 +150,7 @@ def rounds_told(log: Path) -> list[int]:
     return [int(number) for number in re.findall(r"^round +(\d+)/", text, re.MULTILINE)]
 
 
-def bits(folder: Folder) -> list[tuple[str, bytes]]:
+def bits(folder: RunFolder) -> list[tuple[str, bytes]]:
     """The averaged entries at the end."""
     state = folder.restore()
     assert state is not None

@@ -15,7 +15,7 @@ from distributing.meters import FILE, events
 from distributing.proxy import Proxy, proxy
 from fedtrain.flower.control import Control
 from fedtrain.flower.environment import environment
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 from fedtrain.interrupts import defer_interrupts
 
 PATIENCE, LOOK = 600.0, 30.0
@@ -32,7 +32,7 @@ def simulated(case: Case, folder: Path) -> None:
     from fedtrain.flower.simulate import simulate
 
     node.app = halves.node
-    plan = Plan(case.planned[0], Folder(folder / "run"), case.clients, case.clients, PATIENCE, "benchmark")
+    plan = Plan(case.planned[0], RunFolder(folder / "run"), case.clients, case.clients, PATIENCE, "benchmark")
     simulate(case.clients, os.cpu_count() or 1, lambda grid: halves.metered(grid, plan), Flag())
 
 
@@ -43,7 +43,7 @@ def deployed(case: Case, folder: Path) -> None:
     from fedtrain.flower.deployment import Deployment
 
     app.SERVER, app.NODE = "distributing.halves:server", "distributing.halves:node"
-    plan = Plan(case.planned[0], Folder(folder / "run"), case.clients, case.clients, PATIENCE, "benchmark")
+    plan = Plan(case.planned[0], RunFolder(folder / "run"), case.clients, case.clients, PATIENCE, "benchmark")
     (folder / "app").mkdir()
     app.write_app(folder / "app", plan, folder / "log")
     deployment = Deployment(folder / "deployment")

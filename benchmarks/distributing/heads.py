@@ -11,7 +11,7 @@ import torch
 
 from fedtrain.about.compare import PRESETS
 from fedtrain.data.catalogue import dataset
-from fedtrain.experiment import maker
+from fedtrain.experiment import get_model_builder
 from fedtrain.ledger import measure_exchange
 from fedtrain.methods.base import Nets
 from fedtrain.parcels import encode_broadcast
@@ -35,7 +35,7 @@ def sizes(network: str) -> tuple[StateDict, StateDict]:
     config = resolve_preset(PRESETS[network], {"method": {"name": "fedco2", "inter": "both"}})
     data, method = dataset(config.data.dataset), config.method
     with torch.device("meta"):
-        module = method.build(Nets(maker(config.model, method, len(data.classes)), 0))
+        module = method.build(Nets(get_model_builder(config.model, method, len(data.classes)), 0))
     return copy_entries(module, method.shared(module)), extract_published(method, module.state_dict())
 
 

@@ -17,7 +17,7 @@ from fedtrain.data.clients import ClientData
 from fedtrain.fleets.wire import Wire
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast, Update
-from fedtrain.run import Progress
+from fedtrain.run import RoundProgress
 
 FILE = "FEDCO2_METERS"
 """Environment: the file."""
@@ -73,10 +73,10 @@ def put_in() -> None:
     ClientTrainer.train, Wire._give = timed, counted  # type: ignore[method-assign,assignment]
 
 
-def watching(rounds: int) -> Callable[[Progress], None]:
+def watching(rounds: int) -> Callable[[RoundProgress], None]:
     """Write down each round, and end the run after so many."""
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: RoundProgress) -> None:
         up, down = progress.traffic.up.total, progress.traffic.down.total
         begun = time.perf_counter() - progress.seconds
         note("round", begun, round=progress.round, up=up, down=down, clients=len(progress.losses))

@@ -11,7 +11,7 @@ from typing import Literal
 from fedtrain import checkpoint, config, presets
 from fedtrain.data import domain_file, importing, readers
 from fedtrain.data.catalogue import dataset
-from fedtrain.folder import MANIFEST, METRICS, Folder
+from fedtrain.folder import MANIFEST_FILE, METRICS_FILE, RunFolder
 from theory import userdata
 from theory.errors import InputError
 
@@ -66,7 +66,7 @@ def _config(file: Path, target: Path) -> None:
 
 
 def _checkpoint(file: Path, target: Path) -> None:
-    each(lambda: checkpoint.round_of(file), lambda: checkpoint.restore(file))
+    each(lambda: checkpoint.read_round(file), lambda: checkpoint.load_checkpoint(file))
 
 
 def _domain(file: Path, target: Path) -> None:
@@ -79,8 +79,8 @@ def _domain(file: Path, target: Path) -> None:
 
 
 def _folder(file: Path, target: Path) -> None:
-    folder = Folder(file.parent)
-    each(folder.rows, lambda: folder.read_json(MANIFEST))
+    folder = RunFolder(file.parent)
+    each(folder.rows, lambda: folder.read_json(MANIFEST_FILE))
 
 
 def _import(file: Path, target: Path) -> None:
@@ -140,7 +140,7 @@ READERS: dict[str, Reader] = {
     "checkpoint": Reader("c", _checkpoint, records.checkpoints, _claims("tensors"), records.JSON_WORDS),
     "domain": Reader("usps.safetensors", _domain, records.domain, _claims("tensors"), records.JSON_WORDS),
     "run-folder": Reader(
-        METRICS, _folder, records.results, lambda canary: [*records.JSON_WORDS], records.JSON_WORDS, MANIFEST
+        METRICS_FILE, _folder, records.results, lambda canary: [*records.JSON_WORDS], records.JSON_WORDS, MANIFEST_FILE
     ),
     "theory-npz": Reader(
         "a.npz",

@@ -89,8 +89,8 @@ def checkpoints() -> list[Seed]:
     shared = {"w": torch.arange(6.0).reshape(2, 3), "n": torch.tensor(3), "half": torch.ones(2, dtype=torch.float16)}
     message = Broadcast(3, shared, {"b": {"head": torch.ones(2)}})
     ledger = CommunicationCost(PayloadBytes(1, 2, 3), PayloadBytes(4, 5, 6))
-    state = checkpoint.State(message, {"a": {"p": torch.zeros(1)}, "b": {"p": torch.ones(1)}}, ledger)
-    whole = tensors_seed(made(lambda path: checkpoint.save(state, path)))
+    state = checkpoint.RunState(message, {"a": {"p": torch.zeros(1)}, "b": {"p": torch.ones(1)}}, ledger)
+    whole = tensors_seed(made(lambda path: checkpoint.save_checkpoint(state, path)))
     about = json.loads(whole.parts[0])["__metadata__"]["about"].encode()
     return [whole, Seed((about, *whole.parts), _summed)]
 

@@ -11,7 +11,7 @@ from fedtrain.about.anatomy import Anatomy, anatomy, branch
 from fedtrain.about.parts import in_words
 from fedtrain.config import Config
 from fedtrain.data.catalogue import dataset
-from fedtrain.experiment import maker
+from fedtrain.experiment import get_model_builder
 from fedtrain.methods.base import Nets
 from fedtrain.partition import all_entries, entries_under
 from fedtrain.presets import resolve_preset
@@ -42,7 +42,10 @@ def method_on(name: str, model: str, clients: int | None = None) -> MethodOn:
     clients = config.data.clients or len(data.domains) if clients is None else clients
     if clients < 1:
         raise InputError(f"clients is {clients}; there must be at least 1")
-    method, make = config.method, maker(config.model, config.method, len(data.classes), (3, data.size, data.size))
+    method, make = (
+        config.method,
+        get_model_builder(config.model, config.method, len(data.classes), (3, data.size, data.size)),
+    )
     with torch.device("meta"):
         module = method.build(Nets(make, 0))
     shared = method.shared(module)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 from fedtrain.bench import ClientTrainer, OffloadFunction
-from fedtrain.checkpoint import State
+from fedtrain.checkpoint import RunState
 from fedtrain.data.clients import ClientData
 from fedtrain.errors import TrainingError
-from fedtrain.folder import CHECKPOINT, Folder
+from fedtrain.folder import LAST_CHECKPOINT, RunFolder
 from fedtrain.partition import EntryNames, StateDict
 from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update, message_for
 from theory.errors import InputError
@@ -53,12 +53,14 @@ class LocalFleet:
         """The first message."""
         return self.bench.opening(self.names)
 
-    def resume(self, state: State, folder: Folder) -> State:
+    def resume(self, state: RunState, folder: RunFolder) -> RunState:
         """Go on from a checkpoint, whichever fleet made it."""
         own = {name: state.own(name, folder.cupboard, self.bench.start) for name in self.names}
         shared = state.message.shared
         if shared.keys() != self.bench.shared or not all(self.bench.fits({**kept, **shared}) for kept in own.values()):
-            raise InputError(f"{folder.path / CHECKPOINT}: of another network or other clients; start the run anew")
+            raise InputError(
+                f"{folder.path / LAST_CHECKPOINT}: of another network or other clients; start the run anew"
+            )
         state = replace(state, personal=own, elsewhere={}).to(self.bench.device, personal=self.keep is dict)
         self.personal = {name: self.keep(kept) for name, kept in state.personal.items()}
         return replace(state, personal=dict(self.personal))

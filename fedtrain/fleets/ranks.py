@@ -14,13 +14,13 @@ from fedtrain.fleets.group import Place, joined
 from fedtrain.fleets.station import Station
 from fedtrain.fleets.torchrun import TorchrunFleet
 from fedtrain.fleets.wire import Wire
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 from fedtrain.interrupts import INTERRUPT_SIGNALS
 from theory.errors import InputError
 
 
 @contextmanager
-def leading(work: Experiment, place: Place, folder: Folder) -> Iterator[TorchrunFleet]:
+def leading(work: Experiment, place: Place, folder: RunFolder) -> Iterator[TorchrunFleet]:
     """On rank 0: the fleet of all ranks, which are let go at the end."""
     part = of_rank(work, place)
     wire = Wire(part.config.machine.resolved())
@@ -40,7 +40,7 @@ def follow(work: Experiment, place: Place) -> None:
     part = of_rank(work, place)
     wire = Wire(part.config.machine.resolved())
     with joined(place, wire.device):
-        folder = Folder(Path(wire.listen()[0]["folder"]))
+        folder = RunFolder(Path(wire.listen()[0]["folder"]))
         station = Station(part.fleet(folder.path), folder)
 
         def halt(number: int, frame: FrameType | None) -> None:

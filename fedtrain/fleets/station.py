@@ -8,7 +8,7 @@ from typing import Any
 from fedtrain.errors import TrainingError
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.fleets.wire import Wire
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 from fedtrain.parcels import EncodedMessage, decode_broadcast, encode_replies, encode_scores
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast
@@ -18,7 +18,7 @@ from theory.errors import InputError
 class Station:
     """Holds what its clients became in their last two turns: a round that is given up can be made again."""
 
-    def __init__(self, fleet: LocalFleet, folder: Folder) -> None:
+    def __init__(self, fleet: LocalFleet, folder: RunFolder) -> None:
         self.fleet, self.folder = fleet, folder
         self.held: dict[str, dict[int, StateDict]] = {name: {0: own} for name, own in fleet.personal.items()}
         self.kept: dict[str, int] = {}

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch.distributed as dist
 
-from fedtrain.checkpoint import State
+from fedtrain.checkpoint import RunState
 from fedtrain.errors import TrainingError
 from fedtrain.fleets.station import Station
 from fedtrain.fleets.wire import Wire
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 from fedtrain.interrupts import defer_interrupts
 from fedtrain.parcels import EncodedMessage, decode_replies, decode_scores, encode_broadcast, flatten_groups
 from fedtrain.partition import EntryNames, StateDict
@@ -56,7 +56,7 @@ class TorchrunFleet:
         scores = {name: score for note, _ in replies for name, score in decode_scores(note["scores"]).items()}
         return {name: scores[name] for name in self.names}
 
-    def resume(self, state: State, folder: Folder) -> State:
+    def resume(self, state: RunState, folder: RunFolder) -> RunState:
         """Go on from a checkpoint, whichever fleet made it; every rank reads what is its own."""
         self.elsewhere = {name: state.elsewhere.get(name, state.message.round) for name in self.names}
         self._call({"do": "restore", "turns": self.elsewhere})

@@ -11,8 +11,8 @@ import tomli_w
 
 from fedtrain.config import format_config, parse_config
 from fedtrain.flower.conduct import Plan
-from fedtrain.folder import Folder
-from fedtrain.manifest import our_version
+from fedtrain.folder import RunFolder
+from fedtrain.manifest import get_version
 
 SERVER, NODE = "cli.flower_server:app", "fedtrain.flower.node:app"
 NUMBER = "0.0.0"
@@ -31,7 +31,7 @@ def write_app(folder: Path, plan: Plan, log: Path) -> None:
         "log": str(log.absolute()),
     }
     app = {"publisher": "fedco2", "components": {"serverapp": SERVER, "clientapp": NODE}, "config": told}
-    about = {"name": "fedco2-run", "version": NUMBER, "description": f"a run of fedco2 {our_version()}"}
+    about = {"name": "fedco2-run", "version": NUMBER, "description": f"a run of fedco2 {get_version()}"}
     text = tomli_w.dumps({"project": about, "tool": {"flwr": {"app": app}}})
     (folder / "pyproject.toml").write_text(text, encoding="utf-8")
 
@@ -41,7 +41,7 @@ def read_plan(told: Mapping[str, Any]) -> tuple[Plan, Path]:
     config = parse_config(tomllib.loads(str(told["config"])))
     plan = Plan(
         config,
-        Folder(Path(str(told["out"]))),
+        RunFolder(Path(str(told["out"]))),
         int(told["clients"]),
         int(told["least"]),
         float(told["patience"]),

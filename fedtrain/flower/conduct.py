@@ -15,14 +15,14 @@ from fedtrain.data.clients import joint_fingerprint
 from fedtrain.experiment import Experiment
 from fedtrain.flower.fleet import FlowerFleet, Patience, question
 from fedtrain.flower.post import Post
-from fedtrain.folder import MANIFEST, Folder
-from fedtrain.manifest import manifest
-from fedtrain.resume import go_on
-from fedtrain.run import Progress, run
+from fedtrain.folder import MANIFEST_FILE, RunFolder
+from fedtrain.manifest import build_manifest
+from fedtrain.resume import prepare_resume
+from fedtrain.run import RoundProgress, run_rounds
 from fedtrain.use.personal import remembered
 from theory.errors import InputError
 
-Watch = AbstractContextManager[Callable[[Progress], None]]
+Watch = AbstractContextManager[Callable[[RoundProgress], None]]
 MEETING = 300.0
 """Seconds until all clients must have said who they are."""
 
@@ -32,7 +32,7 @@ class Plan:
     """What the server is to do."""
 
     config: Config
-    folder: Folder
+    folder: RunFolder
     clients: int
     """How many there are."""
     least: int
@@ -56,20 +56,20 @@ def conduct(
     begun = folder.holds_a_run
     post.gather(plan.least if begun else plan.clients, MEETING)
     if begun:  # who is away may come back; what it said of itself was written down
-        post.described = told_before(folder.read_json(MANIFEST)["data"]) | post.described
+        post.described = told_before(folder.read_json(MANIFEST_FILE)["data"]) | post.described
     data = merged([told["data"] for told in sorted(post.described.values(), key=lambda told: int(told["place"]))])
-    told = manifest(config, data, plan.command)
-    work = Experiment(config, remembered(config, told, folder.path / MANIFEST))
+    told = build_manifest(config, data, plan.command)
+    work = Experiment(config, remembered(config, told, folder.path / MANIFEST_FILE))
     work.check()
     with folder.alone():
         if begun:
-            for note in go_on(folder, config, told):
+            for note in prepare_resume(folder, config, told):
                 say(f"note: {note}")
         else:
             folder.begin(config, told)
         fleet = FlowerFleet(post, work.bench(), config, folder, Patience(plan.least, plan.patience))
         with watching(work) as watch:
-            return run(work, folder, watch, fleet)
+            return run_rounds(work, folder, watch, fleet)
 
 
 def told_before(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -9,12 +9,12 @@ from typing import Any
 from flwr.app import RecordDict
 
 from fedtrain.bench import ClientTrainer
-from fedtrain.checkpoint import State
+from fedtrain.checkpoint import RunState
 from fedtrain.config import Config, serialize_config
 from fedtrain.errors import TrainingError
 from fedtrain.flower.post import Post, error_of
 from fedtrain.flower.records import Packing
-from fedtrain.folder import CHECKPOINT, Folder
+from fedtrain.folder import LAST_CHECKPOINT, RunFolder
 from fedtrain.parcels import EncodedMessage, decode_replies, decode_scores, encode_broadcast
 from fedtrain.partition import EntryNames, StateDict
 from fedtrain.protocol import (
@@ -46,7 +46,7 @@ class FlowerFleet:
     made again, with the same bits, after anything was lost on the way.
     """
 
-    def __init__(self, post: Post, bench: ClientTrainer, config: Config, folder: Folder, patience: Patience) -> None:
+    def __init__(self, post: Post, bench: ClientTrainer, config: Config, folder: RunFolder, patience: Patience) -> None:
         self.post, self.bench, self.config, self.folder, self.patience = post, bench, config, folder, patience
         self.names = sorted(post.described, key=lambda name: int(post.described[name]["place"]))
         self.personal: dict[str, StateDict] = {}
@@ -87,12 +87,12 @@ class FlowerFleet:
             self.ahead = message, answers
         return {name: scores[name] for name in self.names} if scores.keys() >= set(self.names) else {}
 
-    def resume(self, state: State, folder: Folder) -> State:
+    def resume(self, state: RunState, folder: RunFolder) -> RunState:
         """Go on from a checkpoint of this fleet; what clients keep is on their nodes."""
         if state.personal:
             raise InputError(f"{folder.path}: this run holds what its clients keep; go on with fedco2 train --resume")
         if not self.bench.fits({**self.bench.start(self.names[0]), **state.message.shared}):
-            raise InputError(f"{folder.path / CHECKPOINT}: of another network; start the run anew")
+            raise InputError(f"{folder.path / LAST_CHECKPOINT}: of another network; start the run anew")
         self.before = self.elsewhere = dict(state.elsewhere)
         return state
 

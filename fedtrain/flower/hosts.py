@@ -11,7 +11,7 @@ from fedtrain.data.catalogue import DATASETS
 from fedtrain.flower import commands
 from fedtrain.flower.control import CONNECTION
 from fedtrain.flower.environment import QUIET
-from fedtrain.manifest import our_version
+from fedtrain.manifest import get_version
 from theory.errors import InputError
 
 PORT = 8000
@@ -29,7 +29,7 @@ def several_hosts(clients: int, host: str, *, threads: int = 1, data_dir: Path |
     data = data_dir or DATA
     settings = {name: value for name, value in QUIET.items() if name.startswith("FLWR")}
     quiet = shlex.join(f"{name}={value}" for name, value in (settings | {"OMP_NUM_THREADS": str(threads)}).items())
-    wheel = f"fedco2-{our_version()}-py3-none-any.whl"
+    wheel = f"fedco2-{get_version()}-py3-none-any.whl"
     domains = {len(one.domains): one.name for one in DATASETS.values() if len(one.domains) > 1}
     dataset = domains.get(clients, "cifar10")
     run = f"--dataset {dataset}" + f" --clients {clients}" * (clients not in domains)

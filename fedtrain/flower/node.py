@@ -10,7 +10,7 @@ from flwr.clientapp import ClientApp
 
 from fedtrain.flower.records import NOTE, content, opened
 from fedtrain.flower.site import Site
-from fedtrain.manifest import described
+from fedtrain.manifest import describe_data
 from fedtrain.parcels import EncodedMessage, flatten_groups
 from fedtrain.partition import StateDict
 
@@ -21,7 +21,7 @@ def describe(message: Message, context: Context) -> Message:
     def answer() -> EncodedMessage:
         note, _ = opened(message.content)
         site = Site.here(context.node_config, note)
-        return {"client": site.name, "place": site.place, "data": described(site.work.federation)}, {}
+        return {"client": site.name, "place": site.place, "data": describe_data(site.work.federation)}, {}
 
     return Message(told(answer), reply_to=message)
 

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from fedtrain.config import parse_config
-from fedtrain.cupboard import Cupboard, folder_name
+from fedtrain.cupboard import ClientStateStore, make_folder_name
 from fedtrain.data.federation import one_client
 from fedtrain.experiment import Experiment
 from fedtrain.fleets.local import LocalFleet
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 from fedtrain.parcels import EncodedMessage, decode_broadcast, encode_replies, encode_scores
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Update
@@ -34,7 +34,7 @@ class Site:
     """With this client alone."""
     place: int
     """Of the client, among all."""
-    cupboard: Cupboard
+    cupboard: ClientStateStore
 
     @classmethod
     def here(cls, node: Mapping[str, Any], note: Mapping[str, Any]) -> Site:
@@ -51,12 +51,12 @@ class Site:
         root = Path(str(node["data-dir"])) if "data-dir" in node else None
         work = Experiment(config, one_client(config.data, place, root))
         if "state-dir" in node:
-            kept = Path(str(node["state-dir"])) / folder_name(str(note["run"]))
+            kept = Path(str(node["state-dir"])) / make_folder_name(str(note["run"]))
         elif simulated:
-            kept = Folder(Path(str(note["run"]))).cupboard.folder
+            kept = RunFolder(Path(str(note["run"]))).cupboard.folder
         else:
             raise InputError('this node has no folder for what it keeps; start it with --node-config "state-dir=..."')
-        return cls(work, place, Cupboard(kept))
+        return cls(work, place, ClientStateStore(kept))
 
     @property
     def name(self) -> str:

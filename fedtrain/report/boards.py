@@ -14,7 +14,9 @@ from fedtrain.report.rows import Line, lines
 from fedtrain.tables import suggest_name
 from theory.errors import InputError
 
-RULES = selection.RULES | {"last": "after the last evaluated round"}  # a run of a report need not be finished
+RULES = selection.RULE_DESCRIPTIONS | {
+    "last": "after the last evaluated round"
+}  # a run of a report need not be finished
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedtrain.folder import MANIFEST, Folder
+from fedtrain.folder import MANIFEST_FILE, RunFolder
 from fedtrain.report.label_figure import label_figure
 from fedtrain.report.png import put_png
 from theory.report.style import BRANCHES, FAINT, INK, WIDE, canvas, drawing
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import SubFigure
 
-    from fedtrain.selection import Row
+    from fedtrain.selection import MetricRow
 
 FEW = 9
 """Up to so many clients have a panel each; of more, the spread is shown."""
 OTHERS = {"generic": "#0072B2", "personal": "#009E73", "own": "#0072B2", "peers": "#009E73"}
 
 
-def draw_figures(folder: Folder, summary: dict[str, Any]) -> list[Path]:
+def draw_figures(folder: RunFolder, summary: dict[str, Any]) -> list[Path]:
     """accuracy.png and labels.png in the folder's figures; a run that went on draws them anew."""
-    data = folder.read_json(MANIFEST)["data"]
+    data = folder.read_json(MANIFEST_FILE)["data"]
     test = [row for row in folder.rows() if row["split"] == "test"]
     title = f"{folder.config().method.title} on {data['title']}"
     names = [client["name"] for client in data["clients"]]
@@ -49,7 +49,7 @@ def _message(summary: dict[str, Any]) -> str:
     return f"mean test accuracy {100 * shown['mean']['fused']:.1f} % {when}"
 
 
-def _accuracy(test: list[Row], names: list[str], title: str) -> SubFigure:
+def _accuracy(test: list[MetricRow], names: list[str], title: str) -> SubFigure:
     """A panel a client and one of their mean, or one panel of the mean if they are many."""
     from matplotlib.ticker import MaxNLocator
 
@@ -82,18 +82,18 @@ def _accuracy(test: list[Row], names: list[str], title: str) -> SubFigure:
     return body
 
 
-def _branches(test: list[Row]) -> list[str]:
+def _branches(test: list[MetricRow]) -> list[str]:
     return list(dict.fromkeys(row["branch"] for row in test))[::-1]  # fused is drawn last, above the others
 
 
-def _one(axes: Axes, test: list[Row], name: str) -> None:
+def _one(axes: Axes, test: list[MetricRow], name: str) -> None:
     """A line for each branch of one client."""
     for branch in _branches(test):
         rows = [row for row in test if row["client"] == name and row["branch"] == branch]
         _line(axes, branch, [row["round"] for row in rows], [100 * row["accuracy"] for row in rows])
 
 
-def _spread(axes: Axes, test: list[Row], band: bool) -> None:
+def _spread(axes: Axes, test: list[MetricRow], band: bool) -> None:
     """The mean over clients of each branch; of the prediction a band from the 10th to the 90th percentile too."""
     for branch in _branches(test):
         rounds = sorted({row["round"] for row in test})

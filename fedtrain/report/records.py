@@ -7,11 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedtrain.checkpoint import damaged
+from fedtrain.checkpoint import build_damage_error
 from fedtrain.config import SECTIONS, EvaluationSettings, get_method_class
-from fedtrain.folder import CHECKPOINT, CONFIG, MANIFEST, SUMMARY, Folder
+from fedtrain.folder import CONFIG_FILE, LAST_CHECKPOINT, MANIFEST_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.sealed import CORRUPT_FILE_ERRORS, read_header
-from fedtrain.selection import Row, Summary, summarise
+from fedtrain.selection import MetricRow, Summary, summarise_rows
 from fedtrain.tables import TomlTable, format_error, parse_section, serialize_section
 from theory.errors import InputError
 
@@ -31,9 +31,9 @@ class Record:
     tables: TomlTable
     """Every setting; those that an older version did not know have today's default."""
     manifest: dict[str, Any]
-    test: list[Row]
+    test: list[MetricRow]
     """The rows of the test data."""
-    val: list[Row]
+    val: list[MetricRow]
     """The rows of the validation data."""
     rules: dict[str, Summary]
     finished: bool
@@ -111,15 +111,15 @@ class Record:
 
 def read_record(path: Path) -> Record:
     """Read all but the tensors; refused if there is nothing to report yet."""
-    folder = Folder(path)
-    given, manifest, rows = folder.tables(), folder.read_json(MANIFEST), complete(folder.rows())
+    folder = RunFolder(path)
+    given, manifest, rows = folder.tables(), folder.read_json(MANIFEST_FILE), complete(folder.rows())
     try:
         tables = settings(given)
         evaluation = parse_section(EvaluationSettings, tables["evaluation"], "evaluation")
         rounds = int(tables["server"]["rounds"])
         if not all(0 <= row["accuracy"] <= 1 for row in rows):
             raise ValueError("an accuracy is not between 0 and 1")
-        rules = summarise(rows, lambda round: evaluation.in_window(round, rounds))
+        rules = summarise_rows(rows, lambda round: evaluation.in_window(round, rounds))
         data = manifest["data"]
         known = {"title": str(data["title"]), "standin": bool(data["standin"])}
         known["notes"] = [str(note) for note in data.get("notes", ())]
@@ -146,15 +146,15 @@ def damaged_records(path: Path, error: Exception) -> InputError:
 
 def run_folders(place: Path) -> list[Path]:
     """Those of the runs that a folder holds."""
-    return sorted(config.parent for config in place.glob(f"*/{CONFIG}"))
+    return sorted(config.parent for config in place.glob(f"*/{CONFIG_FILE}"))
 
 
 def runs_in(path: Path) -> list[Path]:
     """The folder itself, or those of the runs that it holds."""
-    return ([] if Folder(path).holds_a_run else run_folders(path)) or [path]
+    return ([] if RunFolder(path).holds_a_run else run_folders(path)) or [path]
 
 
-def complete(rows: list[Row]) -> list[Row]:
+def complete(rows: list[MetricRow]) -> list[MetricRow]:
     """Without what was being written when the process was killed: of each split a round has all rows, or none."""
     found: dict[tuple[int, str], set[tuple[str, str]]] = {}
     for row in rows:
@@ -174,13 +174,13 @@ def settings(given: TomlTable) -> TomlTable:
     return tables | {"method": {**serialize_section(kind()), **given.get("method", {})}}
 
 
-def _cost(folder: Folder) -> tuple[int, int, int, float]:
+def _cost(folder: RunFolder) -> tuple[int, int, int, float]:
     """Rounds, bytes up and down, and seconds: of the summary, else of the last checkpoint, else of nothing."""
-    if (folder.path / SUMMARY).exists():
-        summary = folder.read_json(SUMMARY)
+    if (folder.path / SUMMARY_FILE).exists():
+        summary = folder.read_json(SUMMARY_FILE)
         totals = (int(summary["bytes"][way]["total"]) for way in ("up", "down"))
         return int(summary["rounds"]), *totals, float(summary["seconds"])  # type: ignore[return-value]
-    path = folder.path / CHECKPOINT
+    path = folder.path / LAST_CHECKPOINT
     if not path.exists():
         return 0, 0, 0, 0.0
     try:
@@ -188,4 +188,4 @@ def _cost(folder: Folder) -> tuple[int, int, int, float]:
         up, down = (sum(map(int, about["ledger"][way].values())) for way in ("up", "down"))
         return int(about["round"]), up, down, float(about["seconds"])
     except CORRUPT_FILE_ERRORS as error:
-        raise damaged(path, error) from None
+        raise build_damage_error(path, error) from None

@@ -12,7 +12,7 @@ from fedtrain.data.catalogue import dataset
 from fedtrain.data.settings import DataSettings
 from fedtrain.data.shares import shares
 from fedtrain.data.source import Found
-from fedtrain.experiment import maker
+from fedtrain.experiment import get_model_builder
 from fedtrain.methods import AnyMethod
 from fedtrain.protocol import count_heads_sent, sample_cohort
 from fedtrain.reproduce.cells import Cell
@@ -61,5 +61,5 @@ def a_sample(
     epochs: int,
 ) -> tuple[float, float]:
     """Flops of a training sample in a round, and of an evaluated one."""
-    make = maker(model, method, len(dataset(name).classes), shape)
+    make = get_model_builder(model, method, len(dataset(name).classes), shape)
     return flops(method, make, shape, 1 + count_heads_sent(clients, peers), epochs)

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedtrain.data.federation import assemble
 from fedtrain.data.settings import DataSettings
-from fedtrain.manifest import outlined
+from fedtrain.manifest import describe_clients
 from fedtrain.reproduce.cells import Cell
 from fedtrain.reproduce.plan import Plan
 from theory.errors import InputError
@@ -31,7 +31,7 @@ def told(data: Mapping[str, Any]) -> str:
 def lookahead(plans: Iterable[Plan]) -> Ahead:
     """Shares each data set out as often as there are settings for it."""
     hollow = {name: found.without_images() for plan in plans for name, found in plan.found.items()}
-    return cache(lambda settings: told(outlined(assemble(settings, hollow[settings.dataset]))))
+    return cache(lambda settings: told(describe_clients(assemble(settings, hollow[settings.dataset]))))
 
 
 def still_made(clients: str, settings: DataSettings, ahead: Ahead) -> bool:

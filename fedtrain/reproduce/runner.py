@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedtrain.folder import LOCK, Folder
+from fedtrain.folder import LOCK_FILE, RunFolder
 from fedtrain.reproduce.runs import Job
 from theory.errors import InputError
 
@@ -93,10 +93,10 @@ def ended(one: Running) -> bool:
 
 def busy(folder: Path) -> bool:
     """Whether a living process is at work there; the lock of a dead one is free."""
-    if not (folder / LOCK).exists():
+    if not (folder / LOCK_FILE).exists():
         return False
     try:
-        with Folder(folder).alone():
+        with RunFolder(folder).alone():
             return False
     except InputError:
         return True

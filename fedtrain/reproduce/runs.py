@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 from pathlib import Path
 
-from fedtrain.folder import MANIFEST, Folder
+from fedtrain.folder import MANIFEST_FILE, RunFolder
 from fedtrain.report.records import damaged_records, run_folders, settings
 from fedtrain.reproduce.cells import Cell, digest
 from fedtrain.reproduce.lookahead import Ahead, lookahead, still_made, told
@@ -40,12 +40,12 @@ class Job:
     @property
     def begun(self) -> bool:
         """Whether there is a run to go on with."""
-        return Folder(self.folder).holds_a_run
+        return RunFolder(self.folder).holds_a_run
 
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
-        return self.begun and Folder(self.folder).finished
+        return self.begun and RunFolder(self.folder).finished
 
     @property
     def log(self) -> Path:
@@ -60,8 +60,8 @@ class Job:
 
 def read_run(path: Path) -> Run:
     """What a folder holds, by its settings and its data."""
-    folder = Folder(path)
-    tables, about = folder.tables(), folder.read_json(MANIFEST)
+    folder = RunFolder(path)
+    tables, about = folder.tables(), folder.read_json(MANIFEST_FILE)
     try:
         tables, data = settings(tables), about["data"]
         evaluation, identity = tables["evaluation"], digest(tables, standin=bool(data["standin"]))
@@ -86,7 +86,7 @@ def adopted(paths: Iterable[Path]) -> list[Run]:
     """Runs made elsewhere, or all in a folder of such; only finished ones, as nobody asked to go on with them."""
     found: list[Run] = []
     for path in paths:
-        if not Folder(path).holds_a_run and (several := known_runs(path)):
+        if not RunFolder(path).holds_a_run and (several := known_runs(path)):
             found += [run for run in several if run.finished]
             continue
         found.append(run := read_run(path))
@@ -118,7 +118,7 @@ def _folder(cell: Cell, identity: str, runs: Sequence[Run], place: Path, ahead: 
     if found := next(filter(fits, runs), None):
         return found.path
     new = place / cell.name
-    if Folder(new).holds_a_run:
+    if RunFolder(new).holds_a_run:
         raise InputError(
             f"{new} holds another run, or one that was made with other data than are here now; choose another --out, "
             "or say with --data-dir where those are"

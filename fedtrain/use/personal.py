@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from fedtrain.bench import EVAL_BATCH_SIZE, ClientTrainer
-from fedtrain.checkpoint import State, damaged
+from fedtrain.checkpoint import RunState, build_damage_error
 from fedtrain.config import Config, parse_config
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.data.readers.image import read_image
 from fedtrain.data.standin import standin_size
 from fedtrain.experiment import Experiment
-from fedtrain.folder import CHECKPOINT, MANIFEST, Folder
+from fedtrain.folder import LAST_CHECKPOINT, MANIFEST_FILE, RunFolder
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast, message_for
 from fedtrain.tables import format_error, merge_tables, suggest_name
@@ -32,12 +32,12 @@ MOST_SAMPLES = 10**8
 class TrainedRun:
     """What a run has come to: its last checkpoint, on a bench."""
 
-    folder: Folder
+    folder: RunFolder
     config: Config
     federation: Federation
     """The clients as the run's manifest remembers them: names, class counts and noise, but no images."""
     bench: ClientTrainer
-    state: State
+    state: RunState
     manifest: dict[str, Any]
 
     @property
@@ -74,21 +74,23 @@ class TrainedRun:
 
 def open_run(path: Path, device: str | None = None) -> TrainedRun:
     """Read what a run has written; ``device`` takes the place of the run's own."""
-    folder = Folder(path)
+    folder = RunFolder(path)
     config = parse_config(merge_tables(folder.tables(), {"machine": {"device": device}} if device else {}))
     state = folder.restore()
     if state is None and folder.finished:
         raise InputError(f"{path}: these are the records of a run, without its weights; name a run that has them")
     if state is None:
         raise InputError(f"{path}: no checkpoint is here yet; go on with: fedco2 train --resume {path}")
-    manifest = folder.read_json(MANIFEST)
-    federation = remembered(config, manifest, path / MANIFEST)
+    manifest = folder.read_json(MANIFEST_FILE)
+    federation = remembered(config, manifest, path / MANIFEST_FILE)
     bench = Experiment(config, federation).bench()
     own = {client.name: state.own(client.name, folder.cupboard, bench.start) for client in federation.clients}
     state = replace(state, personal=own, elsewhere={})
     for client in federation.clients:
         if not bench.fits({**state.personal.get(client.name, {}), **state.message.shared}):
-            raise damaged(path / CHECKPOINT, ValueError(f"it does not fit the network of client {client.name}"))
+            raise build_damage_error(
+                path / LAST_CHECKPOINT, ValueError(f"it does not fit the network of client {client.name}")
+            )
     return TrainedRun(folder, config, federation, bench, state.to(bench.device), manifest)
 
 

@@ -10,8 +10,8 @@ from fedtrain.data.federation import assemble
 from fedtrain.data.source import find
 from fedtrain.data.store import data_dir
 from fedtrain.protocol import Split
-from fedtrain.run import rows_of
-from fedtrain.selection import Row
+from fedtrain.run import build_rows
+from fedtrain.selection import MetricRow
 from fedtrain.use.personal import TrainedRun
 from theory.errors import InputError
 
@@ -28,7 +28,7 @@ def data_of(run: TrainedRun, root: Path | None = None) -> Federation:
     return data
 
 
-def score(run: TrainedRun, data: Federation, split: Split, only: str | None = None) -> list[Row]:
+def score(run: TrainedRun, data: Federation, split: Split, only: str | None = None) -> list[MetricRow]:
     """Rows as in metrics.jsonl, for the last checkpoint: each client's own model on the client's own data."""
     known = {client.name: client for client in data.clients}
     bench, state, scores = run.bench, run.state, {}
@@ -36,4 +36,4 @@ def score(run: TrainedRun, data: Federation, split: Split, only: str | None = No
         scores[name] = bench.evaluate(known[name].to(bench.device), state.personal[name], run.told(name), [split])
         if split not in scores[name]:
             raise InputError(f"client {name} has no {split} data in this run; choose another --split")
-    return rows_of(state.message.round, scores)
+    return build_rows(state.message.round, scores)

@@ -16,7 +16,7 @@ from fedtrain.about.options import options
 from fedtrain.bench import ClientTrainer
 from fedtrain.config import ModelSettings
 from fedtrain.data.clients import ClientData, Samples
-from fedtrain.experiment import maker
+from fedtrain.experiment import get_model_builder
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.ledger import measure_exchange
 from fedtrain.methods import METHODS
@@ -45,7 +45,7 @@ def test_the_bytes_are_those_of_a_real_round(ask, model, side, names):
     some = Samples(torch.randint(256, (6, 3, side, side), generator=chance).to(torch.uint8), torch.arange(6))
     for name in names:
         config = method_on(name, model).config
-        make = maker(config.model, config.method, 10, (3, side, side))
+        make = get_model_builder(config.model, config.method, 10, (3, side, side))
         bench = ClientTrainer(config.method, make, 10, local=config.local)
         fleet = LocalFleet(bench, [ClientData(client, some, some) for client in "abc"])
         first = fleet.opening()

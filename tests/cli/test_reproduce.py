@@ -19,7 +19,7 @@ from cli.main import main
 from cli.reproduce import reproduce
 from cli.train import PLACES, train
 from cli.train_run import nested, planned
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 from fedtrain.reproduce.exhibits import NAMES
 from fedtrain.reproduce.plan import finder, plan
 from fedtrain.reproduce.request import Request
@@ -141,9 +141,9 @@ def test_killed_in_the_middle_the_same_command_goes_on(ask, tmp_path):
     program.wait()
     (folder,) = (log.with_suffix("") for log in (tmp_path / "kept" / "runs").glob("*.log"))
     wait_for(lambda: not (folder / ".lock").exists())  # the run itself has noticed, saved and gone
-    saved = Folder(folder).round_reached()
+    saved = RunFolder(folder).round_reached()
     assert 20 <= saved < rounds
-    assert not Folder(folder).finished
+    assert not RunFolder(folder).finished
     assert "--resume" in ask(*command, "--dry-run")[1]
     code, out, _ = ask(*command)
     assert code == 0

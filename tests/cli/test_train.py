@@ -15,7 +15,7 @@ from quick_runs import FILES, LAYERS, QUICK, ROOT, TINY, contents, refused
 from cli.main import main
 from cli.train import PLACES, train
 from fedtrain.bench import ClientTrainer
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 
 
 def test_the_folder_has_everything_and_nothing_half_written(finished):
@@ -255,7 +255,7 @@ def test_a_client_that_fails_stops_the_run_or_is_left_out(tmp_path, capsys, no_f
     command = [*QUICK, "--method", "fedavg", "--rounds", "3"]
     monkeypatch.setattr(ClientTrainer, "adapt", fails("svhn", 2))
     refused(capsys, [*command, *out], "client svhn, round 2: the loss is nan", "lower local.lr", code=1)
-    assert Folder(tmp_path / "out").round_reached() == 1
+    assert RunFolder(tmp_path / "out").round_reached() == 1
     assert main([*command, "--on-client-failure", "skip", *out]) == 0  # that may change
     shown = capsys.readouterr().out
     assert "left out: client svhn, round 2: the loss is nan" in shown

@@ -15,7 +15,7 @@ import pytest
 from cli import train_ranks
 from cli.main import main
 from fedtrain.errors import TrainingError
-from fedtrain.folder import METRICS, Folder
+from fedtrain.folder import METRICS_FILE, RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["--set", "model.name=two-layer", "--set", "model.width=8", "--set", "data.percent=0.02", "--threads", "1"]
@@ -77,7 +77,7 @@ def check(out, err, folder, in_turn):
     """One summary and not a word more, and the rows of one process."""
     assert err == ""
     assert json.loads(out)["finished"] is True
-    assert (folder / METRICS).read_bytes() == (in_turn / METRICS).read_bytes()
+    assert (folder / METRICS_FILE).read_bytes() == (in_turn / METRICS_FILE).read_bytes()
     summaries = [json.loads((each / "summary.json").read_text()) | {"seconds": 0} for each in (folder, in_turn)]
     assert summaries[0] == summaries[1]
 
@@ -126,7 +126,7 @@ def test_a_run_listens_on_loopback_alone_and_is_stopped_by_ctrl_c_with_all_that_
         "--json", "--out", folder,
     )  # fmt: skip
     end = time.monotonic() + LIMIT
-    while not (folder / METRICS).exists() or not (folder / METRICS).stat().st_size:
+    while not (folder / METRICS_FILE).exists() or not (folder / METRICS_FILE).stat().st_size:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
         heard |= listening(group(process.pid))
@@ -141,7 +141,7 @@ def test_a_run_listens_on_loopback_alone_and_is_stopped_by_ctrl_c_with_all_that_
     said = err.strip().splitlines()
     assert len(said) == 1
     assert said[0].startswith("interrupted after ")
-    rounds = Folder(folder).round_reached()
+    rounds = RunFolder(folder).round_reached()
     assert f"{rounds} rounds, which are saved" in said[0]
     assert len(list(folder.glob("checkpoints/own/*/*.safetensors"))) == 5
     done = rounds + 2

@@ -16,8 +16,8 @@ from quick_runs import FILES, LAYERS, QUICK, contents, refused, start
 from safetensors import safe_open
 
 from cli.main import main
-from fedtrain.folder import Folder
-from fedtrain.resume import continued
+from fedtrain.folder import RunFolder
+from fedtrain.resume import resume_config
 
 
 def test_a_finished_run_is_refused_and_left_as_it_is(finished, capsys):
@@ -146,7 +146,7 @@ def test_other_processes_share_the_cores_anew(tmp_path, no_figures):
     out = tmp_path / "out"
     assert main([*QUICK, "--method", "fedavg", "--rounds", "1", "--out", str(out), "--json"]) == 0
     threads = [
-        continued(Folder(out), {"machine": machine}).machine.threads
+        resume_config(RunFolder(out), {"machine": machine}).machine.threads
         for machine in ({}, {"fleet": "torchrun"}, {"fleet": "torchrun", "threads": 3})
     ]
     assert threads == [1, None, 3]
@@ -154,11 +154,11 @@ def test_other_processes_share_the_cores_anew(tmp_path, no_figures):
 
 def test_a_second_process_is_refused(tmp_path, capsys, no_figures):
     out = ["--out", str(tmp_path / "out")]
-    with Folder(tmp_path / "out").alone():
+    with RunFolder(tmp_path / "out").alone():
         refused(capsys, [*QUICK, *out], "another process is at work here")
     assert main([*QUICK, "--method", "fedavg", "--rounds", "1", *out]) == 0
     before = contents(tmp_path / "out")
-    with Folder(tmp_path / "out").alone():
+    with RunFolder(tmp_path / "out").alone():
         refused(capsys, ["train", "--resume", out[1], "--rounds", "2"], "another process is at work here")
     assert contents(tmp_path / "out") == before
 

@@ -13,7 +13,7 @@ from fedtrain.bench import ClientTrainer
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
 from fedtrain.fleets.local import LocalFleet
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS, Peers, View
 from fedtrain.methods.fedbn import FedBN
@@ -198,7 +198,7 @@ def begin(toy, tmp_path):
     def new(config, clients=None, place=None, **changes):
         clients = clients or [replace(c, val=Samples(c.test.inputs[:5], c.test.labels[:5])) for c in toy.clients()]
         data = Federation(tuple(clients), ("x", "y", "z"), "Toy", False, Preparation(), ("a note",))
-        folder = Folder(place or tmp_path / f"run {next(count)}")
+        folder = RunFolder(place or tmp_path / f"run {next(count)}")
         work = Small(replace(config, **changes), data, toy.net)
         folder.begin(work.config, {})
         return work, folder

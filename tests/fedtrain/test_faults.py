@@ -18,10 +18,10 @@ from fedtrain.config import CheckpointSettings, Config, EvaluationSettings, Serv
 from fedtrain.data.clients import Samples
 from fedtrain.errors import TrainingError
 from fedtrain.fleets.local import LocalFleet
-from fedtrain.folder import CHECKPOINT, METRICS, SUMMARY, Folder
+from fedtrain.folder import LAST_CHECKPOINT, METRICS_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS
-from fedtrain.run import run
+from fedtrain.run import run_rounds
 from theory.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -65,18 +65,18 @@ FAULTS = {
 @pytest.mark.parametrize(("fault", "words"), FAULTS.values(), ids=FAULTS.keys())
 def test_stop_names_client_and_round_and_keeps_what_was_complete(fault, words, begin, monkeypatch, same):
     whole, other = begin(STOP)
-    run(whole, other, quiet)
+    run_rounds(whole, other, quiet)
     work, folder = begin(STOP)
     with monkeypatch.context() as patch:
         broken(patch, fault)
         with pytest.raises(TrainingError, match=words) as error:
-            run(work, folder, quiet)
+            run_rounds(work, folder, quiet)
     assert error.value.exit_code == 1
     assert "\n" not in str(error.value)
     assert (folder.round_reached(), folder.finished) == (1, False)
     assert {row["round"] for row in folder.rows()} == {1}
-    run(work, folder, quiet)
-    assert (folder.path / METRICS).read_bytes() == (other.path / METRICS).read_bytes()
+    run_rounds(work, folder, quiet)
+    assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
     assert same(folder.restore().personal, other.restore().personal)
 
 
@@ -87,7 +87,7 @@ def test_skip_is_a_round_without_that_client(name, begin, monkeypatch, same):
     work, folder = begin(config)
     with monkeypatch.context() as patch:
         broken(patch, "weights")
-        run(work, folder, quiet)
+        run_rounds(work, folder, quiet)
     chosen = protocol.sample_cohort
 
     def without(names, sample, seed, round):
@@ -96,12 +96,12 @@ def test_skip_is_a_round_without_that_client(name, begin, monkeypatch, same):
     peer, other = begin(config)
     with monkeypatch.context() as patch:
         patch.setattr("fedtrain.protocol.sample_cohort", without)
-        run(peer, other, quiet)
+        run_rounds(peer, other, quiet)
     one, two = folder.restore(), other.restore()
     assert same(one.message.shared, two.message.shared)
     assert same(one.message.peers, two.message.peers)
     assert same(one.personal, two.personal)
-    assert (folder.path / METRICS).read_bytes() == (other.path / METRICS).read_bytes()
+    assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
     assert one.ledger.up == two.ledger.up
     assert one.ledger.down.total - two.ledger.down.total >= (0 if name == "singleset" else 1)  # it was sent the model
 
@@ -120,14 +120,14 @@ def test_who_is_skipped_is_said_everywhere_and_keeps_its_own(fault, words, begin
     with monkeypatch.context() as patch:
         broken(patch, fault)
         patch.setattr(LocalFleet, "train", noted)
-        summary = run(work, folder, seen.append)
+        summary = run_rounds(work, folder, seen.append)
     assert [[failure.client for failure in progress.failures] for progress in seen] == [[], ["a"], []]
     assert set(seen[1].losses) == {"b", "c"}
     assert words in seen[1].failures[0].reason
     (told,) = summary["skipped"]
     assert (told["round"], told["client"]) == (2, "a")
     assert words in told["reason"]
-    assert json.loads((folder.path / SUMMARY).read_text())["skipped"] == [told]
+    assert json.loads((folder.path / SUMMARY_FILE).read_text())["skipped"] == [told]
     start, first, second, third = kept
     assert same(first["a"], second["a"])
     assert not same(first["b"], second["b"])
@@ -146,12 +146,12 @@ def test_who_was_skipped_is_still_known_after_a_resume(begin, monkeypatch):
     with monkeypatch.context() as patch:
         broken(patch, "NaN", clients="ac", rounds=(2, 3))
         with pytest.raises(KeyboardInterrupt):
-            run(work, folder, stop)
+            run_rounds(work, folder, stop)
         assert [(one["round"], one["client"]) for one in folder.restore().skipped] == [(2, "a"), (2, "c")]
-        summary = run(work, folder, quiet)
+        summary = run_rounds(work, folder, quiet)
         assert [(one["round"], one["client"]) for one in summary["skipped"]] == [(2, "a"), (2, "c"), (3, "a"), (3, "c")]
-        assert run(whole, other, quiet)["skipped"] == summary["skipped"]
-    assert (folder.path / METRICS).read_bytes() == (other.path / METRICS).read_bytes()
+        assert run_rounds(whole, other, quiet)["skipped"] == summary["skipped"]
+    assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
 
 
 def test_without_anybody_there_is_no_round(begin, monkeypatch):
@@ -159,15 +159,17 @@ def test_without_anybody_there_is_no_round(begin, monkeypatch):
     with monkeypatch.context() as patch:
         broken(patch, "NaN", clients="abc", rounds=(3,))
         with pytest.raises(TrainingError, match="round 3: no client could train; client b, round 3: the loss is nan"):
-            run(work, folder, quiet)
+            run_rounds(work, folder, quiet)
     assert folder.round_reached() == 2
-    assert run(work, folder, quiet)["finished"]
+    assert run_rounds(work, folder, quiet)["finished"]
 
 
 def test_a_client_short_of_memory_is_named_when_skipped(begin, monkeypatch):
     work, folder = begin(SKIP)
     broken(monkeypatch, MemoryError())
-    assert run(work, folder, quiet)["skipped"] == [{"round": 2, "client": "a", "reason": "client a: out of memory"}]
+    assert run_rounds(work, folder, quiet)["skipped"] == [
+        {"round": 2, "client": "a", "reason": "client a: out of memory"}
+    ]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -179,7 +181,7 @@ def test_a_client_without_data(name, begin, toy):
     with pytest.raises(InputError, match="client a: it has no training samples"):
         replace(work, config=replace(config, server=STOP.server)).check()
     work.check()
-    summary = run(work, folder, quiet)
+    summary = run_rounds(work, folder, quiet)
     assert [one["round"] for one in summary["skipped"]] == [1, 2, 3]
     assert {(one["client"], one["reason"].partition(";")[0]) for one in summary["skipped"]} == {
         ("a", "client a: it has no training samples")
@@ -193,14 +195,14 @@ KEEPING = replace(STOP, checkpoints=CheckpointSettings(every=1, keep=2))
 
 
 def kept(folder):
-    return sorted(path.name for path in (folder.path / CHECKPOINT).parent.iterdir())
+    return sorted(path.name for path in (folder.path / LAST_CHECKPOINT).parent.iterdir())
 
 
 def test_only_the_latest_of_every_k_th_checkpoint_are_kept(begin):
     config = replace(STOP, server=ServerSettings(rounds=9), checkpoints=CheckpointSettings(every=2, keep=3))
     work, folder = begin(config)
     sizes = []
-    run(work, folder, lambda progress: sizes.append(len(kept(folder))))
+    run_rounds(work, folder, lambda progress: sizes.append(len(kept(folder))))
     assert kept(folder) == ["last.safetensors", *(f"round-00000{k}.safetensors" for k in (4, 6, 8))]
     assert max(sizes) == 4
     assert [folder.restore().message.round, folder.round_reached()] == [9, 9]
@@ -208,15 +210,15 @@ def test_only_the_latest_of_every_k_th_checkpoint_are_kept(begin):
 
 def test_a_kept_checkpoint_is_the_run_at_that_round(begin, same):
     whole, other = begin(STOP)
-    run(whole, other, quiet)
+    run_rounds(whole, other, quiet)
     work, folder = begin(KEEPING)
-    run(work, folder, quiet)
-    (folder.path / SUMMARY).unlink()
-    last = folder.path / CHECKPOINT
+    run_rounds(work, folder, quiet)
+    (folder.path / SUMMARY_FILE).unlink()
+    last = folder.path / LAST_CHECKPOINT
     os.replace(last.with_name("round-000002.safetensors"), last)
     assert folder.round_reached() == 2
-    run(work, folder, quiet)
-    assert (folder.path / METRICS).read_bytes() == (other.path / METRICS).read_bytes()
+    run_rounds(work, folder, quiet)
+    assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
     assert same(folder.restore().personal, other.restore().personal)
     assert kept(folder) == ["last.safetensors", "round-000002.safetensors", "round-000003.safetensors"]
 
@@ -233,9 +235,9 @@ def test_killed_between_a_checkpoint_and_its_second_name(begin, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "link", killed)
         with pytest.raises(KeyboardInterrupt):
-            run(work, folder, quiet)
+            run_rounds(work, folder, quiet)
     assert folder.round_reached() == 2
-    run(work, folder, quiet)
+    run_rounds(work, folder, quiet)
     assert kept(folder) == ["last.safetensors", "round-000002.safetensors", "round-000003.safetensors"]
 
 
@@ -260,7 +262,7 @@ def small_disk(tmp_path):
 
 def test_a_full_disk_leaves_the_old_checkpoint_to_go_on_from(small_disk, begin, same):
     whole, other = begin(STOP)
-    run(whole, other, quiet)
+    run_rounds(whole, other, quiet)
     work, folder = begin(KEEPING, place=small_disk / "run")
     filler = small_disk / "filler"
 
@@ -271,15 +273,15 @@ def test_a_full_disk_leaves_the_old_checkpoint_to_go_on_from(small_disk, begin, 
                     file.write(bytes(1024))
 
     with pytest.raises(InputError, match=r"last\.safetensors: cannot be written .*make room or get leave, and resume"):
-        run(work, folder, fill)
+        run_rounds(work, folder, fill)
     assert folder.round_reached() == 1
     assert kept(folder) == ["last.safetensors", "round-000001.safetensors"]
     with pytest.raises((InputError, OSError)):  # still full
-        run(work, folder, quiet)
+        run_rounds(work, folder, quiet)
     assert folder.round_reached() == 1
     filler.unlink()
-    run(work, folder, quiet)
-    assert (folder.path / METRICS).read_bytes() == (other.path / METRICS).read_bytes()
+    run_rounds(work, folder, quiet)
+    assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
     assert same(folder.restore().personal, other.restore().personal)
 
 
@@ -291,17 +293,17 @@ def test_a_disk_that_becomes_read_only(small_disk, begin):
             subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
 
     with pytest.raises(InputError, match=r"last\.safetensors: cannot be written \(.*Read-only file system"):
-        run(work, folder, close)
+        run_rounds(work, folder, close)
     assert folder.round_reached() == 1
     with pytest.raises(InputError, match=r"cannot write to .*Read-only file system"), folder.alone():
         pass
     subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
-    assert run(work, folder, quiet)["finished"]
+    assert run_rounds(work, folder, quiet)["finished"]
 
 
 def test_a_disk_full_of_rows_says_so_and_goes_on(begin, monkeypatch):
     work, folder = begin(STOP)
-    append = Folder.append
+    append = RunFolder.append
 
     def full(place, rows):
         if rows[0]["round"] == 3:
@@ -309,8 +311,8 @@ def test_a_disk_full_of_rows_says_so_and_goes_on(begin, monkeypatch):
         return append(place, rows)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Folder, "append", full)
+        patch.setattr(RunFolder, "append", full)
         with pytest.raises(OSError, match="No space left"):
-            run(work, folder, quiet)
+            run_rounds(work, folder, quiet)
     assert folder.round_reached() == 2
-    assert run(work, folder, quiet)["finished"]
+    assert run_rounds(work, folder, quiet)["finished"]

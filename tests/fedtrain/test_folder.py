@@ -14,20 +14,29 @@ import torch
 
 from fedtrain.config import Config
 from fedtrain.data.clients import Federation, Preparation
-from fedtrain.folder import BEGINNING, CHECKPOINT, CONFIG, LOCK, MANIFEST, METRICS, SUMMARY, Folder
-from fedtrain.manifest import class_counts, described, git_commit, manifest
+from fedtrain.folder import (
+    CONFIG_FILE,
+    LAST_CHECKPOINT,
+    LOCK_FILE,
+    MANIFEST_FILE,
+    METRICS_FILE,
+    SUMMARY_FILE,
+    UNFINISHED_START_FILE,
+    RunFolder,
+)
+from fedtrain.manifest import build_manifest, count_classes, describe_data, get_git_commit
 from theory.errors import InputError
 
 ROWS = [
     {"round": round, "client": "ä b", "split": "test", "branch": "fused", "accuracy": 0.5, "loss": 1.25, "n": 4}
     for round in (1, 2)
 ]
-BEGUN = sorted(["checkpoints", "figures", CONFIG, MANIFEST, METRICS])
+BEGUN = sorted(["checkpoints", "figures", CONFIG_FILE, MANIFEST_FILE, METRICS_FILE])
 
 
 @pytest.fixture
 def begun(tmp_path):
-    folder = Folder(tmp_path / "my rün")
+    folder = RunFolder(tmp_path / "my rün")
     folder.begin(Config(), {"a": 1})
     return folder
 
@@ -39,22 +48,22 @@ def names(folder):
 def test_a_run_begins(begun):
     assert names(begun) == BEGUN
     assert begun.config() == Config()
-    assert begun.read_json(MANIFEST) == {"a": 1}
+    assert begun.read_json(MANIFEST_FILE) == {"a": 1}
     assert (begun.rows(), begun.holds_a_run, begun.finished, begun.round_reached()) == ([], True, False, 0)
     assert begun.restore() is None
 
 
-@pytest.mark.parametrize("name", [CONFIG, MANIFEST, METRICS, SUMMARY, "checkpoints", "figures"])
+@pytest.mark.parametrize("name", [CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE, "checkpoints", "figures"])
 def test_what_is_there_is_not_overwritten(name, tmp_path):
     (tmp_path / name).write_text("mine")
     with pytest.raises(InputError, match=f"holds {name} already.*choose another --out"):
-        Folder(tmp_path).begin(Config(), {})
+        RunFolder(tmp_path).begin(Config(), {})
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine"}
 
 
 def test_other_files_are_let_be(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    Folder(tmp_path).begin(Config(), {})
+    RunFolder(tmp_path).begin(Config(), {})
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
@@ -62,7 +71,7 @@ def test_other_files_are_let_be(tmp_path):
 def test_where_nothing_can_be_written_there_is_one_line(place, tmp_path):
     (tmp_path / "a file").write_text("mine")
     with pytest.raises(InputError, match=r"cannot write to .*choose another --out"):
-        Folder(tmp_path / place).begin(Config(), {})
+        RunFolder(tmp_path / place).begin(Config(), {})
     assert (tmp_path / "a file").read_text() == "mine"
 
 
@@ -78,7 +87,7 @@ def test_a_run_that_could_not_begin_leaves_nothing(kind, fails_at, tmp_path, mon
         fsync(number)
 
     monkeypatch.setattr(os, "fsync", full)
-    folder = Folder(tmp_path / "out")
+    folder = RunFolder(tmp_path / "out")
     with pytest.raises((InputError, KeyboardInterrupt)) as error:
         folder.begin(Config(), {})
     if isinstance(error.value, InputError):
@@ -100,11 +109,11 @@ def test_one_process_at_a_time(begun):
         assert other.stdout.readline() == "in\n"
         with pytest.raises(InputError, match="another process is at work here; wait for it or stop it"), begun.alone():
             pytest.fail("two at a time")
-        assert (begun.path / LOCK).exists()  # it is the other's
+        assert (begun.path / LOCK_FILE).exists()  # it is the other's
         other.send_signal(signal.SIGKILL)
         other.wait()
     with begun.alone():
-        assert (begun.path / LOCK).exists()
+        assert (begun.path / LOCK_FILE).exists()
     assert names(begun) == BEGUN
 
 
@@ -115,8 +124,8 @@ def test_a_lock_that_was_taken_away_is_none(begun, monkeypatch):
     flock = fcntl.flock
 
     def late(file, how):
-        (begun.path / LOCK).unlink()
-        (begun.path / LOCK).touch()
+        (begun.path / LOCK_FILE).unlink()
+        (begun.path / LOCK_FILE).touch()
         flock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
@@ -125,11 +134,16 @@ def test_a_lock_that_was_taken_away_is_none(begun, monkeypatch):
 
 
 def test_what_a_killed_process_left_half_written_is_cleared_away(begun):
-    halves = (".summary.json.part", "checkpoints/.last.safetensors.part", "checkpoints/.tmpAb3xYz", BEGINNING)
+    halves = (
+        ".summary.json.part",
+        "checkpoints/.last.safetensors.part",
+        "checkpoints/.tmpAb3xYz",
+        UNFINISHED_START_FILE,
+    )
     for name in (*halves, "figures/.accuracy-x1.part", "figures/mine.part", "notes.part"):
         (begun.path / name).write_text("half")
     with begun.alone():
-        assert names(begun) == sorted([*BEGUN, LOCK, "notes.part"])
+        assert names(begun) == sorted([*BEGUN, LOCK_FILE, "notes.part"])
         assert list((begun.path / "checkpoints").iterdir()) == []
         assert [path.name for path in (begun.path / "figures").iterdir()] == ["mine.part"]
     assert begun.holds_a_run
@@ -137,7 +151,7 @@ def test_what_a_killed_process_left_half_written_is_cleared_away(begun):
 
 def test_in_a_folder_without_a_run_nothing_is_cleared_away(tmp_path):
     (tmp_path / ".film.part").write_text("mine")
-    folder = Folder(tmp_path)
+    folder = RunFolder(tmp_path)
     with folder.alone():
         folder.begin(Config(), {})
     assert (tmp_path / ".film.part").read_text() == "mine"
@@ -146,7 +160,7 @@ def test_in_a_folder_without_a_run_nothing_is_cleared_away(tmp_path):
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt()], ids=["fine", "stop"])
 def test_a_folder_that_nothing_came_of_is_taken_away(error, tmp_path):
     def work():
-        with Folder(tmp_path / "out").alone():
+        with RunFolder(tmp_path / "out").alone():
             if error:
                 raise error
 
@@ -196,22 +210,22 @@ def test_killed_at_any_step_of_its_beginning_the_same_command_begins_it(tmp_path
     assert ends == [signal.SIGKILL] * steps + [0] * (39 - steps)
     assert steps > 10
     for step in range(1, steps + 1):
-        folder = Folder(tmp_path / f"run {step}")
+        folder = RunFolder(tmp_path / f"run {step}")
         with folder.alone():
             if not folder.holds_a_run:
                 folder.begin(Config(), {"a": 1})
         assert names(folder) == BEGUN, step
         assert folder.config() == Config()
-        assert folder.read_json(MANIFEST) == {"a": 1}
+        assert folder.read_json(MANIFEST_FILE) == {"a": 1}
 
 
 def test_rows_are_appended_in_whole_lines(begun):
     end = begun.append(ROWS)
-    assert end == (begun.path / METRICS).stat().st_size
+    assert end == (begun.path / METRICS_FILE).stat().st_size
     assert begun.append([]) == end
     begun.append(ROWS[:1])
     assert begun.rows() == [*ROWS, ROWS[0]]
-    text = (begun.path / METRICS).read_bytes()
+    text = (begun.path / METRICS_FILE).read_bytes()
     assert text.endswith(b"}\n")
     assert "ä b" in text.decode()  # readable, not escaped
 
@@ -241,7 +255,7 @@ def test_a_full_disk_leaves_no_half_row(begun, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         begun.append(ROWS)
     monkeypatch.undo()
-    assert (begun.path / METRICS).stat().st_size == end
+    assert (begun.path / METRICS_FILE).stat().st_size == end
     assert begun.rows() == ROWS
 
 
@@ -259,7 +273,7 @@ def test_rows_of_an_unfinished_round_are_cut_off(begun):
 @pytest.mark.parametrize("line", [b'{"round": 1, "cli', b"\xff\xfe\n", b"[" * 100_000], ids=range(3))
 def test_rows_that_are_no_json_are_damaged(line, begun):
     begun.append(ROWS)
-    with (begun.path / METRICS).open("ab") as file:
+    with (begun.path / METRICS_FILE).open("ab") as file:
         file.write(line)
     with pytest.raises(InputError, match=r"metrics\.jsonl: damaged"):
         begun.rows()
@@ -267,40 +281,40 @@ def test_rows_that_are_no_json_are_damaged(line, begun):
 
 @pytest.mark.parametrize("where", ["fsync", "replace"])
 def test_a_file_is_complete_or_absent(where, begun, monkeypatch):
-    begun.write(SUMMARY, "old\n")
+    begun.write(SUMMARY_FILE, "old\n")
 
     def crash(*args):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, where, crash)
-    for name in (SUMMARY, "new.json"):
+    for name in (SUMMARY_FILE, "new.json"):
         with pytest.raises(KeyboardInterrupt):
             begun.write(name, "new\n")
-    assert (begun.path / SUMMARY).read_text() == "old\n"
-    assert names(begun) == sorted([*BEGUN, SUMMARY])
+    assert (begun.path / SUMMARY_FILE).read_text() == "old\n"
+    assert names(begun) == sorted([*BEGUN, SUMMARY_FILE])
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "3", "\x00", "[" * 100_000], ids=range(6))
 def test_a_summary_that_is_no_summary(text, begun):
-    (begun.path / SUMMARY).write_text(text)
+    (begun.path / SUMMARY_FILE).write_text(text)
     with pytest.raises(InputError, match=r"summary\.json: cannot be read"):
         _ = begun.finished
 
 
 def test_finished_is_what_the_summary_says(begun):
     for value in (False, True):
-        begun.write_json(SUMMARY, {"finished": value})
+        begun.write_json(SUMMARY_FILE, {"finished": value})
         assert begun.finished is value
 
 
 def test_no_run_is_named(tmp_path):
     with pytest.raises(InputError, match=r"no run is here \(no config\.toml\)"):
-        Folder(tmp_path).config()
-    assert not Folder(tmp_path / "nowhere").holds_a_run
+        RunFolder(tmp_path).config()
+    assert not RunFolder(tmp_path / "nowhere").holds_a_run
 
 
 def test_a_damaged_checkpoint_is_named(begun):
-    (begun.path / CHECKPOINT).write_bytes(b"x")
+    (begun.path / LAST_CHECKPOINT).write_bytes(b"x")
     for reader in (begun.restore, begun.round_reached):
         with pytest.raises(InputError, match=r"last\.safetensors: not a checkpoint"):
             reader()
@@ -308,7 +322,7 @@ def test_a_damaged_checkpoint_is_named(begun):
 
 def test_the_manifest_says_what_was_used(toy):
     data = Federation(tuple(toy.clients()), ("x", "y", "z"), "Toy (stand-in)", True, Preparation(), ("drawn",))
-    about = json.loads(json.dumps(manifest(Config(), described(data), "fedco2 train")))
+    about = json.loads(json.dumps(build_manifest(Config(), describe_data(data), "fedco2 train")))
     assert set(about) == {"command", "started", "versions", "git", "machine", "data"}
     assert set(about["versions"]) == {"fedco2", "python", "torch"}
     assert about["machine"]["threads"] == torch.get_num_threads()
@@ -316,15 +330,15 @@ def test_the_manifest_says_what_was_used(toy):
     assert (about["data"]["sha256"], about["data"]["notes"]) == (data.fingerprint, ["drawn"])
     client = about["data"]["clients"][1]
     assert (client["name"], sum(client["train"]), client["val"], sum(client["test"])) == ("a", 11, [0, 0, 0], 30)
-    assert class_counts(None, 2) == [0, 0]
+    assert count_classes(None, 2) == [0, 0]
 
 
 def test_the_commit_is_none_outside_a_source_tree(monkeypatch, tmp_path):
     monkeypatch.setattr("fedtrain.manifest.__file__", str(tmp_path / "manifest.py"))
-    assert git_commit() is None
+    assert get_git_commit() is None
 
     def absent(*args, **kwargs):
         raise FileNotFoundError("git")
 
     monkeypatch.setattr(subprocess, "run", absent)
-    assert git_commit() is None
+    assert get_git_commit() is None

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import bits
 
-from fedtrain.cupboard import Cupboard
+from fedtrain.cupboard import ClientStateStore
 from fedtrain.fleets.wire import Wire
 from fedtrain.packing import pack_tensors, unpack_tensors
 from fedtrain.parcels import (
@@ -157,21 +157,21 @@ def test_what_a_wire_moves(monkeypatch):
 @given(NAMES, st.integers(1, 999), st.dictionaries(NAMES.filter(lambda n: n != "__metadata__"), tensors(), max_size=3))
 def test_a_cupboard_gives_back_what_was_put(client, round, entries):
     with TemporaryDirectory() as place:
-        cupboard = Cupboard(Path(place) / "own")
+        cupboard = ClientStateStore(Path(place) / "own")
         cupboard.put(client, round, entries)
         assert bits(cupboard.take(client, round)) == bits(entries)
         assert [path.parent.parent for path in Path(place).rglob("*.safetensors")] == [cupboard.folder]
 
 
 def test_clients_whose_plain_letters_are_alike_have_places_of_their_own(tmp_path):
-    cupboard, names = Cupboard(tmp_path), ["a/b", "a b", "a-b", "../a", "ä", "ö", "", "x" * 300, "x" * 301]
+    cupboard, names = ClientStateStore(tmp_path), ["a/b", "a b", "a-b", "../a", "ä", "ö", "", "x" * 300, "x" * 301]
     for i, name in enumerate(names):
         cupboard.put(name, 1, {"w": torch.tensor(i)})
     assert [cupboard.take(name, 1)["w"].item() for name in names] == list(range(len(names)))
 
 
 def test_a_cupboard_is_cleared_of_what_is_old_and_not_needed(tmp_path):
-    cupboard = Cupboard(tmp_path)
+    cupboard = ClientStateStore(tmp_path)
     for client in ("a", "b"):
         for round in (1, 2, 3, 4, 5):
             cupboard.put(client, round, {"w": torch.tensor(round)})

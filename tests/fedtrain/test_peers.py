@@ -11,11 +11,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fedtrain.config import ServerSettings
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 from fedtrain.ledger import count_bytes
-from fedtrain.manifest import described, manifest
+from fedtrain.manifest import build_manifest, describe_data
 from fedtrain.protocol import Broadcast, message_for
-from fedtrain.run import run
+from fedtrain.run import run_rounds
 from fedtrain.use.personal import open_run
 from fedtrain.use.scoring import score
 from theory.errors import InputError
@@ -92,9 +92,9 @@ def ran(tmp_path):
         work = small.experiment(case, learning=True, server={"peers": peers}, machine={"fleet": fleet})
         if fleet == "stacked":
             work = replace(work, config=replace(work.config, machine=replace(work.config.machine, engine="plain")))
-        folder = Folder(tmp_path / f"{case} {peers} {fleet}")
+        folder = RunFolder(tmp_path / f"{case} {peers} {fleet}")
         folder.begin(work.config, {})
-        run(work, folder, small.quiet)
+        run_rounds(work, folder, small.quiet)
         return small.everything(work, folder), folder.restore()
 
     return new
@@ -159,9 +159,9 @@ def test_peers_mean_nothing_to_a_method_without_heads_to_show():
 @pytest.mark.parametrize("case", ["copa all", "fedco2 all"])
 def test_a_run_put_to_use_has_the_numbers_of_the_run(case, tmp_path):
     """COPA predicts with the heads that it is sent: with others the same checkpoint would be another model."""
-    work, folder = small.experiment(case, server={"peers": 2}), Folder(tmp_path / "run")
-    folder.begin(work.config, manifest(work.config, described(work.federation), "test"))
-    run(work, folder, small.quiet)
+    work, folder = small.experiment(case, server={"peers": 2}), RunFolder(tmp_path / "run")
+    folder.begin(work.config, build_manifest(work.config, describe_data(work.federation), "test"))
+    run_rounds(work, folder, small.quiet)
     trained = open_run(folder.path)
     last = [row for row in folder.rows() if row["round"] == 3]
     assert score(trained, work.federation, "test") == last

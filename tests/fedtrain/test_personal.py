@@ -13,10 +13,10 @@ from fedtrain.config import parse_config
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
 from fedtrain.experiment import Experiment
-from fedtrain.folder import MANIFEST, Folder
-from fedtrain.manifest import described, manifest
+from fedtrain.folder import MANIFEST_FILE, RunFolder
+from fedtrain.manifest import build_manifest, describe_data
 from fedtrain.methods import METHODS
-from fedtrain.run import run as run_rounds
+from fedtrain.run import run_rounds as run_rounds
 from fedtrain.use.newcomer import MOST, new_client
 from fedtrain.use.personal import open_run
 from fedtrain.use.scoring import score
@@ -61,8 +61,8 @@ def trained(tmp_path_factory):
         )
         how = Preparation(CIFAR.mean, CIFAR.std, noise_unit=unit)
         data = Federation(clients(noise), CIFAR.classes, "A toy", False, how)
-        folder = Folder(tmp_path_factory.mktemp(method) / "run")
-        folder.begin(config, manifest(config, described(data), "fedco2 train"))
+        folder = RunFolder(tmp_path_factory.mktemp(method) / "run")
+        folder.begin(config, build_manifest(config, describe_data(data), "fedco2 train"))
         run_rounds(Experiment(config, data), folder, lambda progress: None)
         return folder.path, data
 
@@ -229,9 +229,9 @@ def test_what_is_damaged_is_refused(trained, tmp_path):
     with pytest.raises(InputError, match="not supported"):
         open_run(path)
     assert open_run(path, "cpu").bench.device == torch.device("cpu")
-    told = json.loads((path / MANIFEST).read_text())
+    told = json.loads((path / MANIFEST_FILE).read_text())
     del told["data"]["classes"]
-    (path / MANIFEST).write_text(json.dumps(told))
+    (path / MANIFEST_FILE).write_text(json.dumps(told))
     with pytest.raises(InputError, match="not what fedco2 writes"):
         open_run(path, "cpu")
     (path / "checkpoints" / "last.safetensors").unlink()

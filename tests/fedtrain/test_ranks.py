@@ -11,14 +11,14 @@ import ranks
 import small
 import torch
 
-from fedtrain.checkpoint import turns_of
+from fedtrain.checkpoint import read_last_trained_rounds
 from fedtrain.fleets.group import Place
 from fedtrain.fleets.ranks import of_rank
 from fedtrain.fleets.station import Station
-from fedtrain.folder import OWN, Folder
+from fedtrain.folder import CLIENT_STATES_FOLDER, RunFolder
 from fedtrain.interrupts import defer_interrupts
 from fedtrain.protocol import Failure
-from fedtrain.run import run
+from fedtrain.run import run_rounds
 from theory.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -27,9 +27,9 @@ WORLDS = (1, 2)
 
 def in_process(case, path):
     """A run in this process, from its beginning to its end."""
-    work, folder = small.experiment(case, learning=True), Folder(path)
+    work, folder = small.experiment(case, learning=True), RunFolder(path)
     folder.begin(work.config, {})
-    run(work, folder, small.quiet)
+    run_rounds(work, folder, small.quiet)
     return small.everything(work, folder)
 
 
@@ -69,11 +69,11 @@ def root(tmp_path_factory):
 @pytest.fixture(params=WORLDS, ids=lambda world: f"{world} ranks")
 def divided(request, root):
     """All cases on so many ranks: the folder of each."""
-    return {case: Folder(root / f"{request.param} {case}") for case in small.CASES}
+    return {case: RunFolder(root / f"{request.param} {case}") for case in small.CASES}
 
 
 def kept_files(folder):
-    return sorted(folder.path.glob(f"{OWN}/*/*"))
+    return sorted(folder.path.glob(f"{CLIENT_STATES_FOLDER}/*/*"))
 
 
 def turns_kept(folder):
@@ -109,7 +109,7 @@ def test_ranks_give_the_bits_of_one_process(divided, alone):
 def test_what_clients_keep_stays_where_they_train(root):
     """Only what is shared or published is sent, by its names and by its bits."""
     for case in small.CASES:
-        work, folder = small.experiment(case, learning=True), Folder(root / f"2 {case}")
+        work, folder = small.experiment(case, learning=True), RunFolder(root / f"2 {case}")
         bench, path = work.bench(), f"{work.config.method.published}."
         published = {name for name in bench.personal if path != "." and name.startswith(path)}
         heads = {name.removeprefix(path) for name in published}
@@ -147,11 +147,11 @@ def test_the_checkpoint_of_ranks_holds_nothing_personal_and_no_file_stays_that_i
 
 def test_stopped_and_killed_runs_go_on_with_other_ranks_and_in_one_process(root, alone):
     """2 ranks, 1 rank, in process, 2 ranks: as never stopped; so is a run that a rank was lost of, which is told."""
-    work, mixed, killed = small.experiment(MIXED, learning=True), Folder(root / "mixed"), Folder(root / "killed")
+    work, mixed, killed = small.experiment(MIXED, learning=True), RunFolder(root / "mixed"), RunFolder(root / "killed")
     assert (mixed.round_reached(), killed.round_reached()) == (2, 1)
     assert ranks.lost_after(root) < 10
     with suppress(KeyboardInterrupt):
-        run(work, mixed, small.stopping(3))
+        run_rounds(work, mixed, small.stopping(3))
     assert mixed.round_reached() == 3
     assert set(mixed.restore().personal) == {client.name for client in work.federation.clients}
     assert not kept_files(mixed)  # they are in the checkpoint now
@@ -168,14 +168,14 @@ def test_stopped_and_killed_runs_go_on_with_other_ranks_and_in_one_process(root,
 
 
 def test_kept_checkpoints_keep_what_clients_kept(root):
-    work, folder = small.experiment(KEPT, learning=True), Folder(root / "kept")
+    work, folder = small.experiment(KEPT, learning=True), RunFolder(root / "kept")
     kept = sorted(folder.path.glob("checkpoints/round-*"))
     assert [path.name for path in kept] == ["round-000004.safetensors", "round-000005.safetensors"]
-    assert turns_kept(folder) == {item for path in kept for item in turns_of(path).items() if item[1]}
+    assert turns_kept(folder) == {item for path in kept for item in read_last_trained_rounds(path).items() if item[1]}
     last = small.everything(work, folder)
     kept[0].replace(folder.path / "checkpoints/last.safetensors")
     assert folder.round_reached() == 4
-    run(work, folder, small.quiet)
+    run_rounds(work, folder, small.quiet)
     assert not small.different(small.everything(work, folder), last)
 
 
@@ -184,7 +184,7 @@ def test_kept_checkpoints_keep_what_clients_kept(root):
 
 def refused(folder, *words):
     with pytest.raises(InputError) as caught:
-        run(small.experiment("fedbn all", learning=True), folder, small.quiet)
+        run_rounds(small.experiment("fedbn all", learning=True), folder, small.quiet)
     said = str(caught.value)
     assert "\n" not in said
     for word in words:
@@ -192,16 +192,21 @@ def refused(folder, *words):
 
 
 def test_a_damaged_a_foreign_and_a_missing_file_are_refused(root):
-    folder = Folder(root / "damaged")
+    folder = RunFolder(root / "damaged")
     path, second, *_ = kept_files(folder)
     good = path.read_bytes()
     for bad in (good[:-1], good[:-4] + b"abcd", b"", second.read_bytes()):
         path.write_bytes(bad)
         refused(folder, str(path), "damaged", "start the run anew")
     path.unlink()
-    refused(folder, "what it kept after round 2 is not in", str(folder.path / OWN), "it is where it trained")
+    refused(
+        folder,
+        "what it kept after round 2 is not in",
+        str(folder.path / CLIENT_STATES_FOLDER),
+        "it is where it trained",
+    )
     path.write_bytes(good)
-    run(small.experiment("fedbn all", learning=True), folder, small.quiet)
+    run_rounds(small.experiment("fedbn all", learning=True), folder, small.quiet)
     assert folder.finished
 
 
@@ -282,7 +287,7 @@ def test_other_threads_have_no_signals_to_put_off():
 def test_a_rank_that_is_stopped_says_so_and_no_client_of_its_has_failed(tmp_path):
     """Also when the server would put up with failures; what it holds can still be kept."""
     work = small.experiment("fedbn all", server={"on_client_failure": "skip"})
-    folder = Folder(tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
     folder.begin(work.config, {})
     station = Station(work.fleet(), folder)
     names, message = station.fleet.names, station.fleet.opening()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fake_reproduction import STANDIN, as_published, fake, planned
 
-from fedtrain.folder import SUMMARY
+from fedtrain.folder import SUMMARY_FILE
 from fedtrain.reproduce import paper
 from fedtrain.reproduce.estimate import total
 from fedtrain.reproduce.exhibits import NAMES
@@ -29,7 +29,7 @@ def test_finished_runs_are_found_by_what_they_are_not_by_their_names(tmp_path):
     assert jobs([one], tmp_path / "runs", adopt)[identity].folder == tmp_path / "elsewhere"
     curve = planned("F2", methods=("fedavg",), rounds=20, dataset="digits")
     assert jobs([curve], tmp_path / "runs", adopt)[identity].folder.parent == tmp_path / "runs"  # evaluated too seldom
-    (tmp_path / "elsewhere" / SUMMARY).unlink()
+    (tmp_path / "elsewhere" / SUMMARY_FILE).unlink()
     with pytest.raises(InputError, match="not finished"):
         adopted([tmp_path / "elsewhere"])
     assert jobs([one], tmp_path)[identity].arguments(2) == [

@@ -15,13 +15,13 @@ from fedtrain.bench import ClientTrainer
 from fedtrain.config import Config, EvaluationSettings, ServerSettings
 from fedtrain.data.clients import ClientData, Samples
 from fedtrain.errors import TrainingError
-from fedtrain.folder import CHECKPOINT, METRICS, SUMMARY, Folder
+from fedtrain.folder import LAST_CHECKPOINT, METRICS_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.methods.fedrod import FedRoD
-from fedtrain.run import run
+from fedtrain.run import run_rounds
 from theory.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -74,7 +74,7 @@ def everything(folder):
         (g, k): (v.dtype, v.shape, v.numpy().tobytes()) for g, entries in groups.items() for k, v in entries.items()
     }
     order = list(state.message.peers)
-    return (folder.path / METRICS).read_bytes(), tensors, order, state.ledger, state.message.round, state.rows_end
+    return (folder.path / METRICS_FILE).read_bytes(), tensors, order, state.ledger, state.message.round, state.rows_end
 
 
 def timeless(summary):
@@ -84,11 +84,11 @@ def timeless(summary):
 @pytest.mark.parametrize("config", CASES.values(), ids=CASES.keys())
 def test_stopped_twice_and_resumed_is_as_never_stopped(config, begin, monkeypatch):
     work, folder = begin(config)
-    whole = run(work, folder, quiet)
+    whole = run_rounds(work, folder, quiet)
 
     again, other = begin(config)
     with pytest.raises(KeyboardInterrupt):
-        run(again, other, stop_after(1))  # while it is shown
+        run_rounds(again, other, stop_after(1))  # while it is shown
     assert (other.round_reached(), other.finished) == (1, False)
     trained = []
 
@@ -102,9 +102,9 @@ def test_stopped_twice_and_resumed_is_as_never_stopped(config, begin, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr("fedtrain.bench.Bench.adapt", stop_inside)
         with pytest.raises(KeyboardInterrupt):
-            run(again, other, quiet)
+            run_rounds(again, other, quiet)
     assert 1 < other.round_reached() < config.server.rounds
-    assert timeless(run(again, other, quiet)) == timeless(whole)
+    assert timeless(run_rounds(again, other, quiet)) == timeless(whole)
     assert everything(other) == everything(folder)
 
 
@@ -112,36 +112,36 @@ def test_stopped_twice_and_resumed_is_as_never_stopped(config, begin, monkeypatc
 def test_rows_of_a_round_that_was_not_completed_are_written_once(name, begin, monkeypatch):
     """The run dies without a word after rows were written and before their round was saved."""
     work, folder = begin(CASES[f"{name} label"])
-    run(work, folder, quiet)
+    run_rounds(work, folder, quiet)
     again, other = begin(CASES[f"{name} label"])
     with pytest.raises(KeyboardInterrupt):
-        run(again, other, stop_after(2))
+        run_rounds(again, other, stop_after(2))
     other.append([{"round": 3, "client": "b"}])
-    run(again, other, quiet)
+    run_rounds(again, other, quiet)
     assert everything(other) == everything(folder)
 
 
 def test_a_process_that_is_killed_goes_on_from_its_last_checkpoint(begin, monkeypatch):
     work, folder = begin(FEATURE)
-    run(work, folder, quiet)
+    run_rounds(work, folder, quiet)
     again, other = begin(FEATURE)
 
     class Killed(BaseException):
         """Not even the last checkpoint can be written."""
 
-    class Mortal(Folder):
+    class Mortal(RunFolder):
         def save(self, state, keep=0):
             if state.message.round == 3:
                 raise Killed
             super().save(state, keep)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "SHORTEST_REST", 0.0)
-        patch.setattr(module, "CHECKPOINT_SHARE", 1e9)
+        patch.setattr(module, "MIN_CHECKPOINT_INTERVAL", 0.0)
+        patch.setattr(module, "MAX_CHECKPOINT_TIME_SHARE", 1e9)
         with pytest.raises(Killed):
-            run(again, Mortal(other.path), quiet)
+            run_rounds(again, Mortal(other.path), quiet)
     assert other.round_reached() == 2
-    run(again, other, quiet)
+    run_rounds(again, other, quiet)
     assert everything(other) == everything(folder)
 
 
@@ -149,24 +149,24 @@ def test_a_process_that_is_killed_goes_on_from_its_last_checkpoint(begin, monkey
 def test_a_run_is_a_function_of_its_seeds(config, begin):
     one, two, three = begin(config), begin(config), begin(config, seed=2)
     for work, folder in (one, two, three):
-        run(work, folder, quiet)
+        run_rounds(work, folder, quiet)
     assert everything(one[1]) == everything(two[1])
-    assert (one[1].path / METRICS).read_bytes() != (three[1].path / METRICS).read_bytes()
+    assert (one[1].path / METRICS_FILE).read_bytes() != (three[1].path / METRICS_FILE).read_bytes()
 
 
 def test_a_finished_run_may_be_continued_for_more_rounds(begin):
     work, folder = begin(FEATURE)
-    run(work, folder, quiet)
+    run_rounds(work, folder, quiet)
     short, other = begin(FEATURE, server=ServerSettings(rounds=2))
-    run(short, other, quiet)
-    run(replace(short, config=FEATURE), other, quiet)
+    run_rounds(short, other, quiet)
+    run_rounds(replace(short, config=FEATURE), other, quiet)
     assert everything(other) == everything(folder)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_rows_have_these_keys_and_branches(name, begin):
     work, folder = begin(CASES[f"{name} feature"])
-    run(work, folder, quiet)
+    run_rounds(work, folder, quiet)
     rows = folder.rows()
     keys = ["round", "client", "split", "branch", "accuracy", "loss", "n"]
     assert all(list(row) == keys for row in rows)
@@ -183,15 +183,15 @@ def test_rows_have_these_keys_and_branches(name, begin):
 
 def test_train_rows_on_demand_and_the_rounds_of_the_schedule(begin):
     work, folder = begin(LABEL)
-    run(work, folder, quiet)
+    run_rounds(work, folder, quiet)
     assert sorted({row["round"] for row in folder.rows()}) == [3, 4, 5]
     assert {row["split"] for row in folder.rows()} == {"train", "val", "test"}
 
 
 def test_the_summary(begin):
     work, folder = begin(LABEL)
-    summary = run(work, folder, quiet)
-    assert json.loads((folder.path / SUMMARY).read_text()) == json.loads(json.dumps(summary))
+    summary = run_rounds(work, folder, quiet)
+    assert json.loads((folder.path / SUMMARY_FILE).read_text()) == json.loads(json.dumps(summary))
     assert set(summary) == {
         *("finished", "method", "dataset", "title", "standin", "notes", "skipped"),
         *("rounds", "report", "rules", "bytes", "seconds"),
@@ -214,21 +214,21 @@ def test_the_summary(begin):
 def test_a_rule_that_does_not_apply_is_not_claimed(begin, toy):
     config = replace(FEATURE, evaluation=EvaluationSettings(report="best-by-validation"))
     work, folder = begin(config, toy.clients())
-    summary = run(work, folder, quiet)
+    summary = run_rounds(work, folder, quiet)
     assert (summary["report"], list(summary["rules"])) == ("last", ["last"])
 
 
 def test_a_second_interruption_does_not_cost_what_the_first_one_saves(begin, monkeypatch):
     work, folder = begin(FEATURE)
-    save = Folder.save
+    save = RunFolder.save
 
     def interrupted(self, state, keep=0):
         signal.raise_signal(signal.SIGINT)
         save(self, state, keep)
 
-    monkeypatch.setattr(Folder, "save", interrupted)
+    monkeypatch.setattr(RunFolder, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run(work, folder, stop_after(2))
+        run_rounds(work, folder, stop_after(2))
     assert folder.round_reached() == 2
 
 
@@ -238,13 +238,13 @@ def test_testing_only_what_may_be_reported_reports_the_same(window, begin):
     rounds, always = 7, EvaluationSettings(report="best-by-validation", window=window, window_every=1)
     config = replace(FEATURE, server=ServerSettings(rounds=rounds), evaluation=always)
     work, folder = begin(config)
-    whole = run(work, folder, quiet)
+    whole = run_rounds(work, folder, quiet)
     rows = {split: [row for row in folder.rows() if row["split"] == split] for split in ("val", "test")}
 
     again, other = begin(replace(config, evaluation=replace(always, test="chosen")))
     with pytest.raises(KeyboardInterrupt):
-        run(again, other, stop_after(2))
-    assert run(again, other, quiet)["rules"] == whole["rules"]
+        run_rounds(again, other, stop_after(2))
+    assert run_rounds(again, other, quiet)["rules"] == whole["rules"]
     assert [row for row in other.rows() if row["split"] == "val"] == rows["val"]
     tested = {row["round"] for row in other.rows() if row["split"] == "test"}
     means = [fmean(row["accuracy"] for row in rows["val"] if row["round"] == n and row["branch"] == "fused")
@@ -258,7 +258,7 @@ def test_testing_only_what_may_be_reported_reports_the_same(window, begin):
 def test_bytes_are_those_of_all_rounds(begin):
     work, folder = begin(LABEL)
     seen = []
-    summary = run(work, folder, seen.append)
+    summary = run_rounds(work, folder, seen.append)
     assert summary["bytes"]["up"]["total"] == sum(progress.traffic.up.total for progress in seen)
     assert [progress.round for progress in seen] == [1, 2, 3, 4, 5]
     assert all(len(progress.losses) == 2 and progress.seconds > 0 for progress in seen)
@@ -269,9 +269,9 @@ def test_a_loss_that_is_no_number_ends_the_run_with_what_was_complete(begin):
     work, folder = begin(replace(FEATURE, local=LocalSettings(lr=1e38, batch_size=2)), method=METHODS["fedavg"]())
     words = r"client b, round 1: the loss is (nan|inf); lower local\.lr \(1e\+38\)"
     with pytest.raises(TrainingError, match=words) as e:
-        run(work, folder, quiet)
+        run_rounds(work, folder, quiet)
     assert e.value.exit_code == 1
-    assert not (folder.path / CHECKPOINT).exists()
+    assert not (folder.path / LAST_CHECKPOINT).exists()
     assert folder.rows() == []
 
 
@@ -287,12 +287,12 @@ def test_rounds_before_the_loss_is_lost_are_saved(begin, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("fedtrain.bench.Bench.adapt", spoil)
         with pytest.raises(TrainingError, match="client b, round 3: the loss is nan"):
-            run(work, folder, quiet)
+            run_rounds(work, folder, quiet)
     assert (folder.round_reached(), folder.finished) == (2, False)
     assert {row["round"] for row in folder.rows()} == {2}
     whole, other = begin(FEATURE)
-    run(whole, other, quiet)
-    run(work, folder, quiet)
+    run_rounds(whole, other, quiet)
+    run_rounds(work, folder, quiet)
     assert everything(folder) == everything(other)
 
 
@@ -304,18 +304,18 @@ def test_a_network_ruined_by_the_last_step_is_not_evaluated_into_the_records(beg
         replace(FEATURE, local=local, evaluation=EvaluationSettings(every=1)), clients, method=METHODS["fedavg"]()
     )
     with pytest.raises(TrainingError, match=r"client b, round 1: the test loss of fused is (nan|inf); lower local\.lr"):
-        run(work, folder, quiet)
+        run_rounds(work, folder, quiet)
     assert folder.rows() == []
 
 
 def test_a_checkpoint_of_another_run_is_refused(begin):
     work, folder = begin(CASES["fedavg feature"])
-    run(work, folder, quiet)
+    run_rounds(work, folder, quiet)
     for name, clients in (("fedbn feature", None), ("fedavg feature", [replace(work.federation.clients[0], name="z")])):
         other, place = begin(CASES[name], clients)
-        (place.path / CHECKPOINT).write_bytes((folder.path / CHECKPOINT).read_bytes())
+        (place.path / LAST_CHECKPOINT).write_bytes((folder.path / LAST_CHECKPOINT).read_bytes())
         with pytest.raises(InputError, match=r"last\.safetensors: of another network or other clients"):
-            run(other, place, quiet)
+            run_rounds(other, place, quiet)
 
 
 def test_an_experiment_is_refused_before_it_begins(begin, toy):
@@ -335,15 +335,15 @@ def test_an_experiment_is_refused_before_it_begins(begin, toy):
 def test_metrics_that_were_shortened_are_noticed(begin):
     work, folder = begin(FEATURE)
     with pytest.raises(KeyboardInterrupt):
-        run(work, folder, stop_after(2))
-    (folder.path / METRICS).write_bytes(b"")
+        run_rounds(work, folder, stop_after(2))
+    (folder.path / METRICS_FILE).write_bytes(b"")
     with pytest.raises(InputError, match="shorter than when the checkpoint was written"):
-        run(work, folder, quiet)
+        run_rounds(work, folder, quiet)
 
 
 def test_the_global_generator_is_neither_read_nor_moved(begin):
     torch.manual_seed(3)
     before = torch.get_rng_state()
     work, folder = begin(FEATURE)
-    run(work, folder, quiet)
+    run_rounds(work, folder, quiet)
     assert torch.equal(torch.get_rng_state(), before)

@@ -18,13 +18,13 @@ from fedtrain.bench import ClientTrainer
 from fedtrain.config import Config, EvaluationSettings, MachineSettings, ServerSettings
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.fleets.threads import ThreadFleet
-from fedtrain.folder import METRICS
+from fedtrain.folder import METRICS_FILE
 from fedtrain.local import LocalSettings
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
-from fedtrain.run import run
-from fedtrain.shelf import shelved
+from fedtrain.run import run_rounds
+from fedtrain.shelf import offload
 from theory.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -55,7 +55,7 @@ def tensors(draw):
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.text(), tensors(), max_size=6))
 def test_what_is_shelved_is_the_same(entries):
-    back = shelved(entries)
+    back = offload(entries)
     assert list(back) == list(entries)
     for name, value in entries.items():
         assert torch.equal(back[name], value)
@@ -66,7 +66,7 @@ def test_what_is_shelved_is_the_same(entries):
 
 def test_odd_numbers_come_back_bit_by_bit():
     odd = torch.tensor([-0.0, float("nan"), float("inf"), 1e-45])
-    assert shelved({"w": odd})["w"].view(torch.int32).tolist() == odd.view(torch.int32).tolist()
+    assert offload({"w": odd})["w"].view(torch.int32).tolist() == odd.view(torch.int32).tolist()
 
 
 def test_it_has_no_name_and_no_open_file_and_goes_when_nobody_holds_it(tmp_path):
@@ -74,7 +74,7 @@ def test_it_has_no_name_and_no_open_file_and_goes_when_nobody_holds_it(tmp_path)
         return Path("/proc/self/maps").read_text().count(str(tmp_path)) if Path("/proc/self/maps").exists() else 0
 
     opened = len(os.listdir("/dev/fd"))
-    kept = [shelved({"w": torch.full((1000,), float(i)), "n": torch.tensor(i)}, tmp_path) for i in range(40)]
+    kept = [offload({"w": torch.full((1000,), float(i)), "n": torch.tensor(i)}, tmp_path) for i in range(40)]
     assert list(tmp_path.iterdir()) == []
     assert len(os.listdir("/dev/fd")) == opened  # hundreds of clients would be too many
     assert mapped() == (40 if sys.platform == "linux" else 0)
@@ -107,7 +107,7 @@ def test_more_is_kept_than_there_is_memory_for():
 
 def test_a_disk_that_takes_nothing_is_a_clear_error(tmp_path):
     with pytest.raises(InputError, match=r"gone: what clients keep cannot be written there \(.*No such file.*memory"):
-        shelved({"w": torch.ones(3)}, tmp_path / "gone")
+        offload({"w": torch.ones(3)}, tmp_path / "gone")
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("unable to mmap 12 bytes")])
@@ -117,7 +117,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing(error, tmp_path, monkey
 
     monkeypatch.setattr(shelf.torch, "from_file", full)
     with pytest.raises(InputError, match=r"(No space left|unable to mmap).*make room"):
-        shelved({"w": torch.ones(3)}, tmp_path)
+        offload({"w": torch.ones(3)}, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -125,7 +125,7 @@ def outcome(folder):
     """Metrics as bytes, all tensors, and what lies in the folder."""
     state = folder.restore()
     files = sorted(str(path.relative_to(folder.path)) for path in folder.path.rglob("*"))
-    return (folder.path / METRICS).read_bytes(), state.personal, state.message.shared, state.message.peers, files
+    return (folder.path / METRICS_FILE).read_bytes(), state.personal, state.message.shared, state.message.peers, files
 
 
 def agree(same, one, other):
@@ -140,18 +140,18 @@ def quiet(progress):
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
 def test_the_same_bits_as_from_memory_stopped_and_resumed_or_not(method, begin, same, monkeypatch):
     work, folder = begin(SIX_ROUNDS, method=method)
-    run(work, folder, quiet)
+    run_rounds(work, folder, quiet)
     disk, other = begin(SIX_ROUNDS, method=method, machine=ON_DISK)
-    run(disk, other, lambda progress: names_of(other) == [] or pytest.fail("a file has a name"))
+    run_rounds(disk, other, lambda progress: names_of(other) == [] or pytest.fail("a file has a name"))
     assert agree(same, outcome(other), outcome(folder))
 
     again, third = begin(SIX_ROUNDS, method=method, machine=ON_DISK)
     with monkeypatch.context() as patch:
         patch.setattr("fedtrain.bench.Bench.train", stopping_after(5))
         with pytest.raises(KeyboardInterrupt):
-            run(again, third, quiet)
+            run_rounds(again, third, quiet)
     assert 0 < third.round_reached() < 6
-    run(again, third, quiet)
+    run_rounds(again, third, quiet)
     assert agree(same, outcome(third), outcome(folder))
 
 
@@ -175,7 +175,7 @@ def stopping_after(count):
 @pytest.mark.parametrize("at_once", [False, True], ids=["in-turn", "threads"])
 def test_an_abandoned_round_changes_nothing_and_older_entries_stay(at_once, toy, same, tmp_path, monkeypatch):
     benches = [toy.bench(FedCO2()), toy.bench(FedCO2())]
-    how = {"keep": lambda entries: shelved(entries, tmp_path)}
+    how = {"keep": lambda entries: offload(entries, tmp_path)}
     fleet = ThreadFleet(benches, toy.clients(), **how) if at_once else LocalFleet(benches[0], toy.clients(), **how)
     first = dict(fleet.personal)
     copies = {name: {key: value.clone() for key, value in own.items()} for name, own in first.items()}
@@ -195,20 +195,20 @@ def test_a_round_is_given_up_when_the_disk_is_full_even_if_failures_are_skipped(
     work, folder = begin(config, method=FedCO2(), machine=ON_DISK)
     written = []
 
-    def full(entries, folder, *, real=shelved):
+    def full(entries, folder, *, real=offload):
         written.append(entries)
         if len(written) == 8:
             raise InputError(f"{folder}: cannot be written")
         return real(entries, folder)
 
     with monkeypatch.context() as patch:
-        patch.setattr("fedtrain.experiment.shelved", full)
+        patch.setattr("fedtrain.experiment.offload", full)
         with pytest.raises(InputError, match="cannot be written"):
-            run(work, folder, quiet)
+            run_rounds(work, folder, quiet)
     assert folder.round_reached() >= 2
-    run(work, folder, quiet)
+    run_rounds(work, folder, quiet)
     whole, other = begin(config, method=FedCO2())
-    run(whole, other, quiet)
+    run_rounds(whole, other, quiet)
     assert agree(same, outcome(folder), outcome(other))
 
 
@@ -223,7 +223,7 @@ def test_what_a_process_killed_in_the_act_leaves_is_cleared_away(begin, tmp_path
 
     monkeypatch.setattr(shelf.torch, "from_file", stop)
     with pytest.raises(KeyboardInterrupt):
-        shelved({"w": torch.ones(9)}, folder.path)
+        offload({"w": torch.ones(9)}, folder.path)
     assert names_of(folder) == []
     os.rename(tmp_path / "as it was", names[0])  # nobody tidies up after SIGKILL
     assert len(names_of(folder)) == 1
@@ -236,7 +236,7 @@ def test_clients_that_begin_alike_share_one_file(toy):
 
     def keep(entries):
         calls.append(entries)
-        return shelved(entries)
+        return offload(entries)
 
     assert same_tensors(LocalFleet(toy.bench(FedBN()), toy.clients(), keep=keep).personal)
     assert len(calls) == 1

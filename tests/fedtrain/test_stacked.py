@@ -28,7 +28,7 @@ from fedtrain.methods.fedrod import FedRoD
 from fedtrain.methods.singleset import SingleSet
 from fedtrain.models import Net, two_layer
 from fedtrain.protocol import Failure, federate, sample_cohort
-from fedtrain.run import run
+from fedtrain.run import run_rounds
 from fedtrain.steps import SGDStep
 
 CLOSE = 1e-9
@@ -288,7 +288,7 @@ def test_a_run_has_the_same_cohorts_and_the_same_bytes(begin, monkeypatch):
         )
         assert type(work.fleet()) is kind
         assert (work.fleet().bench.steps is SGDStep) == (name == "stacked")  # the tricks of the fast engine stay out
-        run(work, folder, lambda progress: None)
+        run_rounds(work, folder, lambda progress: None)
         ends.append(folder.restore())
     assert seen[:3] == seen[3:]
     assert len(seen) == 6

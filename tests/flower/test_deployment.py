@@ -22,7 +22,7 @@ from submitted import Submitted, alone
 from cli.flower_deploy import down, status, up
 from cli.main import main
 from fedtrain.errors import TrainingError
-from fedtrain.experiment import experiment, plan
+from fedtrain.experiment import build_experiment, plan_experiment
 from fedtrain.flower import deployment as deploying
 from fedtrain.flower.commands import node_config, spelt, supernode
 from fedtrain.flower.deployed import read
@@ -32,7 +32,7 @@ from fedtrain.flower.parts import Parts, everything
 from fedtrain.flower.ports import LOOPBACK, free_ports
 from fedtrain.flower.processes import end, spawn
 from fedtrain.flower.security import make_certificates, make_key
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 
 PROJECT = """
 [project]
@@ -190,8 +190,8 @@ def test_keys_and_certificates(deployment, tmp_path):
         "machine": {"threads": 1, "device": "cpu"},
         "method": {"name": "fedbn"},
     }
-    work = experiment(*plan("cifar10", settings, data))
-    submitted = Submitted(deployment, work, Folder(tmp_path / "run"), tmp_path / "app")
+    work = build_experiment(*plan_experiment("cifar10", settings, data))
+    submitted = Submitted(deployment, work, RunFolder(tmp_path / "run"), tmp_path / "app")
     assert submitted.over().completed
     assert small.different(alone(work, tmp_path / "alone"), submitted.everything()) == []
 

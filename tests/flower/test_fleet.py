@@ -19,13 +19,13 @@ from cli.console import console  # noqa: E402
 from cli.train_view import show_summary  # noqa: E402
 from fedtrain.data.source import find  # noqa: E402
 from fedtrain.errors import TrainingError  # noqa: E402
-from fedtrain.experiment import experiment  # noqa: E402
+from fedtrain.experiment import build_experiment  # noqa: E402
 from fedtrain.flower import node, post  # noqa: E402
 from fedtrain.flower.conduct import Plan, conduct  # noqa: E402
 from fedtrain.flower.records import content, opened  # noqa: E402
-from fedtrain.folder import METRICS, Folder  # noqa: E402
+from fedtrain.folder import METRICS_FILE, RunFolder  # noqa: E402
 from fedtrain.report.figures import draw_figures  # noqa: E402
-from fedtrain.run import run  # noqa: E402
+from fedtrain.run import run_rounds  # noqa: E402
 from theory.errors import InputError  # noqa: E402
 
 CLIENTS = 5
@@ -116,7 +116,7 @@ def quick(monkeypatch):
 
 def go(grid, case, root, *, least=CLIENTS, patience=60.0, watch=small.quiet, **changes):
     config = small.experiment(case, **changes).config
-    plan = Plan(config, Folder(root / "run"), CLIENTS, least, patience, "test")
+    plan = Plan(config, RunFolder(root / "run"), CLIENTS, least, patience, "test")
     return conduct(grid, plan, lambda work: nullcontext(watch), print)
 
 
@@ -125,17 +125,17 @@ def alone(tmp_path):
     """The same in one process."""
 
     def made(case, **changes):
-        work, folder = small.experiment(case, **changes), Folder(tmp_path / "alone")
+        work, folder = small.experiment(case, **changes), RunFolder(tmp_path / "alone")
         folder.begin(work.config, {})
-        run(work, folder, small.quiet)
+        run_rounds(work, folder, small.quiet)
         return folder
 
     return made
 
 
-def agree(one: Folder, other: Folder) -> None:
+def agree(one: RunFolder, other: RunFolder) -> None:
     a, b = one.restore(), other.restore()
-    assert (one.path / METRICS).read_bytes() == (other.path / METRICS).read_bytes()
+    assert (one.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
     assert small.bits(a.message.shared) == small.bits(b.message.shared)
     assert {k: small.bits(v) for k, v in a.message.peers.items()} == {
         k: small.bits(v) for k, v in b.message.peers.items()
@@ -149,22 +149,22 @@ def test_one_message_a_round_with_the_evaluation_in_it(tmp_path, alone):
     turns = [(note["round"], note["train"], note["splits"]) for _, kind, note in grid.log if kind == "train"]
     each = [(0, True, []), (1, True, []), (2, True, ["val", "test"]), (3, False, ["val", "test"])]
     assert sorted(turns, key=str) == sorted(each * CLIENTS, key=str)
-    agree(Folder(tmp_path / "run"), alone("fedco2 all"))
+    agree(RunFolder(tmp_path / "run"), alone("fedco2 all"))
 
 
 def test_test_data_that_wait_for_a_better_round_are_asked_for_without_training_again(tmp_path, monkeypatch):
     """Every round is the best so far: the second letter of a round tests what its clients had before they trained."""
-    monkeypatch.setattr("fedtrain.run.best_round", lambda rows: rows[-1]["round"])
+    monkeypatch.setattr("fedtrain.run.find_best_round", lambda rows: rows[-1]["round"])
     changes = {"data": {"val_size": 10}, "evaluation": {"every": 1, "test": "chosen"}}
     grid = Grid(tmp_path)
     go(grid, "fedco2 all", tmp_path, **changes)
     turns = {(note["round"], note["train"], *note["splits"]) for _, kind, note in grid.log if kind == "train"}
     each = {(n, *what) for n in (1, 2) for what in ((True, "val"), (False, "test"))}
     assert turns == {(0, True), *each, (3, False, "val", "test")}
-    config, folder = small.experiment("fedco2 all", **changes).config, Folder(tmp_path / "alone")
+    config, folder = small.experiment("fedco2 all", **changes).config, RunFolder(tmp_path / "alone")
     folder.begin(config, {})
-    run(experiment(config, find(config.data)), folder, small.quiet)
-    agree(Folder(tmp_path / "run"), folder)
+    run_rounds(build_experiment(config, find(config.data)), folder, small.quiet)
+    agree(RunFolder(tmp_path / "run"), folder)
 
 
 def test_what_is_personal_stays_on_the_node(tmp_path):
@@ -176,7 +176,7 @@ def test_what_is_personal_stays_on_the_node(tmp_path):
     assert personal
     assert names
     assert not names & personal
-    assert not Folder(tmp_path / "run").restore().personal
+    assert not RunFolder(tmp_path / "run").restore().personal
 
 
 def test_a_node_that_is_killed_in_its_turn_and_comes_back_with_another_number(tmp_path, alone):
@@ -193,7 +193,7 @@ def test_a_node_that_is_killed_in_its_turn_and_comes_back_with_another_number(tm
     grid.tamper = tamper
     go(grid, "fedco2 all", tmp_path)
     assert len(grid.listed) == CLIENTS + 1  # the dead one was never missed
-    agree(Folder(tmp_path / "run"), alone("fedco2 all"))
+    agree(RunFolder(tmp_path / "run"), alone("fedco2 all"))
 
 
 @pytest.mark.parametrize("forgets", [True, False])
@@ -213,7 +213,7 @@ def test_a_turn_whose_answer_is_lost_is_taken_again_from_what_was_kept_before(fo
     grid.spoilt = spoilt
     go(grid, "fedbn all", tmp_path)
     assert lost
-    agree(Folder(tmp_path / "run"), alone("fedbn all"))
+    agree(RunFolder(tmp_path / "run"), alone("fedbn all"))
 
 
 def test_a_client_that_never_answers_is_left_out_if_enough_do(tmp_path, monkeypatch, capsys):
@@ -277,7 +277,7 @@ def test_without_enough_clients_the_run_waits(tmp_path, monkeypatch, alone):
     grid.tamper, grid.pull_messages = tamper, looking
     go(grid, "fedavg all", tmp_path, least=5, patience=0.01)
     assert waited[0] > 300
-    agree(Folder(tmp_path / "run"), alone("fedavg all"))
+    agree(RunFolder(tmp_path / "run"), alone("fedavg all"))
 
 
 def nan(note, entries):
@@ -395,7 +395,7 @@ def test_a_node_too_many_does_not_matter(tmp_path, alone):
     grid = Grid(tmp_path)
     grid.start(CLIENTS)  # there is no such client
     go(grid, "fedavg all", tmp_path)
-    agree(Folder(tmp_path / "run"), alone("fedavg all"))
+    agree(RunFolder(tmp_path / "run"), alone("fedavg all"))
 
 
 SCORES = {
@@ -450,13 +450,13 @@ def test_a_server_that_was_stopped_goes_on_from_its_checkpoint(tmp_path, alone):
         for stop in (1, 2):
             with suppress(KeyboardInterrupt):
                 go(grid, case, root, watch=small.stopping(stop))
-            assert Folder(root / "run").round_reached() == stop
+            assert RunFolder(root / "run").round_reached() == stop
             grid.memory = {number: RecordDict() for number in grid.nodes}
         go(grid, case, root)
-        work, folder = small.experiment(case), Folder(root / "alone")
+        work, folder = small.experiment(case), RunFolder(root / "alone")
         folder.begin(work.config, {})
-        run(work, folder, small.quiet)
-        agree(Folder(root / "run"), folder)
+        run_rounds(work, folder, small.quiet)
+        agree(RunFolder(root / "run"), folder)
 
 
 def test_a_server_that_is_stopped_while_clients_are_evaluated_and_train_ahead_of_it(tmp_path, alone):
@@ -471,10 +471,10 @@ def test_a_server_that_is_stopped_while_clients_are_evaluated_and_train_ahead_of
     grid.tamper = tamper
     with pytest.raises(KeyboardInterrupt):
         go(grid, "fedbn all", tmp_path)
-    assert Folder(tmp_path / "run").round_reached() == 1
+    assert RunFolder(tmp_path / "run").round_reached() == 1
     grid.memory = {number: RecordDict() for number in grid.nodes}
     go(grid, "fedbn all", tmp_path)
-    agree(Folder(tmp_path / "run"), alone("fedbn all"))
+    agree(RunFolder(tmp_path / "run"), alone("fedbn all"))
 
 
 def test_a_node_without_what_it_kept_is_refused(tmp_path):

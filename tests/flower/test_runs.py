@@ -7,7 +7,7 @@ import signal
 import pytest
 import small
 
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 from fedtrain.methods import METHODS
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
@@ -56,7 +56,7 @@ def start(deployment, tmp_path):
 
     def started(case, folder=None, *, least=CLIENTS, patience=submitted.LIMIT, clientapp=None, **changes):
         number = next(numbers)
-        work, folder = small.experiment(case, **changes), folder or Folder(tmp_path / f"run {number}")
+        work, folder = small.experiment(case, **changes), folder or RunFolder(tmp_path / f"run {number}")
         app = tmp_path / f"app {number}"
         return Submitted(deployment, work, folder, app, least=least, patience=patience, clientapp=clientapp)
 

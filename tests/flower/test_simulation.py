@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import small
 
-from fedtrain.folder import Folder
-from fedtrain.run import run
+from fedtrain.folder import RunFolder
+from fedtrain.run import run_rounds
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 
@@ -36,9 +36,9 @@ def ours(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
         for case in ALL:
-            work, folder = small.experiment(case), Folder(root / case)
+            work, folder = small.experiment(case), RunFolder(root / case)
             folder.begin(work.config, {})
-            run(work, folder, small.quiet)
+            run_rounds(work, folder, small.quiet)
     return root
 
 
@@ -47,6 +47,6 @@ def test_simulated_nodes_give_the_bits_of_one_process(ours, tmp_path):
     simulated(tmp_path, ALL)
     for case in ALL:
         work = small.experiment(case)
-        one, other = (small.everything(work, Folder(root / case)) for root in (ours, tmp_path))
+        one, other = (small.everything(work, RunFolder(root / case)) for root in (ours, tmp_path))
         assert small.different(one, other) == [], case
-        assert Folder(tmp_path / case).finished
+        assert RunFolder(tmp_path / case).finished

@@ -11,8 +11,8 @@ from fedtrain.data.catalogue import DATASETS
 from fedtrain.data.clients import Pool
 from fedtrain.data.federation import assemble
 from fedtrain.data.source import Found
-from fedtrain.folder import SUMMARY, Folder
-from fedtrain.manifest import outlined
+from fedtrain.folder import SUMMARY_FILE, RunFolder
+from fedtrain.manifest import describe_clients
 from fedtrain.report.records import read_record
 from fedtrain.reproduce import paper
 from fedtrain.reproduce.plan import plan
@@ -47,14 +47,14 @@ def whole(name):
 
 @cache
 def clients_of(settings, look):
-    return outlined(assemble(settings, look(settings.dataset).without_images()))
+    return describe_clients(assemble(settings, look(settings.dataset).without_images()))
 
 
 def fake(job, level=0.8, sums="same", look=as_published):
     """The folder of a finished run with made-up accuracies."""
     config = job.cell.config
     rounds, chance, about = config.server.rounds, random.Random(job.cell.identity), clients_of(config.data, look)
-    folder = Folder(job.folder)
+    folder = RunFolder(job.folder)
     folder.begin(config, {"data": about | {"sha256": sums}})
     rows = []
     for k, client in enumerate(one["name"] for one in about["clients"]):
@@ -67,7 +67,7 @@ def fake(job, level=0.8, sums="same", look=as_published):
                     rows.append(place | {"accuracy": accuracy, "loss": 1.0, "n": 100})
     folder.append(rows)
     cost = {"bytes": {"up": {"total": 1}, "down": {"total": 1}}, "seconds": 1.0}
-    folder.write_json(SUMMARY, {"finished": True, "rounds": rounds, **cost})
+    folder.write_json(SUMMARY_FILE, {"finished": True, "rounds": rounds, **cost})
 
 
 def results(one, place, level=0.8, numbers=None, leave=()):

@@ -21,7 +21,7 @@ from fedtrain.errors import TrainingError
 from fedtrain.fleets.group import STORE, Place, leave
 from fedtrain.fleets.ranks import follow, leading
 from fedtrain.fleets.wire import Wire
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 from fedtrain.parcels import encode_broadcast, flatten_groups
 
 LIMIT = 240
@@ -86,16 +86,16 @@ def main(root: Path, group: Path) -> None:
             die_in(job.get("die"), root)
             follow(work, place)
         else:
-            lead(work, place, Folder(root / name), job, root)
+            lead(work, place, RunFolder(root / name), job, root)
         (group / f"sent {place.rank} {name}.json").write_text(json.dumps(log))
 
 
-def lead(work, place: Place, folder: Folder, job: dict, root: Path) -> None:
+def lead(work, place: Place, folder: RunFolder, job: dict, root: Path) -> None:
     if not folder.holds_a_run:
         folder.begin(work.config, {})
     try:
         with suppress(KeyboardInterrupt), leading(work, place, folder) as fleet:
-            module.run(work, folder, small.stopping(job.get("stop")), fleet)
+            module.run_rounds(work, folder, small.stopping(job.get("stop")), fleet)
     except TrainingError as error:
         if not job.get("die") or "another rank is gone" not in str(error):
             raise

@@ -14,7 +14,7 @@ import torch
 from fedtrain import run as module
 from fedtrain.flower.conduct import Plan, conduct
 from fedtrain.flower.simulate import simulate
-from fedtrain.folder import Folder
+from fedtrain.folder import RunFolder
 
 CLIENTS = 5
 
@@ -27,7 +27,7 @@ def main(root: Path, cases: list[str]) -> None:
         return [
             conduct(
                 grid,
-                Plan(small.config(case), Folder(root / case), CLIENTS, CLIENTS, 60.0, "test"),
+                Plan(small.config(case), RunFolder(root / case), CLIENTS, CLIENTS, 60.0, "test"),
                 lambda work: nullcontext(small.quiet),
                 print,
             )

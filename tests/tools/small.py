@@ -7,8 +7,8 @@ from functools import cache
 
 from fedtrain.config import Config
 from fedtrain.data.federation import assemble
-from fedtrain.experiment import Experiment, plan
-from fedtrain.folder import METRICS, Folder
+from fedtrain.experiment import Experiment, plan_experiment
+from fedtrain.folder import METRICS_FILE, RunFolder
 from fedtrain.methods import METHODS
 from fedtrain.tables import merge_tables
 
@@ -81,7 +81,7 @@ def experiment(name: str, *, learning: bool = False, **changes) -> Experiment:
 
 @cache
 def _planned(name: str):
-    return plan("digits", {**CASES, **HEADS}[name])
+    return plan_experiment("digits", {**CASES, **HEADS}[name])
 
 
 @cache
@@ -95,18 +95,18 @@ def bits(state) -> dict[str, object]:
     return {name: (value.dtype, value.shape, value.cpu().numpy().tobytes()) for name, value in state.items()}
 
 
-def everything(work: Experiment, folder: Folder) -> dict[str, object]:
+def everything(work: Experiment, folder: RunFolder) -> dict[str, object]:
     """All that two runs of one experiment must agree in: metrics, messages, heads, what clients keep, the ledger."""
     bench = work.bench()
     names = [client.name for client in work.federation.clients]
     return agreeing(folder, names, lambda state, name: state.own(name, folder.cupboard, bench.start))
 
 
-def agreeing(folder: Folder, names, own) -> dict[str, object]:
+def agreeing(folder: RunFolder, names, own) -> dict[str, object]:
     """The same, where ``own`` finds what a client keeps."""
     state = folder.restore()
     return {
-        "metrics": (folder.path / METRICS).read_bytes(),
+        "metrics": (folder.path / METRICS_FILE).read_bytes(),
         "shared": bits(state.message.shared),
         "heads": [(name, bits(head)) for name, head in state.message.peers.items()],
         "own": {name: bits(own(state, name)) for name in names},

@@ -7,11 +7,11 @@ import time
 import pytest
 import small
 
-from fedtrain.cupboard import Cupboard, folder_name
+from fedtrain.cupboard import ClientStateStore, make_folder_name
 from fedtrain.flower.app import write_app
 from fedtrain.flower.conduct import Plan
-from fedtrain.folder import Folder
-from fedtrain.run import run
+from fedtrain.folder import RunFolder
+from fedtrain.run import run_rounds
 
 LIMIT = 400.0
 """Seconds that a run may take on a busy machine."""
@@ -55,17 +55,17 @@ class Submitted:
         nodes = {client.name: str(place) for place, client in enumerate(self.work.federation.clients)}
 
         def own(state, name):
-            where = self.deployment.folder / "nodes" / nodes[name] / folder_name(str(self.folder.path))
-            return state.own(name, Cupboard(where), bench.start)
+            where = self.deployment.folder / "nodes" / nodes[name] / make_folder_name(str(self.folder.path))
+            return state.own(name, ClientStateStore(where), bench.start)
 
         return small.agreeing(self.folder, nodes, own)
 
 
 def alone(work, path):
     """The same in one process."""
-    folder = Folder(path)
+    folder = RunFolder(path)
     folder.begin(work.config, {})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
-        run(work, folder, small.quiet)
+        run_rounds(work, folder, small.quiet)
     return small.everything(work, folder)
