@@ -20,7 +20,7 @@ from fedtrain.data.clients import ClientData, Preparation, Samples
 from fedtrain.data.prepare import prepare
 from fedtrain.errors import TrainingError
 from fedtrain.local import LocalSettings
-from fedtrain.methods.base import AnyMethod, Batch, Loss, Nets, Peers, View
+from fedtrain.methods.base import AnyMethod, Batch, LossFunction, ModelFactory, Peers, RoundContext
 from fedtrain.partition import StateDict, all_entries, batch_norm_entries, copy_entries, is_finite
 from fedtrain.protocol import Broadcast, Score, Scores, Split, Update, extract_published
 from fedtrain.steps import SGDStep
@@ -66,7 +66,7 @@ class ClientTrainer:
         self.method, self.make, self.classes, self.local, self.seed = method, make, classes, local, seed
         self.preparation, self.precision = preparation or Preparation(), precision or Precision()
         self.device = torch.device(device)
-        nets = Nets(make, seed)
+        nets = ModelFactory(make, seed)
         # channels_last: twice as fast for convolutions on CPUs, and as fast as any for the rest
         self.module = self._placed(method.build(nets)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.alike = not nets.drew_own
@@ -176,7 +176,7 @@ class ClientTrainer:
         x = self._prepare(inputs.to(self.device), data, make_generator(self.seed, "predict", data.name), training=False)
         return self._logits(x, view)
 
-    def _value(self, loss: Loss[nn.Module], batch: Batch, view: View[nn.Module]) -> Tensor:
+    def _value(self, loss: LossFunction[nn.Module], batch: Batch, view: RoundContext[nn.Module]) -> Tensor:
         with self.mixed():
             return loss(self.module, batch, view)
 
@@ -186,20 +186,20 @@ class ClientTrainer:
         return torch.autocast(self.device.type, torch.bfloat16) if self.precision.amp else nullcontext()
 
     def _built(self, client: str = "") -> nn.Module:
-        return self._placed(self.method.build(Nets(self.make, self.seed, client)))
+        return self._placed(self.method.build(ModelFactory(self.make, self.seed, client)))
 
     def _placed(self, module: nn.Module) -> nn.Module:
         return module.to(self.device, self.precision.dtype)
 
     def receive(
         self, data: ClientData, personal: StateDict, message: Broadcast, anchored: bool = False
-    ) -> View[nn.Module]:
+    ) -> RoundContext[nn.Module]:
         """Load the client's entries and the server's; freeze what may be looked at but not touched."""
         self.module.load_state_dict({**personal, **message.shared})
         peers = Peers([head for name, head in self._published_by(message).items() if name != data.name])
         classes = torch.arange(self.classes, device=self.device)
         counts = (data.train.labels[:, None] == classes).sum(0)
-        return View(message.round, peers, counts, self._frozen_copy() if anchored else None)
+        return RoundContext(message.round, peers, counts, self._frozen_copy() if anchored else None)
 
     def _frozen_copy(self) -> nn.Module:
         if self._anchor is None:
@@ -239,14 +239,16 @@ class ClientTrainer:
         )
         return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 
-    def _logits(self, x: Tensor, view: View[nn.Module]) -> dict[str, Tensor]:
+    def _logits(self, x: Tensor, view: RoundContext[nn.Module]) -> dict[str, Tensor]:
         with self.mixed():
             branches = self.method.branches(self.module, x, view)
             fused = {"fused": self.method.fuse(branches, view)}
         found = fused if len(branches) == 1 else {**fused, **branches}
         return {name: logits.to(self.precision.dtype) for name, logits in found.items()}
 
-    def _score(self, data: ClientData, split: Split, samples: Samples, view: View[nn.Module]) -> dict[str, Score]:
+    def _score(
+        self, data: ClientData, split: Split, samples: Samples, view: RoundContext[nn.Module]
+    ) -> dict[str, Score]:
         augmented = split == "val" and self.preparation.augment_val
         chance = make_generator(self.seed, data.name, view.round, "evaluate", split)
         sums: dict[str, Tensor] = {}

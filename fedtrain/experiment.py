@@ -19,7 +19,7 @@ from fedtrain.fleets.local import LocalFleet
 from fedtrain.fleets.stacked import StackedFleet
 from fedtrain.fleets.threads import ThreadFleet
 from fedtrain.methods import AnyMethod
-from fedtrain.models import Net, alexnet, cifar_net, digits_net, two_layer
+from fedtrain.models import Net, build_alexnet, build_cifar_net, build_digits_net, build_two_layer_net
 from fedtrain.outline import FlopCounter, fill_with_virtual_zeros
 from fedtrain.presets import resolve_preset
 from fedtrain.protocol import sample_cohort
@@ -132,8 +132,8 @@ def get_model_builder(
     """Draws networks, cut where the method wants it."""
     cut = method.cut if settings.cut == "auto" else settings.cut
     return {
-        "digits": partial(digits_net, classes, cut=cut, dense_norm=settings.norm),
-        "alexnet": partial(alexnet, classes, cut=cut, dense_norm=settings.norm),
-        "cifar": partial(cifar_net, classes, cut=cut, norm=settings.norm),
-        "two-layer": partial(two_layer, torch.Size(shape).numel(), classes, width=settings.width),
+        "digits": partial(build_digits_net, classes, cut=cut, dense_norm=settings.norm),
+        "alexnet": partial(build_alexnet, classes, cut=cut, dense_norm=settings.norm),
+        "cifar": partial(build_cifar_net, classes, cut=cut, norm=settings.norm),
+        "two-layer": partial(build_two_layer_net, torch.Size(shape).numel(), classes, width=settings.width),
     }[settings.name]

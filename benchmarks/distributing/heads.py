@@ -13,7 +13,7 @@ from fedtrain.about.compare import PRESETS
 from fedtrain.data.catalogue import dataset
 from fedtrain.experiment import get_model_builder
 from fedtrain.ledger import measure_exchange
-from fedtrain.methods.base import Nets
+from fedtrain.methods.base import ModelFactory
 from fedtrain.parcels import encode_broadcast
 from fedtrain.partition import StateDict, copy_entries
 from fedtrain.presets import resolve_preset
@@ -35,7 +35,7 @@ def sizes(network: str) -> tuple[StateDict, StateDict]:
     config = resolve_preset(PRESETS[network], {"method": {"name": "fedco2", "inter": "both"}})
     data, method = dataset(config.data.dataset), config.method
     with torch.device("meta"):
-        module = method.build(Nets(get_model_builder(config.model, method, len(data.classes)), 0))
+        module = method.build(ModelFactory(get_model_builder(config.model, method, len(data.classes)), 0))
     return copy_entries(module, method.shared(module)), extract_published(method, module.state_dict())
 
 

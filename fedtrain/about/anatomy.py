@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedtrain.ledger import CommunicationCost, PayloadBytes, measure_message
-from fedtrain.methods.base import AnyMethod, Nets
+from fedtrain.methods.base import AnyMethod, ModelFactory
 from fedtrain.models import Net
 from fedtrain.partition import EntryNames, all_entries, batch_norm_entries
 from fedtrain.protocol import count_heads_sent, extract_published
@@ -40,7 +40,7 @@ def anatomy(
 ) -> Anatomy:
     """Take a method's module apart, without memory for its weights; ``peers`` as in the server's settings."""
     with torch.device("meta"):
-        module = method.build(Nets(make, 0)).to(dtype)
+        module = method.build(ModelFactory(make, 0)).to(dtype)
     shared = method.shared(module)
     head = extract_published(method, module.state_dict())
     state, norm = module.state_dict(), batch_norm_entries(module)

@@ -12,7 +12,7 @@ from fedtrain.about.parts import in_words
 from fedtrain.config import Config
 from fedtrain.data.catalogue import dataset
 from fedtrain.experiment import get_model_builder
-from fedtrain.methods.base import Nets
+from fedtrain.methods.base import ModelFactory
 from fedtrain.partition import all_entries, entries_under
 from fedtrain.presets import resolve_preset
 from theory.errors import InputError
@@ -47,7 +47,7 @@ def method_on(name: str, model: str, clients: int | None = None) -> MethodOn:
         get_model_builder(config.model, config.method, len(data.classes), (3, data.size, data.size)),
     )
     with torch.device("meta"):
-        module = method.build(Nets(make, 0))
+        module = method.build(ModelFactory(make, 0))
     shared = method.shared(module)
     names = {
         "shared": shared,

@@ -11,7 +11,7 @@ import torch
 
 from fedtrain.config import Config
 from fedtrain.experiment import Experiment
-from fedtrain.methods.base import AnyMethod, Nets, Peers, View
+from fedtrain.methods.base import AnyMethod, ModelFactory, Peers, RoundContext
 from fedtrain.models import Net
 from fedtrain.outline import FlopCounter, fill_with_virtual_zeros
 from fedtrain.protocol import count_heads_sent, sample_cohort
@@ -49,13 +49,13 @@ def flops(
 ) -> tuple[float, float]:
     """Flops for each training sample of a round, and for each evaluated sample, whatever engine trains."""
     with torch.device("meta"):  # no memory, no time for weights
-        module = method.build(Nets(make, 0))
+        module = method.build(ModelFactory(make, 0))
         frozen = copy.deepcopy(module).requires_grad_(False)
     fill_with_virtual_zeros(module)
     fill_with_virtual_zeros(frozen)
     peers = [frozen.get_submodule(method.published)] * (clients - 1) if method.published else []
     x, y = torch.zeros(2, *inputs), torch.zeros(2, dtype=torch.int64)
-    view = View(1, Peers(peers), torch.ones(1), frozen)
+    view = RoundContext(1, Peers(peers), torch.ones(1), frozen)
     with FlopCounter() as training:
         for loss in method.phases(view.round, epochs):
             loss(module, (x, y), view)

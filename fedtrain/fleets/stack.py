@@ -15,7 +15,7 @@ from torch.optim.sgd import sgd
 from fedtrain.bench import ClientTrainer
 from fedtrain.data.clients import ClientData
 from fedtrain.fleets.stage import Others, Stage
-from fedtrain.methods.base import Batch, Loss, View
+from fedtrain.methods.base import Batch, LossFunction, RoundContext
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast
 
@@ -33,7 +33,7 @@ class Stack:
         # by size, so that clients whose batches have the same length are neighbours and their rows need no copy
         self.clients = sorted(clients, key=lambda client: -len(client.train))
         self.bench, self.round = bench, next(iter(sent.values())).round
-        self.views: list[View[nn.Module]] = []
+        self.views: list[RoundContext[nn.Module]] = []
         starts = []
         for client in self.clients:
             view = bench.receive(client, personal[client.name], sent[client.name], bench.method.anchored(self.round))
@@ -52,7 +52,7 @@ class Stack:
         self.plain = {name for name, weight in self.trained.items() if weight in plain}
         # from zero, momentum's first value is the first gradient, as it is for torch
         self.velocity = {name: torch.zeros_like(self.rows[name]) for name in self.trained if bench.local.momentum}
-        self.reached: dict[tuple[Loss[nn.Module], int], list[str]] = {}
+        self.reached: dict[tuple[LossFunction[nn.Module], int], list[str]] = {}
 
     def advance(self) -> dict[str, float]:
         """Pass through every phase of the method; each client's mean loss of the last pass."""
@@ -88,7 +88,7 @@ class Stack:
             if samples:
                 yield range(rows[0], rows[-1] + 1)
 
-    def _step(self, loss: Loss[nn.Module], rows: range, batches: Sequence[Batch]) -> Tensor:
+    def _step(self, loss: LossFunction[nn.Module], rows: range, batches: Sequence[Batch]) -> Tensor:
         """Go down the gradient of these clients' losses; their values before."""
         cut = slice(rows.start, rows.stop)
         still = {name: value[cut] for name, value in self.rows.items()}
@@ -103,15 +103,22 @@ class Stack:
         return values
 
     def _value(
-        self, loss: Loss[nn.Module], moving: StateDict, still: StateDict, x: Tensor, y: Tensor, which: Tensor, n: Tensor
+        self,
+        loss: LossFunction[nn.Module],
+        moving: StateDict,
+        still: StateDict,
+        x: Tensor,
+        y: Tensor,
+        which: Tensor,
+        n: Tensor,
     ) -> tuple[Tensor, StateDict]:
         """One client's loss, as vmap sees it, and the buffers that it changed."""
-        view = View(self.round, Others(self.heads, which), n, self.stage.anchor)
+        view = RoundContext(self.round, Others(self.heads, which), n, self.stage.anchor)
         with self.bench.mixed():
             value = functional_call(self.stage, {**moving, **still}, (loss, (x, y), view))
         return value, {name: still[name] for name in self.buffers}
 
-    def _reach(self, loss: Loss[nn.Module], row: int, batch: Batch) -> list[str]:
+    def _reach(self, loss: LossFunction[nn.Module], row: int, batch: Batch) -> list[str]:
         """What this loss is a function of; nothing else may be moved, not by momentum or weight decay either."""
         key = loss, len(self.others[row])
         if key not in self.reached:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from fedtrain.methods.base import Batch, Loss, Peers, View
+from fedtrain.methods.base import Batch, LossFunction, Peers, RoundContext
 from fedtrain.partition import StateDict
 
 
@@ -32,7 +32,7 @@ class Stage(nn.Module):
         super().__init__()
         self.module, self.anchor = module, anchor
 
-    def forward(self, loss: Loss[nn.Module], batch: Batch, view: View[nn.Module]) -> Tensor:
+    def forward(self, loss: LossFunction[nn.Module], batch: Batch, view: RoundContext[nn.Module]) -> Tensor:
         """The loss of the client whose tensors these are."""
         return loss(self.module, batch, view)
 

@@ -1,6 +1,6 @@
 """Every federated method, by the name that the command line gives it."""
 
-from fedtrain.methods.base import AnyMethod, Batch, Method, Nets, Peers, View
+from fedtrain.methods.base import AnyMethod, Batch, Method, ModelFactory, Peers, RoundContext
 from fedtrain.methods.copa import Copa
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.methods.fedbn import FedBN
@@ -23,4 +23,4 @@ METHODS: dict[str, type[AnyMethod]] = {
     "fedco2": FedCO2,
 }
 
-__all__ = ["METHODS", "AnyMethod", "Batch", "Method", "Nets", "Peers", "View"]
+__all__ = ["METHODS", "AnyMethod", "Batch", "Method", "ModelFactory", "Peers", "RoundContext"]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fedtrain.chance import fork_rng
-from fedtrain.models import Cut, Net
+from fedtrain.models import Net, SplitPoint
 from fedtrain.partition import EntryNames, batch_norm_entries
 from theory.errors import InputError
 
@@ -19,7 +19,7 @@ Batch = tuple[Tensor, Tensor]
 M = TypeVar("M", bound=nn.Module)
 
 
-class Nets:
+class ModelFactory:
     """Where a client's networks come from: draws that all clients make alike, and draws of its own."""
 
     def __init__(self, make: Callable[[], nn.Module], seed: int, client: str = "") -> None:
@@ -61,7 +61,7 @@ class Peers:
 
 
 @dataclass(frozen=True)
-class View(Generic[M]):
+class RoundContext(Generic[M]):
     """What a client sees of the federation, and of itself, during one round."""
 
     round: int
@@ -78,7 +78,7 @@ class View(Generic[M]):
         return self.start
 
 
-Loss = Callable[[M, Batch, View[M]], Tensor]
+LossFunction = Callable[[M, Batch, RoundContext[M]], Tensor]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Method(ABC, Generic[M]):
     """A method says only what follows; client, fleet and loop are common to all. Its fields are its parameters."""
 
     title: ClassVar[str]
-    cut: ClassVar[Cut] = "conv"
+    cut: ClassVar[SplitPoint] = "conv"
     """Where features end and head begins, unless the configuration says otherwise."""
     needs_norm: ClassVar[bool] = False
     """Whether it is another method on a network without batch norm."""
@@ -97,7 +97,7 @@ class Method(ABC, Generic[M]):
         return ""
 
     @abstractmethod
-    def build(self, nets: Nets) -> M:
+    def build(self, nets: ModelFactory) -> M:
         """The module of one client as training begins."""
 
     @abstractmethod
@@ -105,23 +105,23 @@ class Method(ABC, Generic[M]):
         """The entries that the server averages; all others stay with the client."""
 
     @abstractmethod
-    def loss(self, module: M, batch: Batch, view: View[M]) -> Tensor:
+    def loss(self, module: M, batch: Batch, view: RoundContext[M]) -> Tensor:
         """The local objective on one batch."""
 
     @abstractmethod
-    def branches(self, module: M, x: Tensor, view: View[M]) -> Mapping[str, Tensor]:
+    def branches(self, module: M, x: Tensor, view: RoundContext[M]) -> Mapping[str, Tensor]:
         """Logits of each part that has a say in the prediction."""
 
-    def fuse(self, branches: Mapping[str, Tensor], view: View[M]) -> Tensor:
+    def fuse(self, branches: Mapping[str, Tensor], view: RoundContext[M]) -> Tensor:
         """The prediction as logits: the sum of the branches."""
         return torch.stack(list(branches.values())).sum(0)
 
-    def phases(self, round: int, epochs: int) -> Sequence[Loss[M]]:
+    def phases(self, round: int, epochs: int) -> Sequence[LossFunction[M]]:
         """One loss for each pass over the local data."""
         return [self.loss] * epochs
 
     def anchored(self, round: int) -> bool:
-        """Whether the losses of this round look at `View.anchor`."""
+        """Whether the losses of this round look at `RoundContext.anchor`."""
         return False
 
     def finish(self, module: M) -> None:
@@ -143,7 +143,7 @@ class Method(ABC, Generic[M]):
 AnyMethod = Method[Any]
 
 
-def at_least_zero(name: str, value: float) -> None:
+def check_non_negative(name: str, value: float) -> None:
     """Refuse a weight that would reward what it is to punish."""
     if not value >= 0:
         raise InputError(f"method.{name} is {value}; it must be 0 or more")

@@ -9,9 +9,9 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedtrain.methods.base import Batch, View
+from fedtrain.methods.base import Batch, RoundContext
 from fedtrain.methods.fedper import FedPer
-from fedtrain.models import Cut, Net
+from fedtrain.models import Net, SplitPoint
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,14 @@ class Copa(FedPer):
     """FedPer whose heads are published: the peers' heads judge the features, and all heads vote."""
 
     title: ClassVar[str] = "COPA"
-    cut: ClassVar[Cut] = "last"
+    cut: ClassVar[SplitPoint] = "last"
 
     @property
     def published(self) -> str:
         """The head."""
         return "head"
 
-    def loss(self, module: Net, batch: Batch, view: View[Net]) -> Tensor:
+    def loss(self, module: Net, batch: Batch, view: RoundContext[Net]) -> Tensor:
         """Own loss plus the loss under each peer's head."""
         x, y = batch
         z = module.features(x)
@@ -35,13 +35,13 @@ class Copa(FedPer):
             return own
         return own + others * F.cross_entropy(view.peers(z).flatten(0, 1), y.repeat(others))
 
-    def branches(self, module: Net, x: Tensor, view: View[Net]) -> Mapping[str, Tensor]:
+    def branches(self, module: Net, x: Tensor, view: RoundContext[Net]) -> Mapping[str, Tensor]:
         """The own head, and the mean of the peers'."""
         z = module.features(x)
         own = {"own": module.head(z)}
         return own | {"peers": view.peers(z).mean(0)} if view.peers else own
 
-    def fuse(self, branches: Mapping[str, Tensor], view: View[Net]) -> Tensor:
+    def fuse(self, branches: Mapping[str, Tensor], view: RoundContext[Net]) -> Tensor:
         """The mean over all heads."""
         if not view.peers:
             return branches["own"]

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedtrain.methods.base import Batch, Method, Nets, View
+from fedtrain.methods.base import Batch, Method, ModelFactory, RoundContext
 from fedtrain.models import Net
 from fedtrain.partition import EntryNames, all_entries
 
@@ -20,7 +20,7 @@ class FedAvg(Method[Net]):
 
     title: ClassVar[str] = "FedAvg"
 
-    def build(self, nets: Nets) -> Net:
+    def build(self, nets: ModelFactory) -> Net:
         """The network."""
         return nets.common()
 
@@ -28,11 +28,11 @@ class FedAvg(Method[Net]):
         """All of it."""
         return all_entries(module)
 
-    def loss(self, module: Net, batch: Batch, view: View[Net]) -> Tensor:
+    def loss(self, module: Net, batch: Batch, view: RoundContext[Net]) -> Tensor:
         """Cross entropy."""
         x, y = batch
         return F.cross_entropy(module(x), y)
 
-    def branches(self, module: Net, x: Tensor, view: View[Net]) -> Mapping[str, Tensor]:
+    def branches(self, module: Net, x: Tensor, view: RoundContext[Net]) -> Mapping[str, Tensor]:
         """The network."""
         return {"model": module(x)}

@@ -9,14 +9,14 @@ from fedtrain.methods.fedavg import FedAvg
 from fedtrain.models import Net
 from fedtrain.partition import EntryNames, all_entries, batch_norm_entries
 
-Statistics = Literal["local", "shared"]
+BatchNormStatistics = Literal["local", "shared"]
 
 
 @dataclass(frozen=True)
 class FedBN(FedAvg):
     """FedAvg whose batch norm stays personal."""
 
-    bn_stats: Statistics = "local"
+    bn_stats: BatchNormStatistics = "local"
     """Whether the running statistics stay personal too, or only weight and bias (label-skew convention)."""
     title: ClassVar[str] = "FedBN"
     needs_norm: ClassVar[bool] = True

@@ -12,16 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedtrain.methods.base import Batch, Loss, Method, Nets, View, at_least_zero
-from fedtrain.methods.fedbn import Statistics
+from fedtrain.methods.base import Batch, LossFunction, Method, ModelFactory, RoundContext, check_non_negative
+from fedtrain.methods.fedbn import BatchNormStatistics
 from fedtrain.models import Net
 from fedtrain.partition import EntryNames, batch_norm_entries, entries_under
 
-Side = Literal["none", "online", "offline", "both"]
-OTHER = {"online": "offline", "offline": "online"}
+BranchSwitch = Literal["none", "online", "offline", "both"]
+OTHER_BRANCH = {"online": "offline", "offline": "online"}
 
 
-class Pair(nn.Module):
+class OnlineOfflineModel(nn.Module):
     """The online and the offline model of one client."""
 
     def __init__(self, online: Net, offline: Net) -> None:
@@ -33,12 +33,12 @@ class Pair(nn.Module):
 
 
 @dataclass(frozen=True)
-class FedCO2(Method[Pair]):
+class FedCO2(Method[OnlineOfflineModel]):
     """The two models cooperate (feature skew, Algorithm 1), or with intra = inter = none do not (label skew, 2)."""
 
-    intra: Side = "both"
+    intra: BranchSwitch = "both"
     """Which model learns from the other one, as that was when the round began."""
-    inter: Side = "both"
+    inter: BranchSwitch = "both"
     """Whose features the peers' frozen offline heads judge."""
     mu: float = 1.0
     """Weight of L_gen, the loss under the peers' heads."""
@@ -46,7 +46,7 @@ class FedCO2(Method[Pair]):
     """How L_gen gathers the peers."""
     personal: Literal["bn", "head", "bn+head"] = "bn"
     """What of the online model stays with the client."""
-    bn_stats: Statistics = "local"
+    bn_stats: BatchNormStatistics = "local"
     """Whether personal batch norm includes its running statistics."""
     fusion: Literal["logits", "probabilities"] = "logits"
     """What of the two models is added up for the prediction."""
@@ -56,19 +56,19 @@ class FedCO2(Method[Pair]):
     needs_norm: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        at_least_zero("mu", self.mu)
+        check_non_negative("mu", self.mu)
 
     @property
     def published(self) -> str:
         """The offline head, if peers are to judge by it."""
         return "" if self.inter == "none" else "offline.head"
 
-    def build(self, nets: Nets) -> Pair:
+    def build(self, nets: ModelFactory) -> OnlineOfflineModel:
         """Both models start equal, or the offline one from the client's own weights."""
         online = nets.common()
-        return Pair(online, copy.deepcopy(online) if self.start == "common" else nets.own("offline"))
+        return OnlineOfflineModel(online, copy.deepcopy(online) if self.start == "common" else nets.own("offline"))
 
-    def shared(self, module: Pair) -> EntryNames:
+    def shared(self, module: OnlineOfflineModel) -> EntryNames:
         """The online model without its personal part."""
         norm = batch_norm_entries(module, stats=self.bn_stats == "local")
         return entries_under(module, "online" if self.personal == "bn" else "online.features") - (
@@ -79,26 +79,26 @@ class FedCO2(Method[Pair]):
         """Teachers are the models as the round began; in the first round they have nothing to teach."""
         return self.intra != "none" and round > 0
 
-    def phases(self, round: int, epochs: int) -> Sequence[Loss[Pair]]:
+    def phases(self, round: int, epochs: int) -> Sequence[LossFunction[OnlineOfflineModel]]:
         """One pass of learning from each other, then from the labels."""
         return [*([self.mutual] if self.anchored(round) else []), *[self.loss] * epochs]
 
-    def mutual(self, module: Pair, batch: Batch, view: View[Pair]) -> Tensor:
+    def mutual(self, module: OnlineOfflineModel, batch: Batch, view: RoundContext[OnlineOfflineModel]) -> Tensor:
         """Σ KL(teacher ‖ pupil), the teacher being the other model."""
         x, _ = batch
         terms = []
-        for pupil in sides(self.intra):
-            p = F.log_softmax(view.anchor[OTHER[pupil]](x), -1)
+        for pupil in list_branches(self.intra):
+            p = F.log_softmax(view.anchor[OTHER_BRANCH[pupil]](x), -1)
             q = F.log_softmax(module[pupil](x), -1)
             terms.append(F.kl_div(q, p, reduction="batchmean", log_target=True))
         return torch.stack(terms).sum()
 
-    def loss(self, module: Pair, batch: Batch, view: View[Pair]) -> Tensor:
+    def loss(self, module: OnlineOfflineModel, batch: Batch, view: RoundContext[OnlineOfflineModel]) -> Tensor:
         """Σ over both models of CE under the own head + μ L_gen, L_gen = Σ_j CE under the head of peer j."""
         x, y = batch
-        z = {branch: module[branch].features(x) for branch in sides("both")}
+        z = {branch: module[branch].features(x) for branch in list_branches("both")}
         terms = [F.cross_entropy(module[branch].head(z[branch]), y) for branch in z]
-        judged = [z[branch] for branch in sides(self.inter)]
+        judged = [z[branch] for branch in list_branches(self.inter)]
         if judged and view.peers:
             said = view.peers(torch.cat(judged))  # both models at once: a large head is read but once
             every = len(judged) * len(view.peers)
@@ -106,17 +106,19 @@ class FedCO2(Method[Pair]):
             terms.append(scale * F.cross_entropy(said.flatten(0, 1), y.repeat(every)))
         return torch.stack(terms).sum()
 
-    def branches(self, module: Pair, x: Tensor, view: View[Pair]) -> Mapping[str, Tensor]:
+    def branches(
+        self, module: OnlineOfflineModel, x: Tensor, view: RoundContext[OnlineOfflineModel]
+    ) -> Mapping[str, Tensor]:
         """Both models."""
-        return {branch: module[branch](x) for branch in sides("both")}
+        return {branch: module[branch](x) for branch in list_branches("both")}
 
-    def fuse(self, branches: Mapping[str, Tensor], view: View[Pair]) -> Tensor:
+    def fuse(self, branches: Mapping[str, Tensor], view: RoundContext[OnlineOfflineModel]) -> Tensor:
         """The sum of logits, or the logarithm of the mean of probabilities."""
         if self.fusion == "logits":
             return super().fuse(branches, view)
         return torch.stack([logits.log_softmax(-1) for logits in branches.values()]).logsumexp(0) - log(len(branches))
 
 
-def sides(which: Side) -> tuple[str, ...]:
+def list_branches(which: BranchSwitch) -> tuple[str, ...]:
     """The models that a switch names."""
     return {"none": (), "both": ("online", "offline")}.get(which, (which,))

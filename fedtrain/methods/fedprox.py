@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedtrain.methods.base import Batch, View, at_least_zero
+from fedtrain.methods.base import Batch, RoundContext, check_non_negative
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.models import Net
 
@@ -24,23 +24,23 @@ class FedProx(FedAvg):
     title: ClassVar[str] = "FedProx"
 
     def __post_init__(self) -> None:
-        at_least_zero("mu", self.mu)
+        check_non_negative("mu", self.mu)
 
     def anchored(self, round: int) -> bool:
         """Wherever it pulls."""
         return self.mu != 0 and (self.squared or round > 0)
 
-    def loss(self, module: Net, batch: Batch, view: View[Net]) -> Tensor:
+    def loss(self, module: Net, batch: Batch, view: RoundContext[Net]) -> Tensor:
         """Cross entropy plus the proximal term."""
         own = super().loss(module, batch, view)
         if not self.anchored(view.round):
             return own
         pairs = zip(module.parameters(), view.anchor.parameters(), strict=True)
         drift = torch.stack([(w - w0).square().sum() for w, w0 in pairs if w.requires_grad]).sum()
-        return own + self.mu / 2 * (drift if self.squared else root(drift))
+        return own + self.mu / 2 * (drift if self.squared else safe_sqrt(drift))
 
 
-def root(x: Tensor) -> Tensor:
+def safe_sqrt(x: Tensor) -> Tensor:
     """√x, whose gradient at 0 is 0 instead of infinite: the first step of a round feels no pull."""
     moved = x > 0
     return torch.where(moved, torch.where(moved, x, 1.0).sqrt(), 0.0)

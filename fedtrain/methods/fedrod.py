@@ -9,12 +9,12 @@ from typing import ClassVar, Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedtrain.methods.base import Batch, Method, Nets, View
+from fedtrain.methods.base import Batch, Method, ModelFactory, RoundContext
 from fedtrain.models import Net
 from fedtrain.partition import EntryNames, entries_under
 
 
-class TwoHeaded(nn.Module):
+class TwoHeadModel(nn.Module):
     """The generic network, and a personal head beside its own."""
 
     def __init__(self, generic: Net, personal: nn.Module) -> None:
@@ -23,7 +23,7 @@ class TwoHeaded(nn.Module):
 
 
 @dataclass(frozen=True)
-class FedRoD(Method[TwoHeaded]):
+class FedRoD(Method[TwoHeadModel]):
     """The personal head corrects the generic logits and sends no gradient back."""
 
     balanced: bool = False
@@ -32,19 +32,19 @@ class FedRoD(Method[TwoHeaded]):
     """plain: the personal head is trained without momentum and weight decay, as in the published code."""
     title: ClassVar[str] = "FedRoD"
 
-    def build(self, nets: Nets) -> TwoHeaded:
+    def build(self, nets: ModelFactory) -> TwoHeadModel:
         """The personal head is drawn apart, alike for all clients."""
-        return TwoHeaded(nets.common(), nets.common("personal head").head)
+        return TwoHeadModel(nets.common(), nets.common("personal head").head)
 
-    def shared(self, module: TwoHeaded) -> EntryNames:
+    def shared(self, module: TwoHeadModel) -> EntryNames:
         """The generic network."""
         return entries_under(module, "generic")
 
-    def plain(self, module: TwoHeaded) -> Sequence[nn.Parameter]:
+    def plain(self, module: TwoHeadModel) -> Sequence[nn.Parameter]:
         """The personal head, if so wanted."""
         return list(module.personal.parameters()) if self.personal_sgd == "plain" else ()
 
-    def loss(self, module: TwoHeaded, batch: Batch, view: View[TwoHeaded]) -> Tensor:
+    def loss(self, module: TwoHeadModel, batch: Batch, view: RoundContext[TwoHeadModel]) -> Tensor:
         """Generic loss plus personal loss; the two touch disjoint weights."""
         x, y = batch
         z = module.generic.features(x)
@@ -53,7 +53,7 @@ class FedRoD(Method[TwoHeaded]):
         prior = (view.counts.to(generic) / view.counts.sum()).log() if self.balanced else 0.0
         return F.cross_entropy(generic + prior, y) + F.cross_entropy(fused, y)
 
-    def branches(self, module: TwoHeaded, x: Tensor, view: View[TwoHeaded]) -> Mapping[str, Tensor]:
+    def branches(self, module: TwoHeadModel, x: Tensor, view: RoundContext[TwoHeadModel]) -> Mapping[str, Tensor]:
         """Both heads."""
         z = module.generic.features(x)
         return {"generic": module.generic.head(z), "personal": module.personal(z)}

@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedtrain.methods.base import Batch, Method, Nets, View, at_least_zero
-from fedtrain.models import Cut, Net
+from fedtrain.methods.base import Batch, Method, ModelFactory, RoundContext, check_non_negative
+from fedtrain.models import Net, SplitPoint
 from fedtrain.partition import EntryNames, entries_under
 from theory.errors import InputError
 
 
-class Remembering(nn.Module):
+class MoonModel(nn.Module):
     """A network, and one that this client trained before."""
 
     def __init__(self, model: Net, previous: Net) -> None:
@@ -26,7 +26,7 @@ class Remembering(nn.Module):
 
 
 @dataclass(frozen=True)
-class Moon(Method[Remembering]):
+class Moon(Method[MoonModel]):
     """Cross entropy - μ log[ e^{cos(z, z_glob)/τ} / (e^{cos(z, z_glob)/τ} + e^{cos(z, z_prev)/τ}) ]."""
 
     mu: float = 1.0
@@ -36,19 +36,19 @@ class Moon(Method[Remembering]):
     previous: Literal["last", "initial"] = "last"
     """initial: the previous model is for ever a random one, as in the published code for label skew."""
     title: ClassVar[str] = "MOON"
-    cut: ClassVar[Cut] = "last"
+    cut: ClassVar[SplitPoint] = "last"
 
     def __post_init__(self) -> None:
-        at_least_zero("mu", self.mu)
+        check_non_negative("mu", self.mu)
         if not self.tau > 0:
             raise InputError(f"method.tau is {self.tau}; it must be above 0")
 
-    def build(self, nets: Nets) -> Remembering:
+    def build(self, nets: ModelFactory) -> MoonModel:
         """Before it trained anything, a client remembers the common start."""
         model = nets.common()
-        return Remembering(model, copy.deepcopy(model) if self.previous == "last" else nets.own("previous"))
+        return MoonModel(model, copy.deepcopy(model) if self.previous == "last" else nets.own("previous"))
 
-    def shared(self, module: Remembering) -> EntryNames:
+    def shared(self, module: MoonModel) -> EntryNames:
         """The network, not the memory."""
         return entries_under(module, "model")
 
@@ -56,7 +56,7 @@ class Moon(Method[Remembering]):
         """The global model is the one that the round began with."""
         return self.mu != 0
 
-    def loss(self, module: Remembering, batch: Batch, view: View[Remembering]) -> Tensor:
+    def loss(self, module: MoonModel, batch: Batch, view: RoundContext[MoonModel]) -> Tensor:
         """Cross entropy plus the contrast."""
         x, y = batch
         z = module.model.features(x)
@@ -68,11 +68,11 @@ class Moon(Method[Remembering]):
         contrast = -F.log_softmax(torch.stack([near, far], -1) / self.tau, dim=-1)[:, 0].mean()
         return own + self.mu * contrast
 
-    def finish(self, module: Remembering) -> None:
+    def finish(self, module: MoonModel) -> None:
         """Remember the network just trained."""
         if self.previous == "last":
             module.previous.load_state_dict(module.model.state_dict())
 
-    def branches(self, module: Remembering, x: Tensor, view: View[Remembering]) -> Mapping[str, Tensor]:
+    def branches(self, module: MoonModel, x: Tensor, view: RoundContext[MoonModel]) -> Mapping[str, Tensor]:
         """The network."""
         return {"model": module.model(x)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from fedtrain.methods.base import Nets
+from fedtrain.methods.base import ModelFactory
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.models import Net
 from fedtrain.partition import EntryNames
@@ -19,7 +19,7 @@ class SingleSet(FedAvg):
     """Whether all clients start from the same weights or each from its own (label-skew convention)."""
     title: ClassVar[str] = "SingleSet"
 
-    def build(self, nets: Nets) -> Net:
+    def build(self, nets: ModelFactory) -> Net:
         """The network."""
         return nets.own() if self.start == "own" else nets.common()
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-Cut = Literal["conv", "last"]
+SplitPoint = Literal["conv", "last"]
 """Where ``features`` ends: before the fully connected layers, or before the last of them."""
 
 
@@ -24,7 +24,7 @@ class Net(nn.Module):
         return self.head(self.features(x))
 
 
-def dense(sizes: Sequence[int], norm: bool) -> list[nn.Module]:
+def build_dense_layers(sizes: Sequence[int], norm: bool) -> list[nn.Module]:
     """Hidden fully connected layers, each linear, batch norm where wanted, ReLU."""
     layers: list[nn.Module] = []
     for inside, outside in pairwise(sizes):
@@ -32,7 +32,7 @@ def dense(sizes: Sequence[int], norm: bool) -> list[nn.Module]:
     return layers
 
 
-def assemble(conv: Sequence[nn.Module], hidden: Sequence[nn.Module], last: nn.Module, cut: Cut) -> Net:
+def build_split_net(conv: Sequence[nn.Module], hidden: Sequence[nn.Module], last: nn.Module, cut: SplitPoint) -> Net:
     """Part the layers at the cut."""
     if cut == "conv":
         return Net(nn.Sequential(*conv), nn.Sequential(*hidden, last))

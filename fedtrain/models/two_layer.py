@@ -11,7 +11,7 @@ from fedtrain.models.net import Net
 from theory.network import SCALE, TwoLayerBN
 
 
-def two_layer(dim: int, classes: int = 10, *, width: int = 1024) -> Net:
+def build_two_layer_net(dim: int, classes: int = 10, *, width: int = 1024) -> Net:
     """`theory.network.TwoLayerBN` behind a flattening of its input; its parts keep their names, its head is fixed.
 
     It starts with γ = 1 and |v| about 1. The theory's γ = |v|/α is for inputs of length 1: on images the first logits

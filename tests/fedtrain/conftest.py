@@ -15,7 +15,7 @@ from fedtrain.experiment import Experiment
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.folder import RunFolder
 from fedtrain.local import LocalSettings
-from fedtrain.methods import METHODS, Peers, View
+from fedtrain.methods import METHODS, Peers, RoundContext
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.methods.fedprox import FedProx
@@ -121,7 +121,7 @@ class Toy:
     def view(self, *, peers=(), counts=(1, 1, 1), anchor=None):
         """What a client sees in the second round; all modules in it are frozen copies."""
         start = None if anchor is None else frozen(anchor)
-        return View(1, Peers([frozen(head) for head in peers]), torch.tensor(counts), start)
+        return RoundContext(1, Peers([frozen(head) for head in peers]), torch.tensor(counts), start)
 
     def run(self, method, rounds=2, *, clients=None, sample=1.0, weights="uniform", seed=0, **options):
         fleet = LocalFleet(self.bench(method, seed=seed, **options), clients or self.clients())

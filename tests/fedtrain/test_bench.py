@@ -13,7 +13,7 @@ from fedtrain.bench import EVAL_BATCH_SIZE, Precision
 from fedtrain.data.clients import Preparation, Samples
 from fedtrain.errors import TrainingError
 from fedtrain.local import LocalSettings
-from fedtrain.methods import METHODS, Nets
+from fedtrain.methods import METHODS, ModelFactory
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.models import Net
@@ -113,7 +113,7 @@ def test_a_round_is_plain_gradient_descent(toy):
     run = toy.run(FedBN(), 1, precision=Precision(torch.float64), **how)
     trained = []
     for client in toy.clients():
-        net = Nets(toy.net, seed=0).common().double()
+        net = ModelFactory(toy.net, seed=0).common().double()
         for _ in range(2):
             net.zero_grad()
             F.cross_entropy(net(client.train.inputs.double()), client.train.labels).backward()

@@ -18,7 +18,7 @@ from fedtrain.experiment import Experiment
 from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS
 from fedtrain.methods.fedco2 import FedCO2
-from fedtrain.models import alexnet, cifar_net, digits_net, two_layer
+from fedtrain.models import build_alexnet, build_cifar_net, build_digits_net, build_two_layer_net
 
 
 def work(toy, method, **changes):
@@ -44,10 +44,10 @@ def test_fed_co2_costs_more_than_fedbn_and_predicts_with_two(toy):
 
 
 NETWORKS = {
-    "digits": (digits_net, (3, 28, 28)),
-    "cifar": (cifar_net, (3, 32, 32)),
-    "alexnet": (alexnet, (3, 96, 96)),
-    "two-layer": (partial(two_layer, 3 * 4 * 4, width=16), (3, 4, 4)),
+    "digits": (build_digits_net, (3, 28, 28)),
+    "cifar": (build_cifar_net, (3, 32, 32)),
+    "alexnet": (build_alexnet, (3, 96, 96)),
+    "two-layer": (partial(build_two_layer_net, 3 * 4 * 4, width=16), (3, 4, 4)),
 }
 
 

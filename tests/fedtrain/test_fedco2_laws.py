@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from fedtrain.methods import METHODS
 from fedtrain.methods.copa import Copa
-from fedtrain.methods.fedco2 import FedCO2, Pair
+from fedtrain.methods.fedco2 import FedCO2, OnlineOfflineModel
 from fedtrain.protocol import Broadcast, federate
 
 NO_COOPERATION = FedCO2(intra="none", inter="none")
@@ -43,7 +43,7 @@ def test_in_the_first_round_nothing_is_learnt_from_the_other_model(toy, same_run
 def test_under_equal_frozen_heads_l_gen_is_n_minus_one_times_cross_entropy(toy):
     """The own head in evaluation, as the peers' are."""
     (net,), (x, y) = toy.nets(1), toy.batch()
-    pair = Pair(net, copy.deepcopy(net)).eval()
+    pair = OnlineOfflineModel(net, copy.deepcopy(net)).eval()
     ce, view = F.cross_entropy(net(x), y).item(), toy.view(peers=[net.head] * 4)
     for gen, factor in (("sum", 4), ("mean", 1)):
         for inter, models in (("both", 2), ("online", 1), ("offline", 1), ("none", 0)):
@@ -55,7 +55,7 @@ def test_under_equal_frozen_heads_l_gen_is_n_minus_one_times_cross_entropy(toy):
 @pytest.mark.parametrize("inter", ["online", "offline", "both"])
 def test_peers_judge_the_features_of_the_models_that_are_named(inter, toy):
     online, offline, *peers = toy.nets(4)
-    (x, y), pair = toy.batch(), Pair(online, offline).eval()
+    (x, y), pair = toy.batch(), OnlineOfflineModel(online, offline).eval()
     expected = F.cross_entropy(online(x), y) + F.cross_entropy(offline(x), y)
     for net in {"online": [online], "offline": [offline], "both": [online, offline]}[inter]:
         expected += sum(F.cross_entropy(peer.eval().head(net.features(x)), y) for peer in peers)
@@ -75,15 +75,15 @@ def test_pupils_learn_from_the_other_model_as_the_round_began(toy):
     x, _ = toy.batch()
     to_online, to_offline = hand_worked_kl(offline0(x), online(x)), hand_worked_kl(online0(x), offline(x))
     assert abs(to_online - hand_worked_kl(online(x), offline0(x))) > 0.01 * to_online  # no symmetry to hide behind
-    view = toy.view(anchor=Pair(online0, offline0))
+    view = toy.view(anchor=OnlineOfflineModel(online0, offline0))
     for intra, expected in (("online", to_online), ("offline", to_offline), ("both", to_online + to_offline)):
-        loss = FedCO2(intra=intra).mutual(Pair(online, offline), toy.batch(), view)
+        loss = FedCO2(intra=intra).mutual(OnlineOfflineModel(online, offline), toy.batch(), view)
         assert loss.item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_an_equal_pupil_has_nothing_to_learn(toy, gradients):
     (net,) = toy.nets(1)
-    pair = Pair(net, copy.deepcopy(net)).eval()
+    pair = OnlineOfflineModel(net, copy.deepcopy(net)).eval()
     loss = FedCO2().mutual(pair, toy.batch(), toy.view(anchor=pair))
     assert abs(loss.item()) < 1e-12
     assert all(gradient.abs().max() < 1e-12 for gradient in gradients(loss, pair).values())

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from fedtrain.bench import Precision
 from fedtrain.methods.copa import Copa
 from fedtrain.methods.fedprox import FedProx
-from fedtrain.methods.fedrod import FedRoD, TwoHeaded
-from fedtrain.methods.moon import Moon, Remembering
+from fedtrain.methods.fedrod import FedRoD, TwoHeadModel
+from fedtrain.methods.moon import Moon, MoonModel
 
 # ---- COPA
 
@@ -41,7 +41,7 @@ def test_copa_of_one_client_has_one_head(toy):
 def test_the_personal_head_corrects_the_generic_one_and_sends_no_gradient_back(toy, gradients):
     net, other = toy.nets(2)
     x, y = toy.batch()
-    module = TwoHeaded(net, other.head)
+    module = TwoHeadModel(net, other.head)
     found = gradients(FedRoD().loss(module, (x, y), toy.view()), module)
     generic = gradients(F.cross_entropy(net(x), y), net)
     z = net.features(x).detach()
@@ -53,7 +53,7 @@ def test_the_personal_head_corrects_the_generic_one_and_sends_no_gradient_back(t
 def test_balanced_softmax_is_the_hand_worked_one(toy, gradients):
     """-log of n_y e^{z_y} / Σ_c n_c e^{z_c}; a class that the client does not have is harmless."""
     net, other = toy.nets(2)
-    module, (x, _), y = TwoHeaded(net, other.head).eval(), toy.batch(), torch.tensor([0, 2, 2, 0, 2, 2, 2])
+    module, (x, _), y = TwoHeadModel(net, other.head).eval(), toy.batch(), torch.tensor([0, 2, 2, 0, 2, 2, 2])
     weighed = np.array([2, 0, 5]) * np.exp(net(x).detach().numpy())
     generic = -np.log(weighed[np.arange(7), y] / weighed.sum(1)).mean()
     personal = F.cross_entropy(net(x) + other.head(net.features(x)), y).item()
@@ -129,8 +129,8 @@ def test_fedprox_feels_no_pull_at_the_start(squared, toy, gradients):
 def test_moon_contrasts_with_the_global_and_the_previous_model(toy):
     net, world, previous = toy.nets(3)
     (x, y), mu, tau = toy.batch(), 0.8, 0.4
-    view = toy.view(anchor=Remembering(world, previous))
-    loss = Moon(mu=mu, tau=tau).loss(Remembering(net, copy.deepcopy(net)), (x, y), view)
+    view = toy.view(anchor=MoonModel(world, previous))
+    loss = Moon(mu=mu, tau=tau).loss(MoonModel(net, copy.deepcopy(net)), (x, y), view)
     z, z_world, z_previous = (each.features(x).detach().numpy() for each in (net, world.eval(), previous.eval()))
     near, far = (
         np.exp((z * other).sum(1) / np.linalg.norm(z, axis=1) / np.linalg.norm(other, axis=1) / tau)

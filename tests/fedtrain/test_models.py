@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedtrain.models import alexnet, cifar_net, digits_net
+from fedtrain.models import build_alexnet, build_cifar_net, build_digits_net
 from fedtrain.partition import all_entries, batch_norm_entries
 
 
@@ -20,14 +20,14 @@ def build(make, **options):
 @pytest.mark.parametrize(
     ("make", "options", "total"),
     [
-        (digits_net, {"dense_norm": True}, 14_219_210),
-        (digits_net, {"dense_norm": False}, 14_214_090),
-        (alexnet, {"dense_norm": True}, 57_063_498),
-        (alexnet, {"dense_norm": False}, 57_047_114),
-        (cifar_net, {"norm": False}, 121_182),
-        (cifar_net, {"norm": True}, 121_686),
-        (cifar_net, {"classes": 100, "norm": False}, 128_832),
-        (cifar_net, {"classes": 100, "norm": True}, 129_336),
+        (build_digits_net, {"dense_norm": True}, 14_219_210),
+        (build_digits_net, {"dense_norm": False}, 14_214_090),
+        (build_alexnet, {"dense_norm": True}, 57_063_498),
+        (build_alexnet, {"dense_norm": False}, 57_047_114),
+        (build_cifar_net, {"norm": False}, 121_182),
+        (build_cifar_net, {"norm": True}, 121_686),
+        (build_cifar_net, {"classes": 100, "norm": False}, 128_832),
+        (build_cifar_net, {"classes": 100, "norm": True}, 129_336),
     ],
 )
 @pytest.mark.parametrize("cut", ["conv", "last"])
@@ -37,7 +37,7 @@ def test_parameter_counts(make, options, total, cut):
 
 @pytest.mark.parametrize(
     ("make", "features", "head", "affine"),
-    [(digits_net, 312_768, 13_906_442, 5_632), (alexnet, 2_472_000, 54_591_498, 18_688)],
+    [(build_digits_net, 312_768, 13_906_442, 5_632), (build_alexnet, 2_472_000, 54_591_498, 18_688)],
 )
 def test_the_cut_after_the_convolutions(make, features, head, affine):
     net = build(make)
@@ -48,7 +48,7 @@ def test_the_cut_after_the_convolutions(make, features, head, affine):
     assert sum(entries[name].numel() for name in shared) == count(net) - affine
 
 
-@pytest.mark.parametrize(("make", "inputs"), [(digits_net, 512), (alexnet, 4096), (cifar_net, 84)])
+@pytest.mark.parametrize(("make", "inputs"), [(build_digits_net, 512), (build_alexnet, 4096), (build_cifar_net, 84)])
 def test_the_cut_before_the_last_layer(make, inputs):
     head = build(make, cut="last").head
     assert [type(layer) for layer in head] == [nn.Linear]
@@ -57,7 +57,12 @@ def test_the_cut_before_the_last_layer(make, inputs):
 
 @pytest.mark.parametrize(
     ("make", "options", "side"),
-    [(digits_net, {}, 28), (alexnet, {}, 256), (cifar_net, {}, 32), (cifar_net, {"norm": False}, 32)],
+    [
+        (build_digits_net, {}, 28),
+        (build_alexnet, {}, 256),
+        (build_cifar_net, {}, 32),
+        (build_cifar_net, {"norm": False}, 32),
+    ],
 )
 def test_images_become_logits(make, options, side):
     net = build(make, classes=7, **options)
@@ -65,7 +70,7 @@ def test_images_become_logits(make, options, side):
 
 
 def test_cutting_elsewhere_is_the_same_network():
-    first, second = cifar_net(cut="conv"), cifar_net(cut="last")
+    first, second = build_cifar_net(cut="conv"), build_cifar_net(cut="last")
     for ours, theirs in zip(second.state_dict().values(), first.state_dict().values(), strict=True):
         ours.copy_(theirs)
     x = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -73,6 +78,6 @@ def test_cutting_elsewhere_is_the_same_network():
 
 
 def test_without_norm_there_is_none():
-    assert batch_norm_entries(cifar_net(norm=False)) == frozenset()
-    assert len(batch_norm_entries(cifar_net(norm=True))) == 4 * 5
-    assert batch_norm_entries(cifar_net()) < all_entries(cifar_net())
+    assert batch_norm_entries(build_cifar_net(norm=False)) == frozenset()
+    assert len(batch_norm_entries(build_cifar_net(norm=True))) == 4 * 5
+    assert batch_norm_entries(build_cifar_net()) < all_entries(build_cifar_net())

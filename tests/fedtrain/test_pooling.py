@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fedtrain.models import alexnet, cifar_net, digits_net
+from fedtrain.models import build_alexnet, build_cifar_net, build_digits_net
 from fedtrain.tricks.pooling import move_pooling_before_relu
 
 
@@ -31,7 +31,7 @@ def test_the_same_outputs_and_gradients_with_ties_and_zeros(window, values, seed
     assert torch.equal(found[1], found[3])
 
 
-@pytest.mark.parametrize(("make", "pools"), [(digits_net, 2), (cifar_net, 2), (alexnet, 3)])
+@pytest.mark.parametrize(("make", "pools"), [(build_digits_net, 2), (build_cifar_net, 2), (build_alexnet, 3)])
 def test_it_is_found_in_every_network_and_no_name_changes(make, pools):
     with torch.device("meta"):
         plain = make(10)

@@ -26,7 +26,7 @@ from fedtrain.methods.fedavg import FedAvg
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.methods.fedrod import FedRoD
 from fedtrain.methods.singleset import SingleSet
-from fedtrain.models import Net, two_layer
+from fedtrain.models import Net, build_two_layer_net
 from fedtrain.protocol import Failure, federate, sample_cohort
 from fedtrain.run import run_rounds
 from fedtrain.steps import SGDStep
@@ -117,7 +117,7 @@ def test_a_personal_head_without_momentum_beside_weights_with_it():
 
 @pytest.mark.parametrize("name", ["fedavg", "fedprox"])
 def test_frozen_weights_stay_where_they_are(name):
-    in_turn, stacked = both(METHODS[name](), make=lambda: two_layer(108, 3, width=8))
+    in_turn, stacked = both(METHODS[name](), make=lambda: build_two_layer_net(108, 3, width=8))
     assert any(not weight.requires_grad for weight in stacked.bench.module.parameters())
     agree(in_turn, stacked, rounds=2)
 

@@ -15,7 +15,7 @@ from fedtrain.bench import ClientTrainer, Precision
 from fedtrain.data.clients import ClientData, Samples
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.local import LocalSettings
-from fedtrain.methods import METHODS, Peers, View
+from fedtrain.methods import METHODS, Peers, RoundContext
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.protocol import federate
@@ -75,7 +75,7 @@ def modules(fleet, message):
 def outputs(method, module, data):
     """Logits of all branches, by branch; heads never move, so that the peers' are copies of the own one."""
     head = module.head if method.published == "head" else None
-    view = View(0, Peers([head] * (N - 1) if head else []), torch.ones(CLASSES))
+    view = RoundContext(0, Peers([head] * (N - 1) if head else []), torch.ones(CLASSES))
     return method.branches(module, data.train.inputs, view)
 
 
