@@ -6,4 +6,4 @@ from fedtrain.models.digits import build_digits_net
 from fedtrain.models.net import Net, SplitPoint
 from fedtrain.models.two_layer import build_two_layer_net
 
-__all__ = ["SplitPoint", "Net", "build_alexnet", "build_cifar_net", "build_digits_net", "build_two_layer_net"]
+__all__ = ["Net", "SplitPoint", "build_alexnet", "build_cifar_net", "build_digits_net", "build_two_layer_net"]
