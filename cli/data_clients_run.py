@@ -99,7 +99,7 @@ def run(options: dict[str, Any]) -> None:
 
 def draw(path: Path, rows: list[dict[str, Any]], classes: Sequence[str], heading: str) -> None:
     """The training images as a figure."""
-    from fedtrain.report.label_figure import label_figure
+    from fedtrain.report.label_figure import draw_label_figure
 
     counts = np.array([one["train"] for one in rows], dtype=np.int64)
-    write_png(label_figure(counts, [one["name"] for one in rows], classes, heading), path)
+    write_png(draw_label_figure(counts, [one["name"] for one in rows], classes, heading), path)

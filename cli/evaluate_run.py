@@ -14,7 +14,7 @@ from rich.table import Table
 
 from cli.console import console
 from fedtrain.protocol import Split
-from fedtrain.report.wording import percent
+from fedtrain.report.wording import format_percent
 from fedtrain.selection import MetricRow, summarise_clients
 from fedtrain.use.personal import TrainedRun, open_run
 from fedtrain.use.scoring import data_of, score
@@ -87,12 +87,12 @@ def show(screen: Console, report: dict[str, Any]) -> None:
     for client, size in {row["client"]: row["n"] for row in rows}.items():
         mine = [found[client, branch] for branch in branches]
         losses = (f"{row['loss']:.4g}" for row in mine)
-        table.add_row(client, *(percent(row["accuracy"]) for row in mine), *losses, f"{size:,}")
+        table.add_row(client, *(format_percent(row["accuracy"]) for row in mine), *losses, f"{size:,}")
     if "mean" in report:
         table.add_section()
         for kind in ("mean", "worst"):
             table.add_row(
-                kind, *(percent(report[kind][branch]) for branch in branches), style="bold" * (kind == "mean")
+                kind, *(format_percent(report[kind][branch]) for branch in branches), style="bold" * (kind == "mean")
             )
     screen.print()
     screen.print(table)

@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fedtrain.report.wording import points
+from fedtrain.report.wording import format_points
 from theory.forecast import FEDBN, FEDCO2, SINGLESET
 
 METHODS = (SINGLESET, FEDBN, FEDCO2)
@@ -41,7 +41,7 @@ def show(screen: Console, told: dict[str, Any]) -> None:
     first = told["first"]
     clear = "ahead of" if first["word"] == "helps" else "level with"
     screen.print(
-        f"{first['method']} is {clear} {first['second']}: {points(first['gain'])} ± {100 * first['error']:.1f} points",
+        f"{first['method']} is {clear} {first['second']}: {format_points(first['gain'])} ± {100 * first['error']:.1f} points",
         style="bold",
     )
     screen.print("± standard error over samples. Beyond two of them federation is said to help or to hurt,")
@@ -54,5 +54,5 @@ def show(screen: Console, told: dict[str, Any]) -> None:
 
 def cells(scores: dict[str, float], federation: dict[str, Any]) -> list[str]:
     """Scores of the three methods, and what federation does."""
-    gain = f"{points(federation['gain'])} ± {100 * federation['error']:.1f}"
+    gain = f"{format_points(federation['gain'])} ± {100 * federation['error']:.1f}"
     return [*(f"{100 * scores[method]:.1f}" for method in METHODS), gain, federation["word"]]

@@ -14,11 +14,11 @@ import click
 from cli.console import console, working
 from cli.folders import new_folder
 from cli.report_view import show_boards, show_comparison
-from fedtrain.report.boards import Board, boards, table
-from fedtrain.report.compare import compare
-from fedtrain.report.likeness import differences
+from fedtrain.report.boards import ResultTable, build_result_tables, table_to_dict
+from fedtrain.report.compare import compare_runs
+from fedtrain.report.likeness import find_setting_differences
 from fedtrain.report.page import check_new_page, write_page
-from fedtrain.report.records import NotEvaluatedError, Record, read_record, runs_in
+from fedtrain.report.records import NotEvaluatedError, RunRecord, find_runs, read_record
 from theory.errors import InputError
 
 
@@ -29,11 +29,11 @@ def report_run(
     if out is not None:
         check_new_page(out)
     a, b = (_paths(side) for side in sides) if sides else ([], [])
-    named = [*a, *b, *(one for path in runs for one in runs_in(path))]
+    named = [*a, *b, *(one for path in runs for one in find_runs(path))]
     known = {path.resolve(): path for path in named[::-1]}  # a folder that is named twice is one run
     records, empty = _read(dict(reversed(known.items())), {path.resolve() for path in (*a, *b)})
-    comparison = compare(_of(a, records), _of(b, records), rule) if sides else None
-    found = boards(list(records.values()), rule)
+    comparison = compare_runs(_of(a, records), _of(b, records), rule) if sides else None
+    found = build_result_tables(list(records.values()), rule)
     page = out if out or as_json or sides else _default()
     if page is not None:
         _write(found, page, comparison)
@@ -51,9 +51,9 @@ def report_run(
         screen.print(f"Written to {page}: open it in a browser", soft_wrap=True)
 
 
-def _read(places: dict[Path, Path], compared: set[Path]) -> tuple[dict[Path, Record], dict[str, str]]:
+def _read(places: dict[Path, Path], compared: set[Path]) -> tuple[dict[Path, RunRecord], dict[str, str]]:
     """The runs, and why some have nothing to tell yet: among others these are left out, not in a comparison."""
-    records: dict[Path, Record] = {}
+    records: dict[Path, RunRecord] = {}
     empty: dict[str, NotEvaluatedError] = {}
     for place, path in places.items():
         try:
@@ -72,10 +72,10 @@ def _paths(side: str) -> list[Path]:
     names = [side] if Path(side).exists() else [name.strip() for name in side.split(",") if name.strip()]
     if not names:
         raise InputError("--compare: a side is empty; name a run folder, or several separated by commas")
-    return [one for name in names for one in runs_in(Path(name))]
+    return [one for name in names for one in find_runs(Path(name))]
 
 
-def _of(paths: Sequence[Path], records: dict[Path, Record]) -> list[Record]:
+def _of(paths: Sequence[Path], records: dict[Path, RunRecord]) -> list[RunRecord]:
     return [records[place] for place in dict.fromkeys(path.resolve() for path in paths)]
 
 
@@ -85,16 +85,16 @@ def _default() -> Path:
     return folder.with_suffix(".html")
 
 
-def _write(found: Sequence[Board], page: Path, comparison: dict[str, Any] | None) -> None:
+def _write(found: Sequence[ResultTable], page: Path, comparison: dict[str, Any] | None) -> None:
     with working("drawing the figures"):
         write_page(found, page, comparison, shlex.join(["fedco2", *sys.argv[1:]]))
 
 
-def _report(found: Sequence[Board], comparison: dict[str, Any] | None, page: Path | None) -> dict[str, Any]:
-    apart, common = differences([row.runs for board in found for row in board.rows])
+def _report(found: Sequence[ResultTable], comparison: dict[str, Any] | None, page: Path | None) -> dict[str, Any]:
+    apart, common = find_setting_differences([row.runs for board in found for row in board.rows])
     labels = [row.label for board in found for row in board.rows]
     return {
-        "tables": [table(board) for board in found],
+        "tables": [table_to_dict(board) for board in found],
         "compare": comparison,
         "settings": {"rows": labels, "differ": apart, "same": common},
         "out": None if page is None else str(page),

@@ -9,16 +9,18 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fedtrain.report.boards import RULES, Board
-from fedtrain.report.page_tables import results
-from fedtrain.report.wording import chance, percent, points
+from fedtrain.report.boards import RULE_DESCRIPTIONS, ResultTable
+from fedtrain.report.page_tables import format_results
+from fedtrain.report.wording import format_p_value, format_percent, format_points
 
 
-def show_boards(screen: Console, found: Sequence[Board]) -> None:
+def show_boards(screen: Console, found: Sequence[ResultTable]) -> None:
     """A table for each set of data, the best of each column in bold."""
     for board in found:
-        screen.print(f"Test accuracy in %, {board.title}, {RULES[board.rule]}", style="bold", soft_wrap=True)
-        grid = results(board)
+        screen.print(
+            f"Test accuracy in %, {board.title}, {RULE_DESCRIPTIONS[board.rule]}", style="bold", soft_wrap=True
+        )
+        grid = format_results(board)
         table = _table("method", *grid.heads)
         for label, cells in grid.rows:
             texts = [cell.text + ("" if cell.std is None else f"±{cell.std}") for cell in cells]
@@ -48,9 +50,13 @@ def show_comparison(screen: Console, comparison: dict[str, Any]) -> None:
         last = row is comparison["rows"][-1]
         if last:
             table.add_section()
-        between = "–" if row["low"] is None else f"{points(row['low'])} to {points(row['high'])}"
-        judged = [percent(row["std"]), chance(row["p"]), chance(row["wilcoxon"])] if paired else [chance(row["p"])]
-        cells = [percent(row["a"]), percent(row["b"]), points(row["difference"]), between, *judged]
+        between = "–" if row["low"] is None else f"{format_points(row['low'])} to {format_points(row['high'])}"
+        judged = (
+            [format_percent(row["std"]), format_p_value(row["p"]), format_p_value(row["wilcoxon"])]
+            if paired
+            else [format_p_value(row["p"])]
+        )
+        cells = [format_percent(row["a"]), format_percent(row["b"]), format_points(row["difference"]), between, *judged]
         table.add_row(row["name"], *cells, style="bold" * last)
     screen.print(table)
     screen.print(f"B is higher on {comparison['higher']} of {len(comparison['rows']) - 1} clients")

@@ -13,7 +13,7 @@ from cli.console import console
 from cli.reproduce_view import show_commands, show_failures, show_grids, show_impossible, show_list
 from cli.reproduce_work import cores, expected, work
 from cli.train_run import nested
-from fedtrain.report.records import Record, read_record
+from fedtrain.report.records import RunRecord, read_record
 from fedtrain.reproduce.estimate import total
 from fedtrain.reproduce.exhibits import NAMES, exhibit
 from fedtrain.reproduce.layout import frame, panels
@@ -130,7 +130,7 @@ def tell_unused(adopt: Sequence[Run], todo: dict[str, Job]) -> None:
 def conclude(one: Plan, todo: dict[str, Job], paper: Numbers, out: Path) -> tuple[list[Grid], list[str]]:
     """Read the finished runs, write the tables and the figure; the tables, and the names of the files."""
     identities = {cell.identity for cell in one.cells.values()}
-    records: dict[str, Record] = {i: read_record(todo[i].folder) for i in identities if todo[i].finished}
+    records: dict[str, RunRecord] = {i: read_record(todo[i].folder) for i in identities if todo[i].finished}
     found, name = grids(one, records, paper), one.exhibit.name
     for file, text in zip(
         TABLES, (markdown(found), as_csv(name, found), as_json(name, found), latex(found)), strict=True

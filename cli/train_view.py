@@ -24,7 +24,7 @@ from fedtrain.folder import RunFolder
 from fedtrain.ledger import CommunicationCost
 from fedtrain.manifest import get_version
 from fedtrain.protocol import Scores
-from fedtrain.report.wording import percent
+from fedtrain.report.wording import format_percent
 from fedtrain.run import RoundProgress as RoundProgress
 from fedtrain.selection import RULE_DESCRIPTIONS
 
@@ -160,12 +160,14 @@ def scores_line(scores: Mapping[str, Scores]) -> str:
     """Mean and worst test accuracy, validation, and each client's if they are few."""
     test = {name: splits["test"]["fused"].accuracy for name, splits in scores.items() if "test" in splits}
     val = [splits["val"]["fused"].accuracy for splits in scores.values() if "val" in splits]
-    line = f"val {percent(fmean(val))}" if val else ""
+    line = f"val {format_percent(fmean(val))}" if val else ""
     if not test:
         return line
-    line += "  " * bool(val) + f"test {percent(fmean(test.values()))} (worst {percent(min(test.values()))})"
+    line += (
+        "  " * bool(val) + f"test {format_percent(fmean(test.values()))} (worst {format_percent(min(test.values()))})"
+    )
     if len(test) <= FEW:
-        line += "  " + " ".join(f"{name} {percent(value)}" for name, value in test.items())
+        line += "  " + " ".join(f"{name} {format_percent(value)}" for name, value in test.items())
     return line
 
 
@@ -213,14 +215,16 @@ def show_summary(screen: Console, summary: dict[str, Any], folder: Path) -> None
     clients = best["clients"]
     if len(clients) <= 2 * FEW:
         for name, values in clients.items():
-            table.add_row(name, *(percent(values[branch]) for branch in branches))
+            table.add_row(name, *(format_percent(values[branch]) for branch in branches))
         table.add_section()
     for kind, label in LABELS.items():
-        table.add_row(label, *(percent(best[kind][branch]) for branch in branches), style="bold" * (kind == "mean"))
+        table.add_row(
+            label, *(format_percent(best[kind][branch]) for branch in branches), style="bold" * (kind == "mean")
+        )
     screen.print(table)
     for other, results in summary["rules"].items():
         if other != rule:
-            screen.print(f"{RULE_DESCRIPTIONS[other]}: mean {percent(results['mean']['fused'])}")
+            screen.print(f"{RULE_DESCRIPTIONS[other]}: mean {format_percent(results['mean']['fused'])}")
     up, down = summary["bytes"]["up"]["total"], summary["bytes"]["down"]["total"]
     screen.print(
         f"{counted(summary['rounds'], 'round')} in {duration(summary['seconds'])}; {amount(up)} up, {amount(down)} down"

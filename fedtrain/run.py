@@ -17,7 +17,7 @@ from fedtrain.folder import LAST_CHECKPOINT, SUMMARY_FILE, RunFolder
 from fedtrain.interrupts import defer_interrupts
 from fedtrain.ledger import CommunicationCost, measure_exchange
 from fedtrain.protocol import Backend, Broadcast, Failure, Scores, Split, Update, federate, message_for
-from fedtrain.report.figures import draw_figures
+from fedtrain.report.figures import draw_run_figures
 from fedtrain.selection import MetricRow, find_best_round, summarise_rows
 from theory.errors import InputError
 
@@ -114,7 +114,7 @@ def run_rounds(
                 saved.now(state)
     summary = build_summary(experiment, folder, state)
     if summary["rules"]:  # clients that never answer can leave every evaluation incomplete
-        draw_figures(folder, summary)
+        draw_run_figures(folder, summary)
     folder.write_json(SUMMARY_FILE, summary)  # the last: it says that the run is finished
     return summary
 

@@ -11,10 +11,10 @@ import pytest
 
 from fedtrain.config import parse_config
 from fedtrain.folder import SUMMARY_FILE, RunFolder
-from fedtrain.report.records import Record, read_record
+from fedtrain.report.records import RunRecord, read_record
 from fedtrain.selection import Summary, summarise_rows
 
-Name = Callable[[Record], str]
+Name = Callable[[RunRecord], str]
 
 DOCS = Path(__file__).parents[1] / "docs"
 RUNS = sorted(path.parent for path in (DOCS / "results").rglob("config.toml"))
@@ -22,9 +22,9 @@ TEXT = (DOCS / "results.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def records() -> dict[str, list[Record]]:
+def records() -> dict[str, list[RunRecord]]:
     """By the folder that they are in."""
-    found: dict[str, list[Record]] = {}
+    found: dict[str, list[RunRecord]] = {}
     for path in RUNS:
         found.setdefault(path.parent.name, []).append(read_record(path))
     return found
@@ -64,11 +64,11 @@ def said(table: list[list[str]]) -> dict[tuple[str, str], dict[str, str]]:
     return found
 
 
-def by_method(record: Record) -> str:
+def by_method(record: RunRecord) -> str:
     return parse_config(record.tables).method.title
 
 
-def by_cooperation(record: Record) -> str:
+def by_cooperation(record: RunRecord) -> str:
     method = record.tables["method"]
     return {
         ("none", "none"): "neither",
@@ -78,11 +78,11 @@ def by_cooperation(record: Record) -> str:
     }[method["intra"], method["inter"]]
 
 
-def by_labels(record: Record) -> str:
+def by_labels(record: RunRecord) -> str:
     return {"aligned": "labels of the images", "misaligned": "as published"}[record.tables["data"]["labels"]]
 
 
-def in_words(records: list[Record], rule: str, name: Name = by_method) -> dict[tuple[str, str], list[str]]:
+def in_words(records: list[RunRecord], rule: str, name: Name = by_method) -> dict[tuple[str, str], list[str]]:
     """By row and branch: the accuracy of every client, and their mean."""
     found = {}
     for record in records:
@@ -122,12 +122,12 @@ def test_the_page_says_what_the_records_of_the_ablations_say(records):
     compare(tables(TEXT, "Table 5")[0], in_words(runs, "last", by_cooperation))
 
 
-def skew(record: Record) -> str:
+def skew(record: RunRecord) -> str:
     data = record.tables["data"]
     return "pathological" if data["skew"] == "pathological" else f"Dirichlet {data['alpha']:g}"
 
 
-def quirks(record: Record) -> str:
+def quirks(record: RunRecord) -> str:
     """The method, and what of it is not as in Table 3."""
     method = record.tables["method"]
     said = {"moon": {"initial": ", previous model never updated"}, "fedrod": {False: ", plain cross entropy"}}
@@ -154,7 +154,7 @@ def test_the_page_says_what_the_records_of_cifar_say(records):
     )
 
 
-def forecast_row(record: Record) -> tuple[str, str] | None:
+def forecast_row(record: RunRecord) -> tuple[str, str] | None:
     """The row of the forecasts that a run stands in, and the rule it is taken by."""
     data, method = record.tables["data"], record.tables["method"]
     if data["dataset"] == "cifar10":

@@ -8,19 +8,19 @@ from statistics import fmean
 from typing import Any
 
 from fedtrain import selection
-from fedtrain.report.likeness import group, testing
-from fedtrain.report.records import FUSED, Record
-from fedtrain.report.rows import Line, lines
+from fedtrain.report.likeness import get_test_data_key, group_records
+from fedtrain.report.records import FUSED, RunRecord
+from fedtrain.report.rows import TableRow, build_table_rows
 from fedtrain.tables import suggest_name
 from theory.errors import InputError
 
-RULES = selection.RULE_DESCRIPTIONS | {
+RULE_DESCRIPTIONS = selection.RULE_DESCRIPTIONS | {
     "last": "after the last evaluated round"
 }  # a run of a report need not be finished
 
 
 @dataclass(frozen=True)
-class Board:
+class ResultTable:
     """Rows that were tested on the same data."""
 
     title: str
@@ -28,13 +28,13 @@ class Board:
     notes: list[str]
     rule: str
     clients: list[str]
-    rows: list[Line]
+    rows: list[TableRow]
     cautions: list[str]
 
     @property
-    def ranked(self) -> list[Line]:
+    def ranked(self) -> list[TableRow]:
         """The rows among which a best one is named: finished, and after equally many rounds."""
-        whole = [row for row in self.rows if finished(row)]
+        whole = [row for row in self.rows if is_finished(row)]
         return whole if len(whole) > 1 and len({row.first.rounds for row in whole}) == 1 else []
 
     @property
@@ -44,49 +44,49 @@ class Board:
         return "val" if any(run.has_gaps for run in runs) and all(run.val for run in runs) else "test"
 
 
-def finished(row: Line) -> bool:
+def is_finished(row: TableRow) -> bool:
     """Whether all its runs came to their end."""
     return all(run.finished for run in row.runs)
 
 
-def boards(records: Sequence[Record], rule: str | None = None) -> list[Board]:
+def build_result_tables(records: Sequence[RunRecord], rule: str | None = None) -> list[ResultTable]:
     """One for each set of test data; by the rule, or by the one that the runs themselves report by."""
-    return [_board(alike, rule) for alike in group(records, testing)]
+    return [_build_result_table(alike, rule) for alike in group_records(records, get_test_data_key)]
 
 
-def _board(records: list[Record], wanted: str | None) -> Board:
+def _build_result_table(records: list[RunRecord], wanted: str | None) -> ResultTable:
     own = {record.own_rule for record in records}
     rule = wanted or (min(own) if len(own) == 1 else "last")
     for record in records:
         if rule not in record.rules:
             way = suggest_name(rule, record.rules)
             raise InputError(f"{record.path}: nothing to report by the rule {rule!r}; {way}")
-    rows = lines(records, rule)
+    rows = build_table_rows(records, rule)
     notes = list(dict.fromkeys(note for record in records for note in record.data["notes"]))
     title, standin = records[0].data["title"], records[0].data["standin"]
     name = title if not standin or "stand-in" in title else f"{title} (stand-in)"
-    said = cautions(rows)
+    said = list_cautions(rows)
     if not wanted and len(own) > 1:
         said.append("The runs report by different rules; here all are taken after their last evaluated round.")
-    return Board(name, standin, notes, rule, list(records[0].clients), rows, said)
+    return ResultTable(name, standin, notes, rule, list(records[0].clients), rows, said)
 
 
-def cautions(rows: Sequence[Line]) -> list[str]:
+def list_cautions(rows: Sequence[TableRow]) -> list[str]:
     """What a reader must know before comparing."""
     said = []
     for row in rows:
-        if not finished(row):
+        if not is_finished(row):
             said.append(f"{row.label}: round {row.first.reached} of {row.first.rounds}. It is not ranked.")
         if len({run.seeds[1] for run in row.runs}) > 1:
             said.append(f"{row.label}: the seeds of the data differ too, so its spread is that of clients drawn anew.")
-    rounds = sorted({row.first.rounds for row in rows if finished(row)})
+    rounds = sorted({row.first.rounds for row in rows if is_finished(row)})
     if len(rounds) > 1:
-        said.append(f"The runs have different numbers of rounds ({_listed(rounds)}), so none is called the best.")
+        said.append(f"The runs have different numbers of rounds ({_join_numbers(rounds)}), so none is called the best.")
     counts = sorted({len(row.runs) for row in rows})
     if counts == [1]:
         said.append(f"One seed{' each' * (len(rows) > 1)}: how much the numbers move from seed to seed is not known.")
     elif len(counts) > 1:
-        said.append(f"The rows have different numbers of seeds ({_listed(counts)}).")
+        said.append(f"The rows have different numbers of seeds ({_join_numbers(counts)}).")
     seeds = {tuple(run.seeds for run in row.runs) for row in rows}
     if len(counts) == 1 and len(seeds) > 1:
         said.append("The rows have different seeds.")
@@ -96,11 +96,11 @@ def cautions(rows: Sequence[Line]) -> list[str]:
     return said
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _join_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers[:-1])) + f" and {numbers[-1]}"
 
 
-def table(board: Board) -> dict[str, Any]:
+def table_to_dict(board: ResultTable) -> dict[str, Any]:
     """All numbers of a board, as JSON can hold them."""
     return {
         "title": board.title,
@@ -112,11 +112,11 @@ def table(board: Board) -> dict[str, Any]:
         "ranked": [row.label for row in board.ranked],
         "ddof_over_seeds": 1,
         "ddof_over_clients": 0,
-        "rows": [_numbers(row, board.clients) for row in board.rows],
+        "rows": [_row_to_dict(row, board.clients) for row in board.rows],
     }
 
 
-def _numbers(row: Line, clients: Sequence[str]) -> dict[str, Any]:
+def _row_to_dict(row: TableRow, clients: Sequence[str]) -> dict[str, Any]:
     """Accuracies are shares, times are seconds."""
     each = {name: row.client(name).mean for name in clients}
     time = row.seconds_a_round
@@ -126,7 +126,7 @@ def _numbers(row: Line, clients: Sequence[str]) -> dict[str, Any]:
         "runs": [str(run.path) for run in row.runs],
         "seeds": [run.seeds[0] for run in row.runs],
         "data_seeds": [run.seeds[1] for run in row.runs],
-        "finished": finished(row),
+        "finished": is_finished(row),
         "round": row.first.reached,
         "rounds": row.first.rounds,
         **{kind: asdict(row.over(kind)) for kind in ("mean", "micro", "worst")},

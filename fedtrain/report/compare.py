@@ -6,45 +6,45 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fedtrain.report.boards import RULES, Board, boards
-from fedtrain.report.judging import Judgement, paired, two_proportions
-from fedtrain.report.likeness import configuration, labels, testing
-from fedtrain.report.records import FUSED, Record
+from fedtrain.report.boards import RULE_DESCRIPTIONS, ResultTable, build_result_tables
+from fedtrain.report.judging import DifferenceEstimate, run_paired_tests, run_two_proportion_test
+from fedtrain.report.likeness import build_labels, get_configuration_key, get_test_data_key
+from fedtrain.report.records import FUSED, RunRecord
 from theory.errors import InputError
 
-Pair = tuple[Record, Record]
-MEAN = "mean of all"
+RunPair = tuple[RunRecord, RunRecord]
+MEAN_ROW = "mean of all"
 
 
-def compare(a: Sequence[Record], b: Sequence[Record], rule: str | None = None) -> dict[str, Any]:
+def compare_runs(a: Sequence[RunRecord], b: Sequence[RunRecord], rule: str | None = None) -> dict[str, Any]:
     """B - A by client, pairs matched by their seeds; as JSON can hold it."""
     for side, records in (("A", a), ("B", b)):
-        _refuse_mixture(side, records)
-    if testing(a[0]) != testing(b[0]):
+        _check_one_configuration(side, records)
+    if get_test_data_key(a[0]) != get_test_data_key(b[0]):
         titles = [f"{side} ({one.path}) on {one.data['title']}" for side, one in (("A", a[0]), ("B", b[0]))]
         raise InputError(f"{' and '.join(titles)} were not tested on the same clients and data; choose runs that were")
-    (board,) = boards([*a, *b], rule)
-    pairs = matched(a, b)
+    (board,) = build_result_tables([*a, *b], rule)
+    pairs = pair_by_seed(a, b)
     several = len(pairs) > 1
-    names = labels([a, b])
-    rows = [_row(name, several, pairs, board) for name in [*board.clients, MEAN]]
+    names = build_labels([a, b])
+    rows = [_compare_client(name, several, pairs, board) for name in [*board.clients, MEAN_ROW]]
     return {
         "title": board.title,
         "standin": board.standin,
         "rule": board.rule,
-        "rule_words": RULES[board.rule],
+        "rule_words": RULE_DESCRIPTIONS[board.rule],
         "a": {"label": names[0], "runs": [str(one.path) for one in a]},
         "b": {"label": names[1], "runs": [str(one.path) for one in b]},
-        "pairs": [[_seeds(one), _seeds(other)] for one, other in pairs],
+        "pairs": [[_format_seeds(one), _format_seeds(other)] for one, other in pairs],
         "paired": several,
-        "test": _words(len(pairs)),
-        "notes": [*_left_out(a, b, pairs), *board.cautions],
+        "test": _describe_test(len(pairs)),
+        "notes": [*_list_unpaired(a, b, pairs), *board.cautions],
         "higher": sum(row["difference"] > 0 for row in rows[:-1]),
         "rows": rows,
     }
 
 
-def matched(a: Sequence[Record], b: Sequence[Record]) -> list[Pair]:
+def pair_by_seed(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> list[RunPair]:
     """Runs with the same seeds; a single run on each side are a pair whatever their seeds."""
     pairs = [(one, other) for one in a for other in b if one.seeds == other.seeds]
     if not pairs and len(a) == len(b) == 1:
@@ -54,9 +54,9 @@ def matched(a: Sequence[Record], b: Sequence[Record]) -> list[Pair]:
     return pairs
 
 
-def _refuse_mixture(side: str, records: Sequence[Record]) -> None:
+def _check_one_configuration(side: str, records: Sequence[RunRecord]) -> None:
     for one in records[1:]:
-        if configuration(one) != configuration(records[0]):
+        if get_configuration_key(one) != get_configuration_key(records[0]):
             raise InputError(
                 f"{side}: {one.path} differs from {records[0].path} in more than its seed; name runs of one "
                 "configuration on each side"
@@ -64,27 +64,27 @@ def _refuse_mixture(side: str, records: Sequence[Record]) -> None:
     seeds = [one.seeds for one in records]
     for one in records:
         if seeds.count(one.seeds) > 1:
-            raise InputError(f"{side}: two runs have seed {_seeds(one)}; name one of them")
+            raise InputError(f"{side}: two runs have seed {_format_seeds(one)}; name one of them")
 
 
-def _row(name: str, several: bool, pairs: Sequence[Pair], board: Board) -> dict[str, Any]:
+def _compare_client(name: str, several: bool, pairs: Sequence[RunPair], board: ResultTable) -> dict[str, Any]:
     """One client, or their mean."""
-    clients = board.clients if name == MEAN else [name]
+    clients = board.clients if name == MEAN_ROW else [name]
     sides = [
         [[run.rules[board.rule]["clients"][c][FUSED] for c in clients] for run in side]
         for side in zip(*pairs, strict=True)
     ]
     a, b = ([sum(run) / len(clients) for run in side] for side in sides)
-    verdict: Judgement
+    verdict: DifferenceEstimate
     if several:
-        verdict = paired(a, b)
+        verdict = run_paired_tests(a, b)
     else:
         sizes = ([run.clients[c] for c in clients] for run in pairs[0])
-        verdict = two_proportions(sides[0][0], sides[1][0], *sizes)
+        verdict = run_two_proportion_test(sides[0][0], sides[1][0], *sizes)
     return {"name": name, "a": sum(a) / len(a), "b": sum(b) / len(b), **asdict(verdict)}
 
 
-def _words(pairs: int) -> str:
+def _describe_test(pairs: int) -> str:
     if pairs > 1:
         return (
             f"{pairs} pairs of runs with the same seeds: paired t test with its interval, and Wilcoxon's signed-rank "
@@ -97,10 +97,10 @@ def _words(pairs: int) -> str:
     )
 
 
-def _left_out(a: Sequence[Record], b: Sequence[Record], pairs: Sequence[Pair]) -> list[str]:
+def _list_unpaired(a: Sequence[RunRecord], b: Sequence[RunRecord], pairs: Sequence[RunPair]) -> list[str]:
     used = [one.path for pair in pairs for one in pair]
     notes = [
-        f"{one.path} has no partner with seed {_seeds(one)} and is left out."
+        f"{one.path} has no partner with seed {_format_seeds(one)} and is left out."
         for one in [*a, *b]
         if one.path not in used
     ]
@@ -109,6 +109,6 @@ def _left_out(a: Sequence[Record], b: Sequence[Record], pairs: Sequence[Pair]) -
     return notes
 
 
-def _seeds(record: Record) -> str:
+def _format_seeds(record: RunRecord) -> str:
     """The seed, and that of the data."""
     return "{} (data {})".format(*record.seeds)

@@ -8,131 +8,133 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedtrain.report.boards import Board
-from fedtrain.report.figures import FEW, OTHERS
-from fedtrain.report.looks import End, looks, name_ends, plot, safe, sheet
-from fedtrain.report.rows import Line
+from fedtrain.report.boards import ResultTable
+from fedtrain.report.figures import BRANCH_COLOURS, MAX_CLIENT_PANELS
+from fedtrain.report.looks import CurveEnd, assign_styles, create_figure, escape_mathtext, label_curve_ends, plot_curve
+from fedtrain.report.rows import TableRow
 from theory.report.style import BRANCHES, INK, Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import SubFigure
 
-Curve = dict[int, list[float]]
-DATA = {"test": "test", "val": "validation"}
+SeedCurve = dict[int, list[float]]
+SPLIT_NAMES = {"test": "test", "val": "validation"}
 """In words."""
-SHORT = 18
+SHORT_LABEL_LENGTH = 18
 """A name of so many letters stands beside its curve on a phone too."""
 
 
-def mean_curves(board: Board, narrow: bool) -> SubFigure:
+def draw_mean_curves(board: ResultTable, narrow: bool) -> SubFigure:
     """A curve a row, with a band of one std where there are several seeds."""
-    long = narrow and max(len(row.label) for row in board.rows) > SHORT
+    long = narrow and max(len(row.label) for row in board.rows) > SHORT_LABEL_LENGTH
     height = (4.0 + 0.22 * len(board.rows) * long) if narrow else 4.6
-    body = sheet(f"{board.title}: mean {DATA[board.traced]} accuracy of {len(board.clients)} clients", narrow, height)
+    body = create_figure(
+        f"{board.title}: mean {SPLIT_NAMES[board.traced]} accuracy of {len(board.clients)} clients", narrow, height
+    )
     axes = body.subplots()
     ends = []
-    for row, look in zip(board.rows, looks(board.rows), strict=True):
+    for row, look in zip(board.rows, assign_styles(board.rows), strict=True):
         curve = row.curve(board.traced)
-        _curve(axes, look, curve, row.label)
+        _draw_seed_curve(axes, look, curve, row.label)
         last = max(curve)
         height = 100 * fmean(curve[last])
-        ends.append(End(last, height, f"{height:.1f}  {row.label}", look.colour))
-    _finish(axes)
-    axes.set_ylabel(f"{DATA[board.traced]} accuracy, %")
+        ends.append(CurveEnd(last, height, f"{height:.1f}  {row.label}", look.colour))
+    _format_round_axis(axes)
+    axes.set_ylabel(f"{SPLIT_NAMES[board.traced]} accuracy, %")
     axes.set_xlabel("round")
     if long:
         body.legend(loc="outside lower left", ncols=1)
     else:
-        name_ends(axes, ends, 2.7 if narrow else 3.5)
+        label_curve_ends(axes, ends, 2.7 if narrow else 3.5)
     return body
 
 
-def client_curves(board: Board, narrow: bool) -> SubFigure:
+def draw_client_curves(board: ResultTable, narrow: bool) -> SubFigure:
     """A panel a client if they are few, else a panel a row with the band of its clients."""
-    if len(board.clients) > FEW:
-        return _client_bands(board, narrow)
-    title = f"{board.title}: {DATA[board.traced]} accuracy of each client"
-    body, grid = _panels(title, board.traced, board.clients, len(board.rows), narrow)
+    if len(board.clients) > MAX_CLIENT_PANELS:
+        return _draw_client_bands(board, narrow)
+    title = f"{board.title}: {SPLIT_NAMES[board.traced]} accuracy of each client"
+    body, grid = _create_panels(title, board.traced, board.clients, len(board.rows), narrow)
     for axes, name in zip(grid, board.clients, strict=False):
-        for row, look in zip(board.rows, looks(board.rows), strict=True):
-            _curve(axes, look, row.curve(board.traced, name), row.label)
-        _finish(axes)
-    _legend(body, grid[0], narrow)
+        for row, look in zip(board.rows, assign_styles(board.rows), strict=True):
+            _draw_seed_curve(axes, look, row.curve(board.traced, name), row.label)
+        _format_round_axis(axes)
+    _add_legend(body, grid[0], narrow)
     return body
 
 
-def _client_bands(board: Board, narrow: bool) -> SubFigure:
+def _draw_client_bands(board: ResultTable, narrow: bool) -> SubFigure:
     title = f"{board.title}: mean of {len(board.clients)} clients, band from the 10 % to the 90 % point of them"
-    body, grid = _panels(title, board.traced, [row.label for row in board.rows], 0, narrow)
-    for axes, row, look in zip(grid, board.rows, looks(board.rows), strict=False):
+    body, grid = _create_panels(title, board.traced, [row.label for row in board.rows], 0, narrow)
+    for axes, row, look in zip(grid, board.rows, assign_styles(board.rows), strict=False):
         each = [row.curve(board.traced, name) for name in board.clients]
         rounds = list(each[0])
         values = 100 * np.array([[fmean(curve[round]) for round in rounds] for curve in each])
         low, high = np.percentile(values, (10, 90), axis=0)
         axes.fill_between(rounds, low, high, color=look.colour, alpha=0.18, linewidth=0)
-        plot(axes, look, rounds, values.mean(0).tolist())
-        _finish(axes)
+        plot_curve(axes, look, rounds, values.mean(0).tolist())
+        _format_round_axis(axes)
     return body
 
 
-def branch_curves(board: Board, narrow: bool) -> SubFigure | None:
+def draw_branch_curves(board: ResultTable, narrow: bool) -> SubFigure | None:
     """The models that a prediction is made of: of each client if one row has them, else the mean of each row."""
     rows = [row for row in board.rows if len(row.first.branches) > 1]
     if not rows:
         return None
-    one = len(rows) == 1 and len(board.clients) <= FEW
+    one = len(rows) == 1 and len(board.clients) <= MAX_CLIENT_PANELS
     whose = [*board.clients, None] if one else [None]
-    panels: list[tuple[str, Line, str | None]] = [
+    panels: list[tuple[str, TableRow, str | None]] = [
         (client or ("mean" if one else row.label), row, client) for row in rows for client in whose
     ]
     title = f"{board.title}: {rows[0].label} and its models" if one else f"{board.title}: mean accuracy of each model"
     names = list(dict.fromkeys(branch for row in rows for branch in row.first.branches))
-    body, grid = _panels(title, board.traced, [name for name, _, _ in panels], len(names), narrow)
+    body, grid = _create_panels(title, board.traced, [name for name, _, _ in panels], len(names), narrow)
     for axes, (_, row, client) in zip(grid, panels, strict=False):
         for branch in row.first.branches[::-1]:  # the prediction last, above the others
-            _curve(axes, branch_look(branch), row.curve(board.traced, client, branch), branch)
-        _finish(axes)
-    _legend(body, grid[0] if len(rows) == 1 else grid[: len(panels)], narrow)
+            _draw_seed_curve(axes, get_branch_style(branch), row.curve(board.traced, client, branch), branch)
+        _format_round_axis(axes)
+    _add_legend(body, grid[0] if len(rows) == 1 else grid[: len(panels)], narrow)
     return body
 
 
-def branch_look(branch: str) -> Look:
+def get_branch_style(branch: str) -> Look:
     """As in the figures of a run."""
-    plain = Look(branch, OTHERS.get(branch, INK), "o" if branch in ("generic", "own") else "^", "-", 5.0, 1.4)
+    plain = Look(branch, BRANCH_COLOURS.get(branch, INK), "o" if branch in ("generic", "own") else "^", "-", 5.0, 1.4)
     return BRANCHES.get(branch, plain)
 
 
-def _curve(axes: Axes, look: Look, curve: Curve, label: str) -> None:
+def _draw_seed_curve(axes: Axes, look: Look, curve: SeedCurve, label: str) -> None:
     rounds = list(curve)
     middle = [100 * fmean(curve[round]) for round in rounds]
     if all(len(values) > 1 for values in curve.values()):
         half = [100 * stdev(curve[round]) for round in rounds]
         edges = ([m - s for m, s in zip(middle, half, strict=True)], [m + s for m, s in zip(middle, half, strict=True)])
         axes.fill_between(rounds, *edges, color=look.colour, alpha=0.15, linewidth=0)
-    plot(axes, look, rounds, middle, label)
+    plot_curve(axes, look, rounds, middle, label)
 
 
-def _panels(title: str, split: str, names: Sequence[str], entries: int, narrow: bool) -> tuple[SubFigure, Any]:
+def _create_panels(title: str, split: str, names: Sequence[str], entries: int, narrow: bool) -> tuple[SubFigure, Any]:
     """Panels with common axes, named."""
     columns = min(len(names), 2 if narrow else 3)
     lines = -(-len(names) // columns)
     legend = 0.25 * -(-entries // (2 if narrow else 5))
-    body = sheet(title, narrow, 0.9 + legend + (1.75 if narrow else 2.4) * lines)
+    body = create_figure(title, narrow, 0.9 + legend + (1.75 if narrow else 2.4) * lines)
     grid = body.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
     for axes, name in zip(grid, names, strict=False):
-        axes.set_title(safe(name), fontsize=9 if narrow else 10.5)
+        axes.set_title(escape_mathtext(name), fontsize=9 if narrow else 10.5)
     for axes in grid[len(names) :]:
         axes.set_visible(False)
     for axes in grid[::columns]:
-        axes.set_ylabel("accuracy, %" if narrow else f"{DATA[split]} accuracy, %")
+        axes.set_ylabel("accuracy, %" if narrow else f"{SPLIT_NAMES[split]} accuracy, %")
     for axes in grid[max(0, len(names) - columns) : len(names)]:
         axes.set_xlabel("round")
         axes.tick_params(labelbottom=True)
     return body, grid
 
 
-def _legend(body: SubFigure, panels: Any, narrow: bool) -> None:
+def _add_legend(body: SubFigure, panels: Any, narrow: bool) -> None:
     found: dict[str, Any] = {}
     for axes in np.ravel(panels):
         handles, labels = axes.get_legend_handles_labels()
@@ -141,7 +143,7 @@ def _legend(body: SubFigure, panels: Any, narrow: bool) -> None:
     body.legend(found.values(), found.keys(), loc="outside upper left", ncols=columns, borderaxespad=0.2)
 
 
-def _finish(axes: Axes) -> None:
+def _format_round_axis(axes: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.margins(x=0.03)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedtrain.folder import MANIFEST_FILE, RunFolder
-from fedtrain.report.label_figure import label_figure
-from fedtrain.report.png import put_png
+from fedtrain.report.label_figure import draw_label_figure
+from fedtrain.report.png import replace_png
 from theory.report.style import BRANCHES, FAINT, INK, WIDE, canvas, drawing
 
 if TYPE_CHECKING:
@@ -19,43 +19,45 @@ if TYPE_CHECKING:
 
     from fedtrain.selection import MetricRow
 
-FEW = 9
+MAX_CLIENT_PANELS = 9
 """Up to so many clients have a panel each; of more, the spread is shown."""
-OTHERS = {"generic": "#0072B2", "personal": "#009E73", "own": "#0072B2", "peers": "#009E73"}
+BRANCH_COLOURS = {"generic": "#0072B2", "personal": "#009E73", "own": "#0072B2", "peers": "#009E73"}
 
 
-def draw_figures(folder: RunFolder, summary: dict[str, Any]) -> list[Path]:
+def draw_run_figures(folder: RunFolder, summary: dict[str, Any]) -> list[Path]:
     """accuracy.png and labels.png in the folder's figures; a run that went on draws them anew."""
     data = folder.read_json(MANIFEST_FILE)["data"]
     test = [row for row in folder.rows() if row["split"] == "test"]
     title = f"{folder.config().method.title} on {data['title']}"
     names = [client["name"] for client in data["clients"]]
     with drawing():
-        body = _accuracy(test, names, f"{title}: {_message(summary)}")
+        body = _draw_accuracy(test, names, f"{title}: {_describe_result(summary)}")
         if notes := "; ".join(data["notes"]):
             body.supxlabel(fill(notes, 150), x=0.01, ha="left", fontsize=8, color=FAINT)
         curves = folder.path / "figures" / "accuracy.png"
-        put_png(body.figure, curves)
+        replace_png(body.figure, curves)
     counts = np.array([client["train"] for client in data["clients"]])
-    figure = label_figure(counts, names, data["classes"], f"Training images of each class, {data['title']}")
+    figure = draw_label_figure(counts, names, data["classes"], f"Training images of each class, {data['title']}")
     path = folder.path / "figures" / "labels.png"
-    put_png(figure, path)
+    replace_png(figure, path)
     return [curves, path]
 
 
-def _message(summary: dict[str, Any]) -> str:
+def _describe_result(summary: dict[str, Any]) -> str:
     shown = summary["rules"].get("last") or summary["rules"][summary["report"]]
     when = f"after {shown['round']} rounds" if "round" in shown else f"over {len(shown['rounds'])} evaluations"
     return f"mean test accuracy {100 * shown['mean']['fused']:.1f} % {when}"
 
 
-def _accuracy(test: list[MetricRow], names: list[str], title: str) -> SubFigure:
+def _draw_accuracy(test: list[MetricRow], names: list[str], title: str) -> SubFigure:
     """A panel a client and one of their mean, or one panel of the mean if they are many."""
     from matplotlib.ticker import MaxNLocator
 
     mean = f"mean of {len(names)} clients"
     panels = (
-        [*names, *([mean] if len(names) > 1 else [])] if len(names) <= FEW else [f"{mean}; band: 10 % to 90 % of them"]
+        [*names, *([mean] if len(names) > 1 else [])]
+        if len(names) <= MAX_CLIENT_PANELS
+        else [f"{mean}; band: 10 % to 90 % of them"]
     )
     columns = min(len(panels), 3)
     lines = -(-len(panels) // columns)
@@ -63,9 +65,9 @@ def _accuracy(test: list[MetricRow], names: list[str], title: str) -> SubFigure:
     grid = body.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
     for axes, name in zip(grid, panels, strict=False):
         if name in names:
-            _one(axes, test, name)
+            _draw_client(axes, test, name)
         else:
-            _spread(axes, test, band=len(names) > FEW)
+            _draw_client_mean(axes, test, band=len(names) > MAX_CLIENT_PANELS)
         axes.set_title(name)
         axes.margins(x=0.02)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -82,20 +84,20 @@ def _accuracy(test: list[MetricRow], names: list[str], title: str) -> SubFigure:
     return body
 
 
-def _branches(test: list[MetricRow]) -> list[str]:
+def _list_branches(test: list[MetricRow]) -> list[str]:
     return list(dict.fromkeys(row["branch"] for row in test))[::-1]  # fused is drawn last, above the others
 
 
-def _one(axes: Axes, test: list[MetricRow], name: str) -> None:
+def _draw_client(axes: Axes, test: list[MetricRow], name: str) -> None:
     """A line for each branch of one client."""
-    for branch in _branches(test):
+    for branch in _list_branches(test):
         rows = [row for row in test if row["client"] == name and row["branch"] == branch]
-        _line(axes, branch, [row["round"] for row in rows], [100 * row["accuracy"] for row in rows])
+        _draw_branch_line(axes, branch, [row["round"] for row in rows], [100 * row["accuracy"] for row in rows])
 
 
-def _spread(axes: Axes, test: list[MetricRow], band: bool) -> None:
+def _draw_client_mean(axes: Axes, test: list[MetricRow], band: bool) -> None:
     """The mean over clients of each branch; of the prediction a band from the 10th to the 90th percentile too."""
-    for branch in _branches(test):
+    for branch in _list_branches(test):
         rounds = sorted({row["round"] for row in test})
         values = [
             [100 * row["accuracy"] for row in test if row["round"] == round and row["branch"] == branch]
@@ -104,12 +106,12 @@ def _spread(axes: Axes, test: list[MetricRow], band: bool) -> None:
         if band and branch == "fused":
             low, high = (np.array([np.percentile(v, q) for v in values]) for q in (10, 90))
             axes.fill_between(rounds, low, high, color=FAINT, alpha=0.15, linewidth=0)
-        _line(axes, branch, rounds, [float(np.mean(v)) for v in values])
+        _draw_branch_line(axes, branch, rounds, [float(np.mean(v)) for v in values])
 
 
-def _line(axes: Axes, branch: str, rounds: list[int], values: list[float]) -> None:
+def _draw_branch_line(axes: Axes, branch: str, rounds: list[int], values: list[float]) -> None:
     look = BRANCHES.get(branch)
-    colour = look.colour if look else OTHERS.get(branch, INK)
+    colour = look.colour if look else BRANCH_COLOURS.get(branch, INK)
     marker = "o" if len(rounds) <= 30 else ""
     heavy = 2.3 if branch == "fused" else 1.4
     axes.plot(rounds, values, color=colour, marker=marker, markersize=3.2, linewidth=heavy, label=branch)

@@ -8,19 +8,19 @@ from itertools import cycle
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from fedtrain.report.rows import Line
+from fedtrain.report.rows import TableRow
 from theory.report.style import DASHED, MODELS, WIDE, Look, canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import SubFigure
 
-NARROW = 4.7
+NARROW_WIDTH = 4.7
 """Inches: a figure for a phone."""
 DOTTED = (0, (1.2, 1.4))
-BESIDE = 0.25
+MIN_COLUMN_DISTANCE = 0.25
 """Of the width: names nearer than this would meet."""
-METHODS = {
+METHOD_STYLES = {
     "singleset": MODELS["V_off"],
     "fedavg": Look("", "#56B4E9", "D", "-", 5.0, 1.7),
     "fedprox": Look("", "#E69F00", "v", DASHED, 6.4, 1.6),
@@ -33,7 +33,7 @@ METHODS = {
 }
 """Colours of Okabe and Ito, and two of Tol's; those of the theory's figures mean the same here."""
 
-SPARE = (
+SPARE_STYLES = (
     Look("", "#000000", "h", DOTTED, 6.2, 1.7),
     Look("", "#999933", "*", "-", 7.5, 1.7),
     Look("", "#661100", "d", DOTTED, 6.0, 1.7),
@@ -41,7 +41,7 @@ SPARE = (
 
 
 @dataclass(frozen=True)
-class End:
+class CurveEnd:
     """Where a curve ends, and what is written there."""
 
     x: float
@@ -50,67 +50,67 @@ class End:
     colour: str
 
 
-def looks(rows: Sequence[Line]) -> list[Look]:
+def assign_styles(rows: Sequence[TableRow]) -> list[Look]:
     """Each method has its own; a second row of the same method takes one that no other row wants."""
     wanted = [str(row.first.tables["method"]["name"]) for row in rows]
-    spare = cycle([*SPARE, *(look for name, look in METHODS.items() if name not in wanted)])
-    return [METHODS[name] if name not in wanted[:i] else next(spare) for i, name in enumerate(wanted)]
+    spare = cycle([*SPARE_STYLES, *(look for name, look in METHOD_STYLES.items() if name not in wanted)])
+    return [METHOD_STYLES[name] if name not in wanted[:i] else next(spare) for i, name in enumerate(wanted)]
 
 
-def sheet(title: str, narrow: bool, height: float) -> SubFigure:
+def create_figure(title: str, narrow: bool, height: float) -> SubFigure:
     """What lies under the title, for a page or a phone."""
-    width = NARROW if narrow else WIDE
-    return canvas(safe(fill(title, 42 if narrow else 96)), width, height)
+    width = NARROW_WIDTH if narrow else WIDE
+    return canvas(escape_mathtext(fill(title, 42 if narrow else 96)), width, height)
 
 
-def safe(text: str) -> str:
+def escape_mathtext(text: str) -> str:
     """Names are not formulas."""
     return text.replace("$", r"\$")
 
 
-def plot(axes: Axes, look: Look, x: Sequence[float], y: Sequence[float], label: str = "") -> None:
+def plot_curve(axes: Axes, look: Look, x: Sequence[float], y: Sequence[float], label: str = "") -> None:
     """A curve, with as many markers as can be told apart."""
     every = 1 if len(x) <= 12 else -(-len(x) // 8)
     axes.plot(
         x, y, color=look.colour, linestyle=look.line, linewidth=look.weight, marker=look.marker, markevery=every,
         markersize=0.8 * look.size, markeredgecolor="white", markeredgewidth=0.6, zorder=2 + look.weight / 10,
-        label=safe(label),
+        label=escape_mathtext(label),
     )  # fmt: skip
 
 
-def name_ends(axes: Axes, ends: Sequence[End], inches: float) -> None:
+def label_curve_ends(axes: Axes, ends: Sequence[CurveEnd], inches: float) -> None:
     """Names at the right ends of curves, moved apart where they would overlap; ``inches`` is the height of the axes."""
     from matplotlib.patheffects import withStroke
 
     low, high = axes.get_ylim()
     gap = 0.19 / inches * (high - low)
-    for column in columns(axes, ends):
+    for column in group_ends_by_column(axes, ends):
         right = max(end.x for end in column)
-        for end, height in zip(column, apart([end.y for end in column], gap), strict=True):
+        for end, height in zip(column, space_heights([end.y for end in column], gap), strict=True):
             text = axes.annotate(
-                safe(end.text), (right, height), (8, 0), textcoords="offset points", color=end.colour, va="center",
+                escape_mathtext(end.text), (right, height), (8, 0), textcoords="offset points", color=end.colour, va="center",
                 fontsize=9.5, annotation_clip=False, zorder=5,
             )  # fmt: skip
             text.set_path_effects([withStroke(linewidth=3, foreground="white")])
 
 
-def columns(axes: Axes, ends: Sequence[End]) -> list[list[End]]:
+def group_ends_by_column(axes: Axes, ends: Sequence[CurveEnd]) -> list[list[CurveEnd]]:
     """Ends that lie above one another, the lowest first."""
 
-    def place(end: End) -> float:
+    def place(end: CurveEnd) -> float:
         at = axes.transData.transform((end.x, end.y))
         return float(axes.transAxes.inverted().transform(at)[0])
 
-    found: list[list[End]] = []
+    found: list[list[CurveEnd]] = []
     for end in sorted(ends, key=lambda end: end.x):
-        if found and place(end) - place(found[-1][0]) < BESIDE:
+        if found and place(end) - place(found[-1][0]) < MIN_COLUMN_DISTANCE:
             found[-1].append(end)
         else:
             found.append([end])
     return [sorted(column, key=lambda end: end.y) for column in found]
 
 
-def apart(heights: Sequence[float], gap: float) -> list[float]:
+def space_heights(heights: Sequence[float], gap: float) -> list[float]:
     """Ascending heights, so moved that neighbours keep the gap and each block of them stays where it was on average."""
     blocks: list[tuple[float, int]] = []
     for height in heights:

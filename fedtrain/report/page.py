@@ -11,9 +11,9 @@ from jinja2 import Environment, StrictUndefined
 
 from fedtrain.files import check_new_file, replace_atomically
 from fedtrain.report import page_tables, wording
-from fedtrain.report.boards import RULES, Board, table
-from fedtrain.report.likeness import differences
-from fedtrain.report.pictures import labels, pictures
+from fedtrain.report.boards import RULE_DESCRIPTIONS, ResultTable, table_to_dict
+from fedtrain.report.likeness import find_setting_differences
+from fedtrain.report.pictures import draw_label_figures, draw_svg_figures
 from theory.report.page import style
 
 
@@ -23,16 +23,16 @@ def check_new_page(path: Path) -> None:
 
 
 def write_page(
-    boards: Sequence[Board], path: Path, comparison: dict[str, Any] | None = None, command: str = ""
+    boards: Sequence[ResultTable], path: Path, comparison: dict[str, Any] | None = None, command: str = ""
 ) -> None:
     """Write the page of all boards, and of the comparison if there is one."""
     check_new_page(path)
-    text = page(boards, comparison, command)
+    text = render_page(boards, comparison, command)
     with replace_atomically(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
-def page(boards: Sequence[Board], comparison: dict[str, Any] | None = None, command: str = "") -> str:
+def render_page(boards: Sequence[ResultTable], comparison: dict[str, Any] | None = None, command: str = "") -> str:
     """The page as text."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
@@ -41,22 +41,22 @@ def page(boards: Sequence[Board], comparison: dict[str, Any] | None = None, comm
     }
     template = environment.from_string(files("fedtrain.report").joinpath("page.html.j2").read_text(encoding="utf-8"))
     rows = [row for board in boards for row in board.rows]
-    apart, common = differences([row.runs for row in rows])
+    apart, common = find_setting_differences([row.runs for row in rows])
     return template.render(
         style=style(),
-        title=title(boards),
+        title=build_title(boards),
         count=sum(len(row.runs) for row in rows),
-        boards=[_board_view(number, board) for number, board in enumerate(boards, 1)],
+        boards=[_build_table_view(number, board) for number, board in enumerate(boards, 1)],
         compare=comparison,
         rows=rows,
         apart=apart,
         common=common,
         command=command,
-        rules=RULES,
+        rules=RULE_DESCRIPTIONS,
     )
 
 
-def title(boards: Sequence[Board]) -> str:
+def build_title(boards: Sequence[ResultTable]) -> str:
     """What was trained on what."""
     names = list(dict.fromkeys(row.first.title for board in boards for row in board.rows))
     data = " and ".join(dict.fromkeys(board.title for board in boards))
@@ -68,16 +68,18 @@ def title(boards: Sequence[Board]) -> str:
     return f"{methods} on {data}"
 
 
-def _board_view(number: int, board: Board) -> dict[str, Any]:
+def _build_table_view(number: int, board: ResultTable) -> dict[str, Any]:
     return {
         "number": number,
         "board": board,
-        "table": table(board),
-        "headline": page_tables.headline(board),
-        "results": page_tables.results(board),
-        "everyone": page_tables.everyone(board) if len(board.clients) > page_tables.MANY else None,
-        "branches": page_tables.branches(board),
-        "pictures": pictures(board),
-        "labels": labels(board),
-        "runs": page_tables.runs_table(board),
+        "table": table_to_dict(board),
+        "headline": page_tables.write_headline(board),
+        "results": page_tables.format_results(board),
+        "everyone": page_tables.format_all_clients(board)
+        if len(board.clients) > page_tables.MAX_CLIENT_COLUMNS
+        else None,
+        "branches": page_tables.format_branches(board),
+        "pictures": draw_svg_figures(board),
+        "labels": draw_label_figures(board),
+        "runs": page_tables.describe_runs(board),
     }

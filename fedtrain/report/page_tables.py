@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fedtrain.report.boards import RULES, Board
-from fedtrain.report.rows import Line, Spread, spread
-from fedtrain.report.wording import percent, points
+from fedtrain.report.boards import RULE_DESCRIPTIONS, ResultTable
+from fedtrain.report.rows import MeanStd, TableRow, compute_mean_std
+from fedtrain.report.wording import format_percent, format_points
 
-MANY = 12
+MAX_CLIENT_COLUMNS = 12
 """So many clients have a column each; of more, a few points of their distribution are shown."""
 
 
@@ -26,40 +26,41 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Grid:
+class FormattedTable:
     """Headings, and for each row its name and cells."""
 
     heads: list[str]
     rows: list[tuple[str, list[Cell]]]
 
 
-def results(board: Board) -> Grid:
+def format_results(board: ResultTable) -> FormattedTable:
     """A column for each client and the mean; of many clients the mean and four points of their distribution."""
-    if len(board.clients) <= MANY:
-        columns = [(name, _client(name)) for name in board.clients] + [("mean", _over("mean"))]
+    if len(board.clients) <= MAX_CLIENT_COLUMNS:
+        columns = [(name, _select_client(name)) for name in board.clients] + [("mean", _select_statistic("mean"))]
     else:
         columns = [
-            ("mean", _over("mean")),
-            ("worst", _at(0)),
-            ("10 % point", _at(10)),
-            ("median", _at(50)),
-            ("best", _at(100)),
+            ("mean", _select_statistic("mean")),
+            ("worst", _select_percentile(0)),
+            ("10 % point", _select_percentile(10)),
+            ("median", _select_percentile(50)),
+            ("best", _select_percentile(100)),
         ]
-    return _grid(board, columns)
+    return _format_table(board, columns)
 
 
-def everyone(board: Board) -> Grid:
+def format_all_clients(board: ResultTable) -> FormattedTable:
     """All clients, however many."""
-    return _grid(board, [(name, _client(name)) for name in board.clients])
+    return _format_table(board, [(name, _select_client(name)) for name in board.clients])
 
 
-def branches(board: Board) -> list[tuple[str, str, list[str]]]:
+def format_branches(board: ResultTable) -> list[tuple[str, str, list[str]]]:
     """(row, branch, accuracies) of all models of the rows that have several."""
     return [
         (
             row.label,
             branch,
-            [_plain(row.client(name, branch)) for name in board.clients] + [_plain(row.over("mean", branch))],
+            [_format_mean_std(row.client(name, branch)) for name in board.clients]
+            + [_format_mean_std(row.over("mean", branch))],
         )
         for row in board.rows
         if len(row.first.branches) > 1
@@ -67,7 +68,7 @@ def branches(board: Board) -> list[tuple[str, str, list[str]]]:
     ]
 
 
-def headline(board: Board) -> str | None:
+def write_headline(board: ResultTable) -> str | None:
     """The result in a sentence, if there is one."""
     order = sorted(board.ranked, key=lambda row: -row.over("mean").mean)
     if not order:
@@ -78,48 +79,48 @@ def headline(board: Board) -> str | None:
     seeds = "with one seed each" if {len(row.runs) for row in order} == {1} else "(means over seeds)"
     also = "It also has" if fairest is best else f"{fairest.label} has"
     rounds = best.first.rounds
-    when = f"After {rounds} rounds" if board.rule == "last" else f"Of {rounds} rounds, {RULES[board.rule]},"
+    when = f"After {rounds} rounds" if board.rule == "last" else f"Of {rounds} rounds, {RULE_DESCRIPTIONS[board.rule]},"
     return (
         f"{when} {seeds}, {best.label} has the highest mean accuracy on {board.title}, "
-        f"{percent(top)}\N{NO-BREAK SPACE}%, {points(top - next_).lstrip('+')} points above {second.label}. "
-        f"{also} the highest worst client, {percent(fairest.over('worst').mean)}\N{NO-BREAK SPACE}%."
+        f"{format_percent(top)}\N{NO-BREAK SPACE}%, {format_points(top - next_).lstrip('+')} points above {second.label}. "
+        f"{also} the highest worst client, {format_percent(fairest.over('worst').mean)}\N{NO-BREAK SPACE}%."
     )
 
 
-def _grid(board: Board, columns: Sequence[tuple[str, Callable[[Line], Spread]]]) -> Grid:
+def _format_table(board: ResultTable, columns: Sequence[tuple[str, Callable[[TableRow], MeanStd]]]) -> FormattedTable:
     rows: list[tuple[str, list[Cell]]] = [(row.label, []) for row in board.rows]
     ranked = {row.label for row in board.ranked}
     for _, pick in columns:
         values = [pick(row) for row in board.rows]
-        rivals = [percent(pick(row).mean) for row in board.ranked]
+        rivals = [format_percent(pick(row).mean) for row in board.ranked]
         top = max(rivals, key=float, default=None)
         for row, value, (_, cells) in zip(board.rows, values, rows, strict=True):
-            shown = percent(value.mean)
+            shown = format_percent(value.mean)
             best = row.label in ranked and shown == top
-            cells.append(Cell(shown, None if value.std is None else percent(value.std), best))
-    return Grid([head for head, _ in columns], rows)
+            cells.append(Cell(shown, None if value.std is None else format_percent(value.std), best))
+    return FormattedTable([head for head, _ in columns], rows)
 
 
-def _client(name: str) -> Callable[[Line], Spread]:
+def _select_client(name: str) -> Callable[[TableRow], MeanStd]:
     return lambda row: row.client(name)
 
 
-def _over(kind: str) -> Callable[[Line], Spread]:
+def _select_statistic(kind: str) -> Callable[[TableRow], MeanStd]:
     return lambda row: row.over(kind)
 
 
-def _at(point: float) -> Callable[[Line], Spread]:
+def _select_percentile(point: float) -> Callable[[TableRow], MeanStd]:
     """A point of the distribution over clients, seed by seed."""
-    return lambda row: spread(
+    return lambda row: compute_mean_std(
         [float(np.percentile([client["fused"] for client in one["clients"].values()], point)) for one in row.results]
     )
 
 
-def _plain(value: Spread) -> str:
-    return percent(value.mean) + ("" if value.std is None else f" ± {percent(value.std)}")
+def _format_mean_std(value: MeanStd) -> str:
+    return format_percent(value.mean) + ("" if value.std is None else f" ± {format_percent(value.std)}")
 
 
-def runs_table(board: Board) -> list[dict[str, Any]]:
+def describe_runs(board: ResultTable) -> list[dict[str, Any]]:
     """What each run was made with, as far as its manifest says."""
     return [
         {
@@ -128,8 +129,8 @@ def runs_table(board: Board) -> list[dict[str, Any]]:
             "seeds": run.seeds,
             "rounds": f"{run.rounds}" if run.finished else f"{run.reached} of {run.rounds}, unfinished",
             "begun": str(run.manifest.get("started", "–"))[:16].replace("T", " "),
-            "versions": _pairs(run.manifest.get("versions")) + _commit(run.manifest.get("git")),
-            "machine": _pairs(run.manifest.get("machine")),
+            "versions": _join_pairs(run.manifest.get("versions")) + _format_commit(run.manifest.get("git")),
+            "machine": _join_pairs(run.manifest.get("machine")),
             "command": run.manifest.get("command", "–"),
         }
         for row in board.rows
@@ -137,9 +138,9 @@ def runs_table(board: Board) -> list[dict[str, Any]]:
     ]
 
 
-def _pairs(table: object) -> str:
+def _join_pairs(table: object) -> str:
     return ", ".join(f"{key} {value}" for key, value in table.items()) if isinstance(table, dict) else "–"
 
 
-def _commit(name: object) -> str:
+def _format_commit(name: object) -> str:
     return f", commit {name[:10]}{'+' * name.endswith('+')}" if isinstance(name, str) else ""

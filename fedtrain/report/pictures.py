@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedtrain.report import cost_figures, curves, looks
-from fedtrain.report.boards import Board
-from fedtrain.report.label_figure import label_figure
-from fedtrain.report.rows import Line
+from fedtrain.report.boards import ResultTable
+from fedtrain.report.label_figure import draw_label_figure
+from fedtrain.report.rows import TableRow
 from theory.report.style import drawing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
-FIGURES: dict[str, Callable[[Board, bool], SubFigure | None]] = {
-    "mean": curves.mean_curves,
-    "clients": curves.client_curves,
-    "branches": curves.branch_curves,
-    "fairness": cost_figures.boxes,
-    "traffic": cost_figures.traffic,
-    "time": cost_figures.times,
+FIGURES: dict[str, Callable[[ResultTable, bool], SubFigure | None]] = {
+    "mean": curves.draw_mean_curves,
+    "clients": curves.draw_client_curves,
+    "branches": curves.draw_branch_curves,
+    "fairness": cost_figures.draw_fairness_boxes,
+    "traffic": cost_figures.draw_accuracy_by_bytes,
+    "time": cost_figures.draw_round_times,
 }
-LABELS = 3
+MAX_LABEL_FIGURES = 3
 """So many different partitions are drawn."""
 
 
 @dataclass(frozen=True)
-class Picture:
+class SvgFigure:
     """A figure as data, once for a page and once for a phone, and its size so that the page does not jump."""
 
     wide: str
@@ -41,42 +41,42 @@ class Picture:
     height: int
 
 
-def pictures(board: Board) -> dict[str, Picture]:
+def draw_svg_figures(board: ResultTable) -> dict[str, SvgFigure]:
     """All that there is something to draw for."""
-    return {name: picture for name, draw in FIGURES.items() if (picture := _picture(board, draw))}
+    return {name: picture for name, draw in FIGURES.items() if (picture := _draw_svg_figure(board, draw))}
 
 
-def _picture(board: Board, draw: Callable[[Board, bool], SubFigure | None]) -> Picture | None:
+def _draw_svg_figure(board: ResultTable, draw: Callable[[ResultTable, bool], SubFigure | None]) -> SvgFigure | None:
     with drawing():
         wide, narrow = draw(board, False), draw(board, True)
-        return None if wide is None or narrow is None else _data(wide.figure, narrow.figure)
+        return None if wide is None or narrow is None else _encode_svg_figure(wide.figure, narrow.figure)
 
 
-def labels(board: Board) -> list[Picture]:
+def draw_label_figures(board: ResultTable) -> list[SvgFigure]:
     """Who trained on how much of which class: one figure for each partition among the runs."""
-    found: dict[str, Line] = {}
+    found: dict[str, TableRow] = {}
     for row in board.rows:
         if row.first.held:
             found.setdefault(repr(row.first.held), row)
     drawn = []
-    for row in list(found.values())[:LABELS]:
+    for row in list(found.values())[:MAX_LABEL_FIGURES]:
         held = row.first.held or {}
         whose = "" if len(found) == 1 else f" (as in {row.label})"
         title = f"{board.title}: training images of each class{whose}"
-        names = [looks.safe(name) for name in held]
-        classes = [looks.safe(str(name)) for name in row.first.data["classes"]]
-        figure = label_figure(np.array(list(held.values())), names, classes, looks.safe(title))
+        names = [looks.escape_mathtext(name) for name in held]
+        classes = [looks.escape_mathtext(str(name)) for name in row.first.data["classes"]]
+        figure = draw_label_figure(np.array(list(held.values())), names, classes, looks.escape_mathtext(title))
         with drawing():
-            drawn.append(_data(figure, None))
+            drawn.append(_encode_svg_figure(figure, None))
     return drawn
 
 
-def _data(wide: Figure, narrow: Figure | None) -> Picture:
+def _encode_svg_figure(wide: Figure, narrow: Figure | None) -> SvgFigure:
     width, height = (round(72 * inches) for inches in wide.get_size_inches())
-    return Picture(_svg(wide), None if narrow is None else _svg(narrow), width, height)
+    return SvgFigure(_render_svg(wide), None if narrow is None else _render_svg(narrow), width, height)
 
 
-def _svg(figure: Figure) -> str:
+def _render_svg(figure: Figure) -> str:
     """A picture that names neither date nor program and numbers its parts alike each time: equal figures are equal."""
     import matplotlib
 

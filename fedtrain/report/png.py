@@ -20,10 +20,10 @@ def check_new_png(path: Path) -> None:
 def write_png(figure: Figure, path: Path) -> None:
     """A new file."""
     check_new_png(path)
-    put_png(figure, path)
+    replace_png(figure, path)
 
 
-def put_png(figure: Figure, path: Path) -> None:
+def replace_png(figure: Figure, path: Path) -> None:
     """Draw into a file beside it, then give that its name; without date or program, so that equal figures are equal."""
     with replace_atomically(path) as part, drawing():
         figure.savefig(part, format="png", facecolor="white", metadata={"Software": None})

@@ -24,7 +24,7 @@ class NotEvaluatedError(InputError):
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """A run as its folder tells it, finished or not."""
 
     path: Path
@@ -109,12 +109,12 @@ class Record:
         return wanted if wanted in self.rules else next(iter(self.rules))
 
 
-def read_record(path: Path) -> Record:
+def read_record(path: Path) -> RunRecord:
     """Read all but the tensors; refused if there is nothing to report yet."""
     folder = RunFolder(path)
-    given, manifest, rows = folder.tables(), folder.read_json(MANIFEST_FILE), complete(folder.rows())
+    given, manifest, rows = folder.tables(), folder.read_json(MANIFEST_FILE), drop_partial_rounds(folder.rows())
     try:
-        tables = settings(given)
+        tables = fill_default_settings(given)
         evaluation = parse_section(EvaluationSettings, tables["evaluation"], "evaluation")
         rounds = int(tables["server"]["rounds"])
         if not all(0 <= row["accuracy"] <= 1 for row in rows):
@@ -126,35 +126,35 @@ def read_record(path: Path) -> Record:
         if any(FUSED not in rule["mean"] for rule in rules.values()):
             raise ValueError("no row has the branch fused")
         manifest["data"] = {**data, **known}
-        done, up, down, seconds = _cost(folder)
+        done, up, down, seconds = _read_cost(folder)
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise damaged_records(path, error) from None
+        raise build_damaged_run_error(path, error) from None
     if not rules:
         raise NotEvaluatedError(
             f"{path}: no round has been evaluated yet; wait for the first, or go on with `fedco2 train --resume {path}`"
         )
     test, val = ([row for row in rows if row["split"] == split] for split in ("test", "val"))
-    return Record(path, tables, manifest, test, val, rules, folder.finished, done, {"up": up, "down": down}, seconds)
+    return RunRecord(path, tables, manifest, test, val, rules, folder.finished, done, {"up": up, "down": down}, seconds)
 
 
-def damaged_records(path: Path, error: Exception) -> InputError:
+def build_damaged_run_error(path: Path, error: Exception) -> InputError:
     """What to say of a run whose files can be read and make no sense."""
     return InputError(f"{path}: its records are damaged ({format_error(error)}); leave it out or run it anew")
 
 
-def run_folders(place: Path) -> list[Path]:
+def list_run_folders(place: Path) -> list[Path]:
     """Those of the runs that a folder holds."""
     return sorted(config.parent for config in place.glob(f"*/{CONFIG_FILE}"))
 
 
-def runs_in(path: Path) -> list[Path]:
+def find_runs(path: Path) -> list[Path]:
     """The folder itself, or those of the runs that it holds."""
-    return ([] if RunFolder(path).holds_a_run else run_folders(path)) or [path]
+    return ([] if RunFolder(path).holds_a_run else list_run_folders(path)) or [path]
 
 
-def complete(rows: list[MetricRow]) -> list[MetricRow]:
+def drop_partial_rounds(rows: list[MetricRow]) -> list[MetricRow]:
     """Without what was being written when the process was killed: of each split a round has all rows, or none."""
     found: dict[tuple[int, str], set[tuple[str, str]]] = {}
     for row in rows:
@@ -165,7 +165,7 @@ def complete(rows: list[MetricRow]) -> list[MetricRow]:
     return [row for row in rows if found[row["round"], row["split"]] == whole[row["split"]]]
 
 
-def settings(given: TomlTable) -> TomlTable:
+def fill_default_settings(given: TomlTable) -> TomlTable:
     """With the defaults of what is not given, but not checked: the machine may be another one than the run's."""
     kind = get_method_class(given.get("method", {}).get("name", "fedco2"))
     tables: TomlTable = {"seed": given.get("seed", 1)}
@@ -174,7 +174,7 @@ def settings(given: TomlTable) -> TomlTable:
     return tables | {"method": {**serialize_section(kind()), **given.get("method", {})}}
 
 
-def _cost(folder: RunFolder) -> tuple[int, int, int, float]:
+def _read_cost(folder: RunFolder) -> tuple[int, int, int, float]:
     """Rounds, bytes up and down, and seconds: of the summary, else of the last checkpoint, else of nothing."""
     if (folder.path / SUMMARY_FILE).exists():
         summary = folder.read_json(SUMMARY_FILE)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from fedtrain.methods import METHODS
-from fedtrain.report.likeness import configuration, group, labels
-from fedtrain.report.records import FUSED, Record
+from fedtrain.report.likeness import build_labels, get_configuration_key, group_records
+from fedtrain.report.records import FUSED, RunRecord
 from fedtrain.selection import Summary
 
 
 @dataclass(frozen=True)
-class Spread:
+class MeanStd:
     """A number over the seeds of a row."""
 
     mean: float
@@ -21,21 +21,21 @@ class Spread:
     """With ddof 1; None of a single seed."""
 
 
-def spread(values: Sequence[float]) -> Spread:
+def compute_mean_std(values: Sequence[float]) -> MeanStd:
     """Mean, and std with ddof 1 where there are two or more."""
-    return Spread(fmean(values), stdev(values) if len(values) > 1 else None)
+    return MeanStd(fmean(values), stdev(values) if len(values) > 1 else None)
 
 
 @dataclass(frozen=True)
-class Line:
+class TableRow:
     """A row of the table: one configuration, one or more seeds."""
 
     label: str
-    runs: tuple[Record, ...]
+    runs: tuple[RunRecord, ...]
     rule: str
 
     @property
-    def first(self) -> Record:
+    def first(self) -> RunRecord:
         """Any of its runs, for what they have in common."""
         return self.runs[0]
 
@@ -44,21 +44,21 @@ class Line:
         """Of each run, by the rule."""
         return [run.rules[self.rule] for run in self.runs]
 
-    def of(self, pick: Callable[[Summary], float]) -> Spread:
+    def of(self, pick: Callable[[Summary], float]) -> MeanStd:
         """A number of the results, over the seeds."""
-        return spread([pick(one) for one in self.results])
+        return compute_mean_std([pick(one) for one in self.results])
 
-    def over(self, kind: str, branch: str = FUSED) -> Spread:
+    def over(self, kind: str, branch: str = FUSED) -> MeanStd:
         """The mean, worst, std or micro over clients, over the seeds."""
         return self.of(lambda one: one[kind][branch])
 
-    def client(self, name: str, branch: str = FUSED) -> Spread:
+    def client(self, name: str, branch: str = FUSED) -> MeanStd:
         """The accuracy of one client, over the seeds."""
         return self.of(lambda one: one["clients"][name][branch])
 
     def curve(self, split: str, client: str | None = None, branch: str = FUSED) -> dict[int, list[float]]:
         """Accuracy by round, one for each seed, in the rounds that all have; of the mean over clients if None."""
-        each = [_curve(run, split, client, branch) for run in self.runs]
+        each = [_average_over_clients(run, split, client, branch) for run in self.runs]
         common = sorted(set.intersection(*(set(one) for one in each)))
         return {round: [one[round] for one in each] for round in common}
 
@@ -68,13 +68,13 @@ class Line:
         return {way: fmean(run.bytes[way] / max(run.done, 1) for run in self.runs) for way in ("up", "down")}
 
     @property
-    def seconds_a_round(self) -> Spread | None:
+    def seconds_a_round(self) -> MeanStd | None:
         """With its evaluations; None if no round is on record."""
         times = [run.seconds / run.done for run in self.runs if run.done]
-        return spread(times) if times else None
+        return compute_mean_std(times) if times else None
 
 
-def _curve(run: Record, split: str, client: str | None, branch: str) -> dict[int, float]:
+def _average_over_clients(run: RunRecord, split: str, client: str | None, branch: str) -> dict[int, float]:
     values: dict[int, list[float]] = {}
     for name in run.clients if client is None else [client]:
         for round, accuracy in run.curves[split, name, branch].items():
@@ -82,17 +82,17 @@ def _curve(run: Record, split: str, client: str | None, branch: str) -> dict[int
     return {round: fmean(found) for round, found in values.items()}
 
 
-def lines(records: Sequence[Record], rule: str) -> list[Line]:
+def build_table_rows(records: Sequence[RunRecord], rule: str) -> list[TableRow]:
     """A row for each configuration; a run that is not as far as the others, or repeats a seed, has a row of its own.
 
     Methods stand in the order of the paper.
     """
-    parts: dict[tuple[str, int, int], list[Record]] = {}
-    for alike in group(records, configuration):
+    parts: dict[tuple[str, int, int], list[RunRecord]] = {}
+    for alike in group_records(records, get_configuration_key):
         seen: dict[tuple[int, int], int] = {}
         for record in sorted(alike, key=lambda one: one.seeds):
             again = seen[record.seeds] = seen.get(record.seeds, -1) + 1
-            parts.setdefault((configuration(record), record.reached, again), []).append(record)
+            parts.setdefault((get_configuration_key(record), record.reached, again), []).append(record)
     order = list(METHODS)  # a stable sort: rows of one method stay as they were named
     groups = sorted(parts.values(), key=lambda runs: order.index(runs[0].tables["method"]["name"]))
-    return [Line(label, tuple(runs), rule) for label, runs in zip(labels(groups), groups, strict=True)]
+    return [TableRow(label, tuple(runs), rule) for label, runs in zip(build_labels(groups), groups, strict=True)]

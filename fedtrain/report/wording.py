@@ -6,36 +6,36 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-STANDIN = "(stand-in)"
+STANDIN_TAG = "(stand-in)"
 MINUS = "−"
 
 
-def whole(title: str) -> Markup:
+def keep_standin_tag_unbroken(title: str) -> Markup:
     """A title in which the word is not broken that matters most."""
-    return escape(title).replace(STANDIN, Markup('<span class="one">{}</span>').format(STANDIN))
+    return escape(title).replace(STANDIN_TAG, Markup('<span class="one">{}</span>').format(STANDIN_TAG))
 
 
-def percent(value: float) -> str:
+def format_percent(value: float) -> str:
     """An accuracy."""
     return f"{100 * value:.1f}"
 
 
-def spread(value: dict[str, Any]) -> str:
+def format_mean_std(value: dict[str, Any]) -> str:
     """A mean over seeds, with its std if there is one."""
-    return percent(value["mean"]) + ("" if value["std"] is None else f" ± {percent(value['std'])}")
+    return format_percent(value["mean"]) + ("" if value["std"] is None else f" ± {format_percent(value['std'])}")
 
 
-def points(value: float | None) -> str:
+def format_points(value: float | None) -> str:
     """A difference of accuracies, with its sign."""
     return "–" if value is None else f"{100 * value:+.1f}".replace("-", MINUS)
 
 
-def chance(p: float | None) -> str:
+def format_p_value(p: float | None) -> str:
     """A p value."""
     return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def amount(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Bytes."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
@@ -44,7 +44,7 @@ def amount(count: float) -> str:
     return f"{count:.3g} TB"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time, in the unit that fits."""
     for size, unit in ((3600, "h"), (60, "min")):
         if seconds >= 1.5 * size:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedtrain.report.looks import safe
+from fedtrain.report.looks import escape_mathtext
 from fedtrain.reproduce.plan import Plan
 from fedtrain.reproduce.results import Grid, Records
 from fedtrain.reproduce.sheets import look_of, panels_of, records_of, sheet
@@ -41,7 +41,7 @@ def dots(plan: Plan, records: Records, grids: Sequence[Grid]) -> SubFigure:
                 markeredgecolor="white", markeredgewidth=0.6, label=row.name.removeprefix("- "),
             )  # fmt: skip
         means = ", ".join(f"{row.name.removeprefix('- ')} {fmean(each[row.branch].values()):.1f}" for row in rows)
-        axes.set_title(safe(f"{block.name}: mean {means}"))
+        axes.set_title(escape_mathtext(f"{block.name}: mean {means}"))
         axes.set_xticks([1, *range(5, len(order) + 1, 5)])
         axes.set_xlabel("client, by the accuracy of Fed-CO2")
     handles, labels = next((axes.get_legend_handles_labels() for axes in panels if axes.lines), ([], []))

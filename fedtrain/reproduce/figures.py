@@ -7,7 +7,7 @@ from io import BytesIO
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from fedtrain.report.looks import End, name_ends, plot
+from fedtrain.report.looks import CurveEnd, label_curve_ends, plot_curve
 from fedtrain.report.records import FUSED
 from fedtrain.reproduce.client_figures import bars, dots
 from fedtrain.reproduce.exhibits import Row
@@ -19,7 +19,7 @@ from theory.report.style import drawing
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
-Ends = list[End]
+Ends = list[CurveEnd]
 
 
 def draw(plan: Plan, records: Records, grids: Sequence[Grid]) -> bytes:
@@ -46,11 +46,11 @@ def curves(plan: Plan, records: Records, grids: Sequence[Grid]) -> SubFigure:
         for r, row in above if number < len(blocks) else parts[::-1]:
             curve = _curve(plan, records, b, r, row)
             if curve:
-                plot(axes, look_of(row), list(curve), list(curve.values()))
-                ends.append(End(max(curve), curve[max(curve)], row.name.removeprefix("- "), look_of(row).colour))
+                plot_curve(axes, look_of(row), list(curve), list(curve.values()))
+                ends.append(CurveEnd(max(curve), curve[max(curve)], row.name.removeprefix("- "), look_of(row).colour))
         axes.set_xlabel("round")
         axes.margins(x=0.03)
-        name_ends(axes, ends, 2.7)
+        label_curve_ends(axes, ends, 2.7)
     return body
 
 
@@ -74,13 +74,13 @@ def lines(plan: Plan, records: Records, grids: Sequence[Grid]) -> SubFigure:
             if not known:
                 continue
             look, heights = look_of(row), [ours.mean for _, ours in known]
-            plot(axes, look, [at for at, _ in known], heights)
+            plot_curve(axes, look, [at for at, _ in known], heights)
             spread = [ours.std or 0 for _, ours in known]
             axes.errorbar([at for at, _ in known], heights, spread, fmt="none", ecolor=look.colour, elinewidth=0.9)
-            ends.append(End(known[-1][0], heights[-1], row.name, look.colour))
+            ends.append(CurveEnd(known[-1][0], heights[-1], row.name, look.colour))
         axes.set_xticks(x, [block.name for block in plan.exhibit.blocks])
         axes.set_xlabel(plan.exhibit.axis)
-        name_ends(axes, ends, 3.0)
+        label_curve_ends(axes, ends, 3.0)
     return body
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from fedtrain.data.catalogue import DATASETS
-from fedtrain.report.records import Record
+from fedtrain.report.records import RunRecord
 from fedtrain.reproduce.exhibits import Exhibit, Row, Value
 from fedtrain.reproduce.plan import Plan
 
 MEAN = "mean"
-Pick = Callable[[Record, Row], float | None]
+Pick = Callable[[RunRecord, Row], float | None]
 
 
 def frame(plan: Plan) -> dict[str, dict[str, str]]:
@@ -49,7 +49,7 @@ def picks(plan: Plan, panel: int, columns: Mapping[str, str]) -> list[tuple[int,
 
 
 def _value(rule: str, value: Value) -> Pick:
-    def pick(record: Record, row: Row) -> float | None:
+    def pick(record: RunRecord, row: Row) -> float | None:
         if (found := record.rules.get(rule)) is None:
             return None
         return float(found["clients"][value.client][row.branch] if value.client else found[value.over][row.branch])

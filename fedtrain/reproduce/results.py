@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fedtrain.report.boards import RULES
-from fedtrain.report.records import Record
-from fedtrain.report.rows import Spread, spread
+from fedtrain.report.boards import RULE_DESCRIPTIONS
+from fedtrain.report.records import RunRecord
+from fedtrain.report.rows import MeanStd, compute_mean_std
 from fedtrain.reproduce.layout import Pick, blocks_of, frame, picks
 from fedtrain.reproduce.paper import Number, Numbers
 from fedtrain.reproduce.plan import Plan
@@ -24,7 +24,7 @@ OTHER_IMAGES = "The checksums of the data differ: these runs do not have the sam
 class Entry:
     """One number of ours, in %, and the paper's."""
 
-    ours: Spread | None
+    ours: MeanStd | None
     seeds: int
     """How many runs it is of."""
     paper: Number | None
@@ -64,7 +64,7 @@ class Grid:
         return not self.reduced and bool(entry.outside)
 
 
-Records = Mapping[str, Record]
+Records = Mapping[str, RunRecord]
 """Finished runs, by the identity of their cells."""
 
 
@@ -85,7 +85,7 @@ def _grid(plan: Plan, panel: int, name: str, columns: dict[str, str], records: R
         rows[row.name] = [_entry(plan, r, *of, records, n) for of, n in zip(chosen, beside, strict=True)]
     missing = {cell.identity for (block, _, _), cell in plan.cells.items() if block in blocks} - set(records)
     words = reduced(plan, len(missing), blocks)
-    which = RULES[plan.rule(blocks[0])] if shown.layout != "rounds" else "after so many rounds"
+    which = RULE_DESCRIPTIONS[plan.rule(blocks[0])] if shown.layout != "rounds" else "after so many rounds"
     title = f"{shown.title}{f', {name}' * (len(frame(plan)) > 1)}: test accuracy in %, {which}"
     title += f", {LEGACY}" * plan.request.legacy + (f" (reduced: {'; '.join(words)})" if words else "")
     return Grid(name, title, words, columns, rows, _spread_words(plan, rows), footnotes(plan, rows, blocks, records))
@@ -102,11 +102,11 @@ def _entry(plan: Plan, r: int, block: int, pick: Pick, records: Records, paper: 
     values = [100 * value for record in mine if (value := pick(record, row)) is not None]
     if not values:
         return Entry(None, 0, paper)
-    found = spread(values)
+    found = compute_mean_std(values)
     if _over_rounds(plan):
         window = mine[0].rules["window"]
         several = len(window["rounds"]) > 1
-        found = Spread(found.mean, 100 * float(window["micro_std_over_rounds"][row.branch]) if several else None)
+        found = MeanStd(found.mean, 100 * float(window["micro_std_over_rounds"][row.branch]) if several else None)
     return Entry(found, len(values), paper)
 
 

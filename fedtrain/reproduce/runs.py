@@ -8,7 +8,7 @@ from math import gcd
 from pathlib import Path
 
 from fedtrain.folder import MANIFEST_FILE, RunFolder
-from fedtrain.report.records import damaged_records, run_folders, settings
+from fedtrain.report.records import build_damaged_run_error, fill_default_settings, list_run_folders
 from fedtrain.reproduce.cells import Cell, digest
 from fedtrain.reproduce.lookahead import Ahead, lookahead, still_made, told
 from fedtrain.reproduce.plan import Plan
@@ -63,18 +63,18 @@ def read_run(path: Path) -> Run:
     folder = RunFolder(path)
     tables, about = folder.tables(), folder.read_json(MANIFEST_FILE)
     try:
-        tables, data = settings(tables), about["data"]
+        tables, data = fill_default_settings(tables), about["data"]
         evaluation, identity = tables["evaluation"], digest(tables, standin=bool(data["standin"]))
         always = evaluation["test"] == "always"
         return Run(path, identity, int(evaluation["every"]), always, told(data), folder.finished)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise damaged_records(path, error) from None
+        raise build_damaged_run_error(path, error) from None
 
 
 def known_runs(place: Path) -> list[Run]:
     """All that lie in a folder; what cannot be read is not known."""
     found = []
-    for path in run_folders(place):
+    for path in list_run_folders(place):
         try:
             found.append(read_run(path))
         except InputError:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from fedtrain.report.curves import branch_look
-from fedtrain.report.looks import METHODS, safe
-from fedtrain.report.records import FUSED, Record
+from fedtrain.report.curves import get_branch_style
+from fedtrain.report.looks import METHOD_STYLES, escape_mathtext
+from fedtrain.report.records import FUSED, RunRecord
 from fedtrain.reproduce.exhibits import Row
 from fedtrain.reproduce.plan import Plan
 from fedtrain.reproduce.reduced import reduced
@@ -26,7 +26,9 @@ def sheet(plan: Plan, records: Records, grids: Sequence[Grid], height: float, ba
     words = reduced(plan, len(missing))
     title = plan.exhibit.title + f", {LEGACY}" * plan.request.legacy
     lines = [title, *([fill(f"reduced: {'; '.join(words)}", 94)] if words else [])]
-    body = canvas(safe("\n".join(lines)), WIDE, height + 0.2 * sum(line.count("\n") + 1 for line in lines[1:]))
+    body = canvas(
+        escape_mathtext("\n".join(lines)), WIDE, height + 0.2 * sum(line.count("\n") + 1 for line in lines[1:])
+    )
     seeds = len(plan.seeds)
     under = grids[0].spread if bars else "one seed" if seeds == 1 else f"mean of {seeds} seeds"
     body.supxlabel(f"our own runs; {under}", x=0.01, ha="left", fontsize=8, color=FAINT)
@@ -35,14 +37,14 @@ def sheet(plan: Plan, records: Records, grids: Sequence[Grid], height: float, ba
 
 def look_of(row: Row) -> Look:
     """As in every report."""
-    return METHODS[row.method] if row.branch == FUSED else branch_look(row.branch)
+    return METHOD_STYLES[row.method] if row.branch == FUSED else get_branch_style(row.branch)
 
 
 def panels_of(body: SubFigure, lines: int, columns: int, names: Sequence[str]) -> list[Axes]:
     """Named panels, with the unit at the left."""
     grid = body.subplots(lines, columns, squeeze=False).ravel()
     for axes, name in zip(grid, names, strict=False):
-        axes.set_title(safe(name))
+        axes.set_title(escape_mathtext(name))
     for axes in grid[len(names) :]:
         axes.set_visible(False)
     for axes in grid[::columns]:
@@ -50,6 +52,6 @@ def panels_of(body: SubFigure, lines: int, columns: int, names: Sequence[str]) -
     return list(grid)
 
 
-def records_of(plan: Plan, records: Records, block: int, r: int) -> list[Record]:
+def records_of(plan: Plan, records: Records, block: int, r: int) -> list[RunRecord]:
     """The finished runs of a row, one for each seed."""
     return [records[i] for seed in plan.seeds if (i := plan.cells[block, r, seed].identity) in records]

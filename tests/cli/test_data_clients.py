@@ -13,7 +13,7 @@ from cli.data_clients import clients
 from cli.options import DATASETS, SKEWS
 from fedtrain.data import catalogue, settings, source
 from fedtrain.data.clients import Pool
-from fedtrain.report.label_figure import label_figure
+from fedtrain.report.label_figure import draw_label_figure
 from theory.errors import InputError
 
 CIFAR = ["--dataset", "cifar10", "--skew", "dirichlet", "--clients", "20"]
@@ -190,7 +190,7 @@ def test_a_figure_is_drawn_once(arguments, tmp_path):
 
 def test_bubbles_have_areas_in_proportion_and_bars_the_right_height():
     counts = np.array([[4, 0], [1, 2]])
-    figure = label_figure(counts, ["a", "b"], ["x", "y"], "Title")
+    figure = draw_label_figure(counts, ["a", "b"], ["x", "y"], "Title")
     totals, axes = figure.subfigs[0].axes
     assert [bar.get_height() for bar in totals.patches] == [4, 3]
     bubbles = axes.collections[0]
@@ -198,7 +198,7 @@ def test_bubbles_have_areas_in_proportion_and_bars_the_right_height():
     assert areas.keys() == {(0, 0), (1, 0), (1, 1)}
     assert areas[0, 0] == pytest.approx(2 * areas[1, 1]) == pytest.approx(4 * areas[1, 0])
     many = np.arange(80).reshape(40, 2)
-    bars = label_figure(many, [f"client{i:02}" for i in range(40)], ["x", "y"], "Title").subfigs[0].axes[0].patches
+    bars = draw_label_figure(many, [f"client{i:02}" for i in range(40)], ["x", "y"], "Title").subfigs[0].axes[0].patches
     assert [bar.get_height() for bar in bars] == [*many[:, 0], *many[:, 1]]
     assert [bar.get_y() for bar in bars[40:]] == [*many[:, 0]]
 

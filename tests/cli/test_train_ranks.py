@@ -68,7 +68,7 @@ def in_turn(tmp_path_factory):
     """A run in one process, to compare others with; without figures, which take longer than all the rest."""
     folder = tmp_path_factory.mktemp("in turn") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
+        patch.setattr("fedtrain.run.draw_run_figures", lambda folder, summary: [])
         assert main([*TRAIN, *PARTS, "--fleet", "in-turn", "--out", str(folder)]) == 0
     return folder
 

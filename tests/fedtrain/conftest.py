@@ -210,5 +210,5 @@ def begin(toy, tmp_path):
 def no_figures():
     """They take longer than all the rest of a tiny run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
+        patch.setattr("fedtrain.run.draw_run_figures", lambda folder, summary: [])
         yield

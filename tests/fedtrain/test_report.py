@@ -7,11 +7,11 @@ from statistics import fmean, stdev
 
 import pytest
 
-from fedtrain.report.boards import boards, cautions, table
-from fedtrain.report.likeness import differences, labels
-from fedtrain.report.looks import apart, looks
-from fedtrain.report.page_tables import headline, results
-from fedtrain.report.records import read_record, runs_in
+from fedtrain.report.boards import build_result_tables, list_cautions, table_to_dict
+from fedtrain.report.likeness import build_labels, find_setting_differences
+from fedtrain.report.looks import assign_styles, space_heights
+from fedtrain.report.page_tables import format_results, write_headline
+from fedtrain.report.records import find_runs, read_record
 from theory.errors import InputError
 
 
@@ -55,9 +55,9 @@ def test_a_run_without_an_evaluated_round_is_refused_with_the_way_out(fake_run, 
 def test_a_folder_of_runs_stands_for_its_runs(fake_run, tmp_path):
     one, other = fake_run(tmp_path / "one"), fake_run(tmp_path / "other", seed=2)
     (tmp_path / "one.log").write_text("round 1/10")
-    assert runs_in(tmp_path) == [one, other]
-    assert runs_in(one) == [one]
-    assert runs_in(tmp_path / "nothing") == [tmp_path / "nothing"]
+    assert find_runs(tmp_path) == [one, other]
+    assert find_runs(one) == [one]
+    assert find_runs(tmp_path / "nothing") == [tmp_path / "nothing"]
     with pytest.raises(InputError, match="no run is here"):
         read_record(tmp_path / "nothing")
 
@@ -113,14 +113,14 @@ def test_where_test_data_waited_validation_is_shown_over_rounds(records):
     best = {"evaluation": {"report": "best-by-validation", "test": "chosen"}}
     runs = [records("fedbn", seed, tested=tested, sections=best) for seed, tested in ((1, (4, 10)), (2, (6, 10)))]
     assert all(run.has_gaps for run in runs)
-    (board,) = boards(runs)
+    (board,) = build_result_tables(runs)
     (row,) = board.rows
     assert (board.rule, board.traced) == ("best-by-validation", "val")
     assert list(row.curve("val")) == [2, 4, 6, 8, 10]
     assert list(row.curve("test")) == [10]
-    (whole,) = boards([records("moon", tested=(2, 4, 6, 8, 10), sections=best)])
+    (whole,) = build_result_tables([records("moon", tested=(2, 4, 6, 8, 10), sections=best)])
     assert whole.traced == "test"
-    (mixed,) = boards([*runs, records("fedavg")], "last")
+    (mixed,) = build_result_tables([*runs, records("fedavg")], "last")
     assert mixed.traced == "test"  # there is nothing else that all have
 
 
@@ -128,10 +128,10 @@ def test_an_unfinished_run_whose_last_round_was_not_tested(records):
     best = {"evaluation": {"report": "best-by-validation", "test": "chosen"}}
     run = records("fedbn", tested=(4,), reached=8, sections=best)
     assert (run.reached, run.own_rule, list(run.rules)) == (8, "best-by-validation", ["best-by-validation"])
-    (board,) = boards([run])
+    (board,) = build_result_tables([run])
     assert "round 8 of 10" in said(board)
     with pytest.raises(InputError, match="nothing to report by the rule 'last'"):
-        boards([run], "last")
+        build_result_tables([run], "last")
 
 
 # --- rows
@@ -139,7 +139,7 @@ def test_an_unfinished_run_whose_last_round_was_not_tested(records):
 
 def test_runs_that_differ_in_their_seeds_are_one_row(records):
     runs = [records("fedbn", seed, level=0.7 + 0.01 * seed) for seed in (2, 1, 3)]
-    (board,) = boards(runs)
+    (board,) = build_result_tables(runs)
     (row,) = board.rows
     means = [run.rules["last"]["mean"]["fused"] for run in sorted(runs, key=lambda run: run.seeds)]
     assert (row.label, [run.seeds[0] for run in row.runs]) == ("FedBN", [1, 2, 3])
@@ -150,31 +150,31 @@ def test_runs_that_differ_in_their_seeds_are_one_row(records):
 
 def test_a_seed_that_is_not_as_far_has_a_row_of_its_own(records):
     runs = [records("fedbn", 1), records("fedbn", 2), records("fedbn", 3, reached=6)]
-    (board,) = boards(runs)
+    (board,) = build_result_tables(runs)
     assert [(row.label, len(row.runs)) for row in board.rows] == [("FedBN", 2), ("FedBN, unfinished", 1)]
     assert "FedBN, unfinished: round 6 of 10" in said(board)
     assert board.ranked == []
 
 
 def test_a_seed_that_is_there_twice_is_not_counted_twice(records):
-    (board,) = boards([records(name="one"), records(name="two")])
+    (board,) = build_result_tables([records(name="one"), records(name="two")])
     assert [row.label for row in board.rows] == ["FedAvg, one", "FedAvg, two"]
 
 
 def test_labels_name_the_settings_that_tell_rows_apart(records):
     half = records("fedprox", name="half", sections={"method": {"mu": 0.5}})
     full = records("fedprox", name="full", sections={"method": {"mu": 1.0}})
-    assert labels([[half], [full], [records("fedbn")]]) == ["FedProx (mu 0.5)", "FedProx (mu 1.0)", "FedBN"]
+    assert build_labels([[half], [full], [records("fedbn")]]) == ["FedProx (mu 0.5)", "FedProx (mu 1.0)", "FedBN"]
 
 
 def test_a_name_is_called_by_what_it_is_the_name_of(records):
     both = [[records(name=model, sections={"model": {"name": model}})] for model in ("two-layer", "digits")]
-    assert labels(both) == ["FedAvg (model two-layer)", "FedAvg (model digits)"]
+    assert build_labels(both) == ["FedAvg (model two-layer)", "FedAvg (model digits)"]
 
 
 def test_differences_and_what_is_common(records):
     a, b = records("fedbn", 1), records("fedbn", 2)
-    differ, same = differences([[a, b], [records("fedavg", 1, sections={"local": {"lr": 0.5}})]])
+    differ, same = find_setting_differences([[a, b], [records("fedavg", 1, sections={"local": {"lr": 0.5}})]])
     assert differ["seed"] == ["1, 2", "1"]
     assert differ["local.lr"] == ["0.01", "0.5"]
     assert differ["method.bn_stats"] == ["local", "–"]
@@ -187,34 +187,34 @@ def test_differences_and_what_is_common(records):
 
 def test_different_data_are_not_ranked_together(records):
     real, standin = records("fedbn"), records("fedavg", level=0.9, standin=True)
-    found = boards([real, standin])
+    found = build_result_tables([real, standin])
     assert [(board.title, board.standin) for board in found] == [("Toy", False), ("Toy (stand-in)", True)]
     assert not any(board.ranked for board in found)
 
 
 def test_stand_in_data_are_called_so_even_if_their_title_does_not(records):
-    assert boards([records(standin=True)])[0].title == "Toy (stand-in)"
+    assert build_result_tables([records(standin=True)])[0].title == "Toy (stand-in)"
 
 
 def test_other_clients_are_other_data(records):
-    assert len(boards([records("fedbn"), records("fedavg", clients=("b", "a"))])) == 2
+    assert len(build_result_tables([records("fedbn"), records("fedavg", clients=("b", "a"))])) == 2
 
 
 def test_the_best_is_bold_and_only_among_finished_runs_of_equal_length(records):
     runs = [records("fedavg", level=0.7), records("fedbn", level=0.8), records("moon", level=0.95, reached=8)]
-    (board,) = boards(runs)
-    best = {label: [cell.best for cell in cells] for label, cells in results(board).rows}
+    (board,) = build_result_tables(runs)
+    best = {label: [cell.best for cell in cells] for label, cells in format_results(board).rows}
     assert best == {"FedAvg": [False] * 4, "FedBN": [True] * 4, "MOON, unfinished": [False] * 4}
-    assert "FedBN has the highest mean" in headline(board)
-    (board,) = boards([*runs, records("fedco2", level=0.9, rounds=20)])
-    assert not any(cell.best for _, cells in results(board).rows for cell in cells)
+    assert "FedBN has the highest mean" in write_headline(board)
+    (board,) = build_result_tables([*runs, records("fedco2", level=0.9, rounds=20)])
+    assert not any(cell.best for _, cells in format_results(board).rows for cell in cells)
     assert "different numbers of rounds (10 and 20)" in said(board)
-    assert headline(board) is None
+    assert write_headline(board) is None
 
 
 def test_many_clients_are_shown_by_their_distribution(records):
     run = records("fedbn", clients=tuple(f"c{k}" for k in range(13)))
-    grid = results(boards([run])[0])
+    grid = format_results(build_result_tables([run])[0])
     values = sorted(branches["fused"] for branches in run.rules["last"]["clients"].values())
     assert grid.heads == ["mean", "worst", "10 % point", "median", "best"]
     shown = [cell.text for cell in grid.rows[0][1]]
@@ -224,30 +224,30 @@ def test_many_clients_are_shown_by_their_distribution(records):
 def test_which_rule(records):
     last = records("fedbn")
     window = records("fedavg", sections={"evaluation": {"window": 4, "window_every": 2, "report": "window"}})
-    assert boards([window])[0].rule == "window"
-    mixed = boards([last, window])[0]
+    assert build_result_tables([window])[0].rule == "window"
+    mixed = build_result_tables([last, window])[0]
     assert mixed.rule == "last"
     assert "different rules" in said(mixed)
     with pytest.raises(InputError, match="fedbn-1: nothing to report by the rule 'window'"):
-        boards([last, window], "window")
+        build_result_tables([last, window], "window")
 
 
 def test_cautions(records):
     one, other = records("fedbn", 1), records("fedavg", 2)
-    assert "One seed each" in said(boards([one, other])[0])
-    assert "different seeds" in said(boards([one, other])[0])
-    pair = boards([records("moon", 1), records("moon", 2), one])[0]
+    assert "One seed each" in said(build_result_tables([one, other])[0])
+    assert "different seeds" in said(build_result_tables([one, other])[0])
+    pair = build_result_tables([records("moon", 1), records("moon", 2), one])[0]
     assert "different numbers of seeds (1 and 2)" in said(pair)
     moved = [records("copa", seed, sections={"data": {"seed": seed}}) for seed in (1, 2)]
-    assert "drawn anew" in said(boards(moved)[0])
-    forged = boards([records("fedper", sha256="1"), records("fedrod", sha256="2")])[0]
+    assert "drawn anew" in said(build_result_tables(moved)[0])
+    forged = build_result_tables([records("fedper", sha256="1"), records("fedrod", sha256="2")])[0]
     assert "not the same images" in said(forged)
-    assert cautions(boards([records("fedprox", 1), records("fedprox", 2)])[0].rows) == []
+    assert list_cautions(build_result_tables([records("fedprox", 1), records("fedprox", 2)])[0].rows) == []
 
 
 def test_the_table_is_json_and_agrees_with_the_run(records):
     run = records("fedco2")
-    told = json.loads(json.dumps(table(boards([run])[0])))["rows"][0]
+    told = json.loads(json.dumps(table_to_dict(build_result_tables([run])[0])))["rows"][0]
     last = run.rules["last"]
     assert told["mean"] == {"mean": last["mean"]["fused"], "std": None}
     assert told["worst"]["mean"] == min(client["fused"] for client in last["clients"].values())
@@ -262,14 +262,14 @@ def test_the_table_is_json_and_agrees_with_the_run(records):
 
 def test_no_two_rows_look_alike(records):
     runs = [records("fedbn", name=f"r{k}", sections={"local": {"lr": 0.1 + k / 100}}) for k in range(9)]
-    found = looks(boards(runs)[0].rows)
+    found = assign_styles(build_result_tables(runs)[0].rows)
     assert len({(look.colour, look.marker) for look in found}) == 9
 
 
 def test_names_at_the_ends_of_curves_keep_their_distance():
-    moved = apart([1.0, 1.1, 1.2, 5.0], 1.0)
+    moved = space_heights([1.0, 1.1, 1.2, 5.0], 1.0)
     assert moved == pytest.approx([0.1, 1.1, 2.1, 5.0])
-    assert apart([], 1.0) == []
+    assert space_heights([], 1.0) == []
 
 
 def test_reading_changes_nothing(fake_run, tmp_path):

@@ -7,11 +7,11 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from fedtrain.report import looks
-from fedtrain.report.boards import boards
-from fedtrain.report.compare import compare
-from fedtrain.report.curves import mean_curves
-from fedtrain.report.page import page, write_page
-from fedtrain.report.pictures import pictures
+from fedtrain.report.boards import build_result_tables
+from fedtrain.report.compare import compare_runs
+from fedtrain.report.curves import draw_mean_curves
+from fedtrain.report.page import render_page, write_page
+from fedtrain.report.pictures import draw_svg_figures
 from fedtrain.report.records import read_record
 from theory.errors import InputError
 
@@ -28,7 +28,7 @@ def made(fake_run, tmp_path_factory):
     runs.append(fake_run(place / "moon", "moon", 1, reached=6, **toy))
     runs.append(fake_run(place / "many", "fedrod", clients=tuple(f"client {k}" for k in range(14)), title="Crowd"))
     records = [read_record(path) for path in runs]
-    return page(boards(records), compare(records[2:4], records[4:6]), "fedco2 report ...")
+    return render_page(build_result_tables(records), compare_runs(records[2:4], records[4:6]), "fedco2 report ...")
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +69,9 @@ def test_every_heading_and_figure_calls_stand_in_data_stand_in(made):
 
 def test_figures_say_stand_in_themselves(fake_run, tmp_path, monkeypatch):
     told, canvas = [], looks.canvas
-    monkeypatch.setattr("fedtrain.report.pictures._svg", lambda figure: "not drawn")
+    monkeypatch.setattr("fedtrain.report.pictures._render_svg", lambda figure: "not drawn")
     monkeypatch.setattr(looks, "canvas", lambda title, *size: told.append(title) or canvas(title, *size))
-    pictures(boards([read_record(fake_run(tmp_path / "run", rounds=2, standin=True))])[0])
+    draw_svg_figures(build_result_tables([read_record(fake_run(tmp_path / "run", rounds=2, standin=True))])[0])
     assert len(told) == 10  # five figures, wide and narrow; no branches here
     assert all("(stand-in)" in title for title in told)
 
@@ -99,9 +99,9 @@ def test_the_best_is_bold(made):
 
 
 def test_the_same_runs_make_the_same_figures(small, monkeypatch):
-    monkeypatch.setattr("fedtrain.report.pictures.FIGURES", {"mean": mean_curves})
-    (board,) = boards([small])
-    assert pictures(board) == pictures(board)
+    monkeypatch.setattr("fedtrain.report.pictures.FIGURES", {"mean": draw_mean_curves})
+    (board,) = build_result_tables([small])
+    assert draw_svg_figures(board) == draw_svg_figures(board)
 
 
 def test_figures_are_sound_svg(made):
@@ -112,15 +112,17 @@ def test_figures_are_sound_svg(made):
 
 
 def test_a_run_without_counts_gets_a_word_instead_of_a_figure(fake_run, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedtrain.report.page.pictures", lambda board: {})
-    text = page(boards([read_record(fake_run(tmp_path / "run", rounds=2, clients=("a",), classes=[]))]))
+    monkeypatch.setattr("fedtrain.report.page.draw_svg_figures", lambda board: {})
+    text = render_page(
+        build_result_tables([read_record(fake_run(tmp_path / "run", rounds=2, clients=("a",), classes=[]))])
+    )
     assert "The runs do not say who holds how many images" in text
 
 
 def test_hostile_words_stay_words(fake_run, tmp_path):
     hostile = {"title": HOSTILE, "notes": [HOSTILE], "classes": [HOSTILE, "y", "z"]}
     path = fake_run(tmp_path / "$a_{b", rounds=2, clients=(HOSTILE, "b"), **hostile)
-    text = page(boards([read_record(path)]))
+    text = render_page(build_result_tables([read_record(path)]))
     assert "<script" not in text
     assert "<img src=http" not in text
     assert "&lt;script&gt;" in text
@@ -130,14 +132,14 @@ def test_nothing_is_overwritten_nor_half_written(small, tmp_path, monkeypatch):
     there = tmp_path / "page.html"
     there.write_text("mine")
     with pytest.raises(InputError, match="not overwritten"):
-        write_page(boards([small]), there)
+        write_page(build_result_tables([small]), there)
     with pytest.raises(InputError, match=r"end in \.html"):
-        write_page(boards([small]), tmp_path / "page.pdf")
+        write_page(build_result_tables([small]), tmp_path / "page.pdf")
     with pytest.raises(InputError, match="make it first"):
-        write_page(boards([small]), tmp_path / "no" / "page.html")
-    monkeypatch.setattr("fedtrain.report.page.page", lambda *_: "\ud800")  # cannot be encoded
+        write_page(build_result_tables([small]), tmp_path / "no" / "page.html")
+    monkeypatch.setattr("fedtrain.report.page.render_page", lambda *_: "\ud800")  # cannot be encoded
     with pytest.raises(UnicodeEncodeError):
-        write_page(boards([small]), tmp_path / "new.html")
+        write_page(build_result_tables([small]), tmp_path / "new.html")
     assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
     assert there.read_text() == "mine"
 
@@ -160,10 +162,10 @@ def test_curves_of_validation_are_called_so(fake_run, tmp_path):
         read_record(fake_run(tmp_path / m, m, level=level, tested=(4, 10), sections=best))
         for m, level in (("fedavg", 0.5), ("fedbn", 0.7))
     ]
-    (board,) = boards(runs)
-    assert mean_curves(board, narrow=False).figure.get_suptitle() == "Toy: mean validation accuracy of 3 clients"
-    text = page([board])
+    (board,) = build_result_tables(runs)
+    assert draw_mean_curves(board, narrow=False).figure.get_suptitle() == "Toy: mean validation accuracy of 3 clients"
+    text = render_page([board])
     assert "On validation data" in text
     assert "Of 10 rounds, at the round of the best mean validation accuracy, with one seed each, FedBN has" in text
-    (other,) = boards([read_record(fake_run(tmp_path / "always", "fedbn"))])
-    assert "On validation data" not in page([other])
+    (other,) = build_result_tables([read_record(fake_run(tmp_path / "always", "fedbn"))])
+    assert "On validation data" not in render_page([other])

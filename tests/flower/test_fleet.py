@@ -24,7 +24,7 @@ from fedtrain.flower import node, post  # noqa: E402
 from fedtrain.flower.conduct import Plan, conduct  # noqa: E402
 from fedtrain.flower.records import content, opened  # noqa: E402
 from fedtrain.folder import METRICS_FILE, RunFolder  # noqa: E402
-from fedtrain.report.figures import draw_figures  # noqa: E402
+from fedtrain.report.figures import draw_run_figures  # noqa: E402
 from fedtrain.run import run_rounds  # noqa: E402
 from theory.errors import InputError  # noqa: E402
 
@@ -109,7 +109,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(post, "PAUSE", 0.0)
     monkeypatch.setattr(post, "LOOK_AROUND", 0.0)
     monkeypatch.setattr(post, "GRACE", 0.0)
-    monkeypatch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
+    monkeypatch.setattr("fedtrain.run.draw_run_figures", lambda folder, summary: [])
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
 
@@ -217,7 +217,7 @@ def test_a_turn_whose_answer_is_lost_is_taken_again_from_what_was_kept_before(fo
 
 
 def test_a_client_that_never_answers_is_left_out_if_enough_do(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fedtrain.run.draw_figures", draw_figures)  # which has nothing to draw
+    monkeypatch.setattr("fedtrain.run.draw_run_figures", draw_run_figures)  # which has nothing to draw
     grid = Grid(tmp_path)
 
     def tamper(grid, place, letter):
@@ -236,7 +236,7 @@ def test_a_client_that_never_answers_is_left_out_if_enough_do(tmp_path, monkeypa
 
 
 def test_an_evaluation_that_was_not_complete_is_not_taken_for_the_last(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fedtrain.run.draw_figures", draw_figures)
+    monkeypatch.setattr("fedtrain.run.draw_run_figures", draw_run_figures)
     grid = Grid(tmp_path)
 
     def tamper(grid, place, letter):

@@ -34,7 +34,7 @@ def ours(tmp_path_factory):
     """Every case in one process."""
     root = tmp_path_factory.mktemp("ours")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
+        patch.setattr("fedtrain.run.draw_run_figures", lambda folder, summary: [])
         for case in ALL:
             work, folder = small.experiment(case), RunFolder(root / case)
             folder.begin(work.config, {})

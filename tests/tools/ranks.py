@@ -74,7 +74,7 @@ def digest(value: torch.Tensor) -> str:
 def main(root: Path, group: Path) -> None:
     """One rank."""
     torch.set_num_threads(1)
-    module.draw_figures = lambda folder, summary: []
+    module.draw_run_figures = lambda folder, summary: []
     place = Place.ours()
     for number, job in enumerate(json.loads((group / "jobs.json").read_text())):
         os.environ[STORE] = str(group / f"store {number}")

@@ -66,6 +66,6 @@ def alone(work, path):
     folder = RunFolder(path)
     folder.begin(work.config, {})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.run.draw_figures", lambda folder, summary: [])
+        patch.setattr("fedtrain.run.draw_run_figures", lambda folder, summary: [])
         run_rounds(work, folder, small.quiet)
     return small.everything(work, folder)
