@@ -14,18 +14,18 @@ from cli.reproduce_view import show_commands, show_failures, show_grids, show_im
 from cli.reproduce_work import cores, expected, work
 from cli.train_run import nested
 from fedtrain.report.records import RunRecord, read_record
-from fedtrain.reproduce.estimate import total
-from fedtrain.reproduce.exhibits import NAMES, exhibit
-from fedtrain.reproduce.layout import frame, panels
-from fedtrain.reproduce.lookahead import impossible, lookahead
-from fedtrain.reproduce.outputs import check_ours, put
-from fedtrain.reproduce.paper import Numbers, added, held
-from fedtrain.reproduce.plan import Plan, finder, plan
+from fedtrain.reproduce.estimate import estimate_total_seconds
+from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES, load_paper_item
+from fedtrain.reproduce.layout import build_panels, get_plan_panels
+from fedtrain.reproduce.lookahead import find_impossible_runs, make_clients_preview
+from fedtrain.reproduce.outputs import check_owned, write_owned
+from fedtrain.reproduce.paper import PaperNumbers, load_paper_numbers, load_user_numbers
+from fedtrain.reproduce.plan import Plan, build_plan, make_dataset_finder
 from fedtrain.reproduce.request import Request
-from fedtrain.reproduce.results import Grid, grids
-from fedtrain.reproduce.runner import last_words
-from fedtrain.reproduce.runs import Job, Run, adopted, jobs
-from fedtrain.reproduce.tables import as_csv, as_json, latex, markdown, tables
+from fedtrain.reproduce.results import ComparisonTable, build_comparison_tables
+from fedtrain.reproduce.runner import read_last_log_line
+from fedtrain.reproduce.runs import Job, StoredRun, build_jobs, load_adopted_runs
+from fedtrain.reproduce.tables import to_csv, to_dict, to_json, to_latex, to_markdown
 
 TABLES = ("table.md", "table.csv", "table.json", "table.tex")
 FIGURE = "figure.png"
@@ -33,25 +33,27 @@ FIGURE = "figure.png"
 
 def run(options: dict[str, Any]) -> bool:
     """List, or plan, run and show; whether all runs are finished."""
-    names = list(dict.fromkeys(name.upper() for name in options["names"])) or list(NAMES)
+    names = list(dict.fromkeys(name.upper() for name in options["names"])) or list(PAPER_ITEM_NAMES)
     request = requested(options)
-    look = finder(request)
-    plans = [plan(name, request, look) for name in names]
+    look = make_dataset_finder(request)
+    plans = [build_plan(name, request, look) for name in names]
     if options["listing"]:
         show_list(console(), [about(one) for one in plans], options["as_json"])
         return True
     papers = paper_numbers(plans, options["paper"])
     out: Path = options["out"]
-    ahead = lookahead(plans)
-    todo = jobs(plans, out / "runs", adopt := adopted(options["adopt"]), ahead)
-    show_impossible(console(stderr=True), impossible((job.cell for job in todo.values() if not job.finished), ahead))
+    ahead = make_clients_preview(plans)
+    todo = build_jobs(plans, out / "runs", adopt := load_adopted_runs(options["adopt"]), ahead)
+    show_impossible(
+        console(stderr=True), find_impossible_runs((job.cell for job in todo.values() if not job.finished), ahead)
+    )
     threads = max(1, cores() // options["jobs"])
     extra = ["--data-dir", str(request.data_dir)] if request.data_dir else []
     if options["dry_run"]:
         show_commands(console(), expected(plans, list(todo.values())), threads, extra, options["as_json"])
         return True
     for one in plans:
-        check_ours(out / one.exhibit.name, files_of(one))
+        check_owned(out / one.exhibit.name, files_of(one))
     tell_unused(adopt, todo)
     outcomes = work(plans, [job for job in todo.values() if not job.finished], threads, extra, options["jobs"])
     failed = [outcome for outcome in outcomes if outcome.code]
@@ -59,8 +61,8 @@ def run(options: dict[str, Any]) -> bool:
     for one in plans:
         results[one.exhibit.name], written[one.exhibit.name] = conclude(one, todo, papers[one.exhibit.name], out)
     if options["as_json"]:
-        told = [{"folder": str(f.job.folder), "log": str(f.job.log), "why": last_words(f.job)} for f in failed]
-        all_of_them = [tables(name, grids) for name, grids in results.items()]
+        told = [{"folder": str(f.job.folder), "log": str(f.job.log), "why": read_last_log_line(f.job)} for f in failed]
+        all_of_them = [to_dict(name, grids) for name, grids in results.items()]
         click.echo(json.dumps({"out": str(out), "experiments": all_of_them, "failed": told}, ensure_ascii=False))
     else:
         for name, found in results.items():
@@ -89,22 +91,22 @@ def about(one: Plan) -> dict[str, Any]:
         "seeds": len(one.seeds),
         "paper_seeds": len(one.exhibit.seeds),
         "runs": len(runs),
-        "estimated_seconds": total(one.cells.values(), one.found),
+        "estimated_seconds": estimate_total_seconds(one.cells.values(), one.found),
     }
 
 
-def paper_numbers(plans: Sequence[Plan], path: Path | None) -> dict[str, Numbers]:
+def paper_numbers(plans: Sequence[Plan], path: Path | None) -> dict[str, PaperNumbers]:
     """Ours, and the user's above them."""
-    more = added(path, {name: _places(name, plans) for name in NAMES}) if path else {}
-    return {name: held(name) | more.get(name, {}) for name in (one.exhibit.name for one in plans)}
+    more = load_user_numbers(path, {name: _places(name, plans) for name in PAPER_ITEM_NAMES}) if path else {}
+    return {name: load_paper_numbers(name) | more.get(name, {}) for name in (one.exhibit.name for one in plans)}
 
 
 def _places(name: str, plans: Sequence[Plan]) -> dict[str, tuple[set[str], set[str]]]:
     """Rows and columns of each panel, as in the paper and as asked for: one file may hold more than is shown."""
-    whole = exhibit(name)
+    whole = load_paper_item(name)
     rows = {row.name for row in whole.rows}
-    frames = [panels(whole, [max(whole.rounds, default=0)] * len(whole.blocks))]
-    frames += [frame(one) for one in plans if one.exhibit.name == name]
+    frames = [build_panels(whole, [max(whole.rounds, default=0)] * len(whole.blocks))]
+    frames += [get_plan_panels(one) for one in plans if one.exhibit.name == name]
     found: dict[str, tuple[set[str], set[str]]] = {}
     for panel, columns in (item for each in frames for item in each.items()):
         found.setdefault(panel, (rows, set()))[1].update(columns)
@@ -116,7 +118,7 @@ def files_of(one: Plan) -> list[str]:
     return [*TABLES, *[FIGURE] * bool(one.exhibit.figure)]
 
 
-def tell_unused(adopt: Sequence[Run], todo: dict[str, Job]) -> None:
+def tell_unused(adopt: Sequence[StoredRun], todo: dict[str, Job]) -> None:
     """A run that was to be used and is none of the cells is worth a word."""
     used = {job.folder for job in todo.values()}
     for run in adopt:
@@ -127,18 +129,20 @@ def tell_unused(adopt: Sequence[Run], todo: dict[str, Job]) -> None:
             console(stderr=True).print(f"note: {run.path} is not used: {why}", soft_wrap=True)
 
 
-def conclude(one: Plan, todo: dict[str, Job], paper: Numbers, out: Path) -> tuple[list[Grid], list[str]]:
+def conclude(
+    one: Plan, todo: dict[str, Job], paper: PaperNumbers, out: Path
+) -> tuple[list[ComparisonTable], list[str]]:
     """Read the finished runs, write the tables and the figure; the tables, and the names of the files."""
     identities = {cell.identity for cell in one.cells.values()}
     records: dict[str, RunRecord] = {i: read_record(todo[i].folder) for i in identities if todo[i].finished}
-    found, name = grids(one, records, paper), one.exhibit.name
+    found, name = build_comparison_tables(one, records, paper), one.exhibit.name
     for file, text in zip(
-        TABLES, (markdown(found), as_csv(name, found), as_json(name, found), latex(found)), strict=True
+        TABLES, (to_markdown(found), to_csv(name, found), to_json(name, found), to_latex(found)), strict=True
     ):
-        put(out / name, file, text)
+        write_owned(out / name, file, text)
     if not one.exhibit.figure or not records:
         return found, [*TABLES]
-    from fedtrain.reproduce.figures import draw
+    from fedtrain.reproduce.figures import draw_paper_figure
 
-    put(out / name, FIGURE, draw(one, records, found))
+    write_owned(out / name, FIGURE, draw_paper_figure(one, records, found))
     return found, [*TABLES, FIGURE]

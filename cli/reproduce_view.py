@@ -18,10 +18,10 @@ from rich.text import Text
 
 from cli.theory_view import duration
 from fedtrain.data.catalogue import DATASETS
-from fedtrain.reproduce.results import Grid
-from fedtrain.reproduce.runner import Outcome, Running, last_words, rounds_made
+from fedtrain.reproduce.results import ComparisonTable
+from fedtrain.reproduce.runner import JobOutcome, RunningJob, read_last_log_line, read_rounds_done
 from fedtrain.reproduce.runs import Job
-from fedtrain.reproduce.tables import lines, notes
+from fedtrain.reproduce.tables import format_lines, list_notes
 
 DAY = 86_400
 
@@ -89,7 +89,7 @@ class Watching:
 
     def __init__(self, screen: Console, weights: Mapping[Job, float]) -> None:
         self.screen, self.weights, self.start = screen, weights, time.monotonic()
-        self.told, self.first = 0, {job: rounds_made(job) for job in weights}
+        self.told, self.first = 0, {job: read_rounds_done(job) for job in weights}
         self.live = Live(console=screen, transient=True, auto_refresh=False) if screen.is_terminal else None
 
     def __enter__(self) -> Watching:
@@ -104,10 +104,10 @@ class Watching:
         if self.live:
             self.live.stop()
 
-    def __call__(self, running: Sequence[Running], done: Sequence[Outcome], waiting: int) -> None:
+    def __call__(self, running: Sequence[RunningJob], done: Sequence[JobOutcome], waiting: int) -> None:
         """A line for each run that ended, and on a terminal what is at work."""
         for outcome in done[self.told :]:
-            end = "finished" if not outcome.code else f"FAILED ({last_words(outcome.job)})"
+            end = "finished" if not outcome.code else f"FAILED ({read_last_log_line(outcome.job)})"
             self.told += 1
             self.screen.print(
                 f"[{self.told}/{len(self.weights)}] {outcome.job.folder.name} {end}, {duration(outcome.seconds)}",
@@ -117,12 +117,12 @@ class Watching:
         if self.live:
             self.live.update(Text("\n".join(self.state(running, done, waiting))), refresh=True)
 
-    def state(self, running: Sequence[Running], done: Sequence[Outcome], waiting: int) -> list[str]:
+    def state(self, running: Sequence[RunningJob], done: Sequence[JobOutcome], waiting: int) -> list[str]:
         """What is at work, how much waits, when it will be over."""
         said, worked = [], sum(self.weights[outcome.job] for outcome in done)
         left = sum(self.weights.values()) - worked
         for one in running:
-            rounds, made = one.job.cell.config.server.rounds, rounds_made(one.job)
+            rounds, made = one.job.cell.config.server.rounds, read_rounds_done(one.job)
             worked += self.weights[one.job] * max(0, made - self.first[one.job]) / rounds
             left -= self.weights[one.job] * made / rounds
             where = "" if one.process else "  (another program is at work on it)"
@@ -139,14 +139,16 @@ def show_impossible(screen: Console, why: Mapping[str, int]) -> None:
         screen.print(f"note: {count} runs will fail: {reason}", style="yellow", soft_wrap=True)
 
 
-def show_failures(screen: Console, failed: Sequence[Outcome]) -> None:
+def show_failures(screen: Console, failed: Sequence[JobOutcome]) -> None:
     """Which, why, and where to read more."""
     for outcome in failed:
-        screen.print(f"failed: {outcome.job.folder}: {last_words(outcome.job)}", style="bold red", soft_wrap=True)
+        screen.print(
+            f"failed: {outcome.job.folder}: {read_last_log_line(outcome.job)}", style="bold red", soft_wrap=True
+        )
         screen.print(f"  its log: {outcome.job.log}", soft_wrap=True)
 
 
-def show_grids(screen: Console, grids: Sequence[Grid], folder: Path, files: Sequence[str]) -> None:
+def show_grids(screen: Console, grids: Sequence[ComparisonTable], folder: Path, files: Sequence[str]) -> None:
     """Every table, and where it was written."""
     for grid in grids:
         screen.print(grid.title, style="bold")
@@ -154,11 +156,11 @@ def show_grids(screen: Console, grids: Sequence[Grid], folder: Path, files: Sequ
         table.add_column("")
         for head in grid.columns.values():
             table.add_column(head, justify="right")
-        for name, kind, texts in lines(grid):
+        for name, kind, texts in format_lines(grid):
             tight = [text.replace(" ± ", "±") for text in texts]
             table.add_row(name if kind == "ours" else f"  {name}", *tight, style="" if kind == "ours" else "dim")
         screen.print(table)
-        for note in notes(grid):
+        for note in list_notes(grid):
             screen.print(f"- {note}", soft_wrap=True)
         screen.print()
     screen.print(f"Written to {folder}: {', '.join(files)}", soft_wrap=True)

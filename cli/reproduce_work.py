@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from cli.console import console
 from cli.reproduce_view import Watching
 from cli.stopping import stopping
-from fedtrain.reproduce.estimate import seconds
+from fedtrain.reproduce.estimate import estimate_run_seconds
 from fedtrain.reproduce.plan import Plan
-from fedtrain.reproduce.runner import Outcome, run_all
+from fedtrain.reproduce.runner import JobOutcome, run_jobs
 from fedtrain.reproduce.runs import Job
 
 
@@ -21,7 +21,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def work(plans: Sequence[Plan], todo: Sequence[Job], threads: int, extra: Sequence[str], at_once: int) -> list[Outcome]:
+def work(
+    plans: Sequence[Plan], todo: Sequence[Job], threads: int, extra: Sequence[str], at_once: int
+) -> list[JobOutcome]:
     """Run what is not finished."""
     if not todo:
         return []
@@ -30,13 +32,16 @@ def work(plans: Sequence[Plan], todo: Sequence[Job], threads: int, extra: Sequen
     watch = Watching(console(stderr=True), weights)
     longest_first = sorted(todo, key=lambda job: -weights[job])  # or it would be the last one, alone
     with stopping(lambda: way_on(todo)), watch:
-        return run_all(longest_first, command, extra, at_once, threads, watch)
+        return run_jobs(longest_first, command, extra, at_once, threads, watch)
 
 
 def expected(plans: Sequence[Plan], todo: Sequence[Job]) -> dict[Job, float]:
     """Seconds that each will take from its first round to its last, roughly; none if it is finished."""
     found = {name: data for one in plans for name, data in one.found.items()}
-    return {job: 0.0 if job.finished else seconds(job.cell, found[job.cell.config.data.dataset]) for job in todo}
+    return {
+        job: 0.0 if job.finished else estimate_run_seconds(job.cell, found[job.cell.config.data.dataset])
+        for job in todo
+    }
 
 
 def way_on(todo: Sequence[Job]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from fedtrain.config import SECTIONS, Config, get_method_class, serialize_config
 from fedtrain.tables import TomlTable, flatten_tables, serialize_section
 
-OPTIONS = {
+OPTION_FOR_SETTING = {
     "method.name": "--method",
     "data.source": "--data",
     "server.rounds": "--rounds",
@@ -20,12 +20,12 @@ OPTIONS = {
     "seed": "--seed",
 }
 """Settings that have an option of their own; the others go by --set."""
-PRECISION = ("dtype", "amp")
+PRECISION_SETTINGS = ("dtype", "amp")
 """All of the machine that a result depends on."""
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class RunSpec:
     """What is to be run."""
 
     preset: str
@@ -44,7 +44,7 @@ class Cell:
     @cached_property
     def identity(self) -> str:
         """The same for cells whose results are the same."""
-        return digest(serialize_config(self.config), standin=self.standin)
+        return hash_settings(serialize_config(self.config), standin=self.standin)
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class Cell:
         parts = (config.data.dataset, config.method_name, f"r{config.server.rounds}", f"{how}{self.every}")
         return "-".join((*parts, f"s{config.seed}", self.identity))
 
-    def with_seed(self, seed: int) -> Cell:
+    def with_seed(self, seed: int) -> RunSpec:
         """The same with another seed, on which no other setting depends."""
         return replace(self, given=self.given | {"seed": seed}, config=replace(self.config, seed=seed))
 
@@ -63,22 +63,22 @@ class Cell:
         words = ["--preset", self.preset]
         for path, value in flatten_tables(self.given).items():
             text = value if isinstance(value, str) else json.dumps(value)
-            words += [OPTIONS[path], text] if path in OPTIONS else ["--set", f"{path}={text}"]
+            words += [OPTION_FOR_SETTING[path], text] if path in OPTION_FOR_SETTING else ["--set", f"{path}={text}"]
         return words
 
 
-def decides(key: str) -> bool:
+def affects_result(key: str) -> bool:
     """Whether results depend on this setting.
 
     The rule of reporting does not count, as every rule is evaluated; nor do rounds that are tested and not reported.
     """
     section, _, name = key.partition(".")
     if section == "machine":
-        return name in PRECISION
+        return name in PRECISION_SETTINGS
     return section != "checkpoints" and key not in ("evaluation.report", "evaluation.test")
 
 
-def digest(tables: Mapping[str, Any], *, standin: bool) -> str:
+def hash_settings(tables: Mapping[str, Any], *, standin: bool) -> str:
     """Of all settings that decide a result. Defaults do not count, so that one that is new tomorrow changes nothing.
 
     How often a run is evaluated does not count, unless there are validation data by which one of those rounds is
@@ -94,7 +94,7 @@ def digest(tables: Mapping[str, Any], *, standin: bool) -> str:
         name: {
             key: value
             for key, value in table.items()
-            if decides(path := f"{name}.{key}") and path not in aside
+            if affects_result(path := f"{name}.{key}") and path not in aside
             if key not in defaults[name] or value != defaults[name][key]
         }
         for name, table in told.items()

@@ -10,23 +10,23 @@ import numpy as np
 
 from fedtrain.report.looks import escape_mathtext
 from fedtrain.reproduce.plan import Plan
-from fedtrain.reproduce.results import Grid, Records
-from fedtrain.reproduce.sheets import look_of, panels_of, records_of, sheet
+from fedtrain.reproduce.results import ComparisonTable, RecordsByIdentity
+from fedtrain.reproduce.sheets import create_named_panels, create_paper_figure, get_row_records, get_row_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
-PARTS = ("#D55E00", "#0072B2", "#009E73")
+VARIANT_COLOURS = ("#D55E00", "#0072B2", "#009E73")
 """Of Okabe and Ito: the variants of Figure 7."""
 
 
-def dots(plan: Plan, records: Records, grids: Sequence[Grid]) -> SubFigure:
+def draw_client_dots(plan: Plan, records: RecordsByIdentity, grids: Sequence[ComparisonTable]) -> SubFigure:
     """Every client's accuracy under each model, clients in the order of the prediction's; a panel for each block."""
     blocks, rows = plan.exhibit.blocks, plan.exhibit.rows
-    body = sheet(plan, records, grids, 3.1 * -(-len(blocks) // 2) + 0.3)
-    panels = panels_of(body, -(-len(blocks) // 2), min(2, len(blocks)), [block.name for block in blocks])
+    body = create_paper_figure(plan, records, grids, 3.1 * -(-len(blocks) // 2) + 0.3)
+    panels = create_named_panels(body, -(-len(blocks) // 2), min(2, len(blocks)), [block.name for block in blocks])
     for b, (axes, block) in enumerate(zip(panels, blocks, strict=False)):
-        found = [run.rules[plan.rule(b)]["clients"] for run in records_of(plan, records, b, 0)]
+        found = [run.rules[plan.rule(b)]["clients"] for run in get_row_records(plan, records, b, 0)]
         if not found:
             continue
         each = {
@@ -34,7 +34,7 @@ def dots(plan: Plan, records: Records, grids: Sequence[Grid]) -> SubFigure:
         }
         order = sorted(found[0], key=lambda name: -each[rows[0].branch][name])
         for row in rows[::-1]:
-            look, values = look_of(row), [each[row.branch][name] for name in order]
+            look, values = get_row_style(row), [each[row.branch][name] for name in order]
             axes.axhline(fmean(values), color=look.colour, linewidth=1.1, linestyle=look.line, alpha=0.8)
             axes.plot(
                 range(1, len(order) + 1), values, look.marker, color=look.colour, markersize=look.size,
@@ -49,17 +49,17 @@ def dots(plan: Plan, records: Records, grids: Sequence[Grid]) -> SubFigure:
     return body
 
 
-def bars(plan: Plan, records: Records, grids: Sequence[Grid]) -> SubFigure:
+def draw_domain_bars(plan: Plan, records: RecordsByIdentity, grids: Sequence[ComparisonTable]) -> SubFigure:
     """A panel for each block, clients and their mean side by side, a bar for each variant."""
-    body = sheet(plan, records, grids, 2.6 * len(grids) + 0.9, bars=True)
-    panels = panels_of(body, len(grids), 1, [grid.name for grid in grids])
+    body = create_paper_figure(plan, records, grids, 2.6 * len(grids) + 0.9, bars=True)
+    panels = create_named_panels(body, len(grids), 1, [grid.name for grid in grids])
     for axes, grid in zip(panels, grids, strict=True):
         width = 0.8 / len(grid.rows)
         for k, (name, entries) in enumerate(grid.rows.items()):
             x = np.arange(len(entries)) + (k - (len(grid.rows) - 1) / 2) * width
             heights = [0.0 if entry.ours is None else entry.ours.mean for entry in entries]
             spread = [(entry.ours.std or 0.0) if entry.ours else 0.0 for entry in entries]
-            colour: Any = PARTS[k % len(PARTS)]
+            colour: Any = VARIANT_COLOURS[k % len(VARIANT_COLOURS)]
             axes.bar(x, heights, width * 0.92, color=colour, label=name)
             if any(spread):
                 axes.errorbar(x, heights, spread, fmt="none", ecolor="#222222", elinewidth=0.9)

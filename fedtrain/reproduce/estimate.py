@@ -15,19 +15,19 @@ from fedtrain.data.source import Found
 from fedtrain.experiment import get_model_builder
 from fedtrain.methods import AnyMethod
 from fedtrain.protocol import count_heads_sent, sample_cohort
-from fedtrain.reproduce.cells import Cell
-from fedtrain.reproduce.plan import DOMAINS
+from fedtrain.reproduce.cells import RunSpec
+from fedtrain.reproduce.plan import DOMAIN_DATASETS
 
-EVEN = 100.0
+EVEN_ALPHA = 100.0
 """A concentration that needs no second draw: clients are as large on average as with any other."""
 
 
-def seconds(cell: Cell, found: Found) -> float:
+def estimate_run_seconds(cell: RunSpec, found: Found) -> float:
     """Of the whole run, right within a factor of two or three."""
     config = cell.config
-    clients, train, test = client_sizes(replace(config.data, seed=0), found, config.evaluation.test == "always")
+    clients, train, test = count_client_samples(replace(config.data, seed=0), found, config.evaluation.test == "always")
     shape = (3, found.pools[0].size, found.pools[0].size)
-    learn, forward = a_sample(
+    learn, forward = count_flops_per_sample(
         config.method, config.model, config.data.dataset, shape, clients, config.server.peers, config.local.epochs
     )
     chosen = len(sample_cohort([str(k) for k in range(clients)], config.server.sample, 0, 0))
@@ -35,23 +35,23 @@ def seconds(cell: Cell, found: Found) -> float:
     return seconds_left(config, (learn * chosen * train / clients / rate, forward * test / rate))
 
 
-def total(cells: Iterable[Cell], found: dict[str, Found]) -> float:
+def estimate_total_seconds(cells: Iterable[RunSpec], found: dict[str, Found]) -> float:
     """Of several, each identity once."""
     each = {cell.identity: cell for cell in cells}
-    return sum(seconds(cell, found[cell.config.data.dataset]) for cell in each.values())
+    return sum(estimate_run_seconds(cell, found[cell.config.data.dataset]) for cell in each.values())
 
 
 @cache
-def client_sizes(data: DataSettings, found: Found, always: bool) -> tuple[int, int, int]:
+def count_client_samples(data: DataSettings, found: Found, always: bool) -> tuple[int, int, int]:
     """How many clients there are, and their training and evaluated samples together; test data always, or hardly."""
-    even = replace(data, alpha=EVEN, least_per_class=1)
-    parts = shares(even if data.dataset in DOMAINS else replace(data, skew="iid"), found.pools)
+    even = replace(data, alpha=EVEN_ALPHA, least_per_class=1)
+    parts = shares(even if data.dataset in DOMAIN_DATASETS else replace(data, skew="iid"), found.pools)
     evaluated = sum(len(part.test) * always + len(part.val) for part in parts)
     return len(parts), sum(len(part.train) for part in parts), evaluated
 
 
 @cache
-def a_sample(
+def count_flops_per_sample(
     method: AnyMethod,
     model: ModelSettings,
     name: str,

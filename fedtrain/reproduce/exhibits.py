@@ -16,13 +16,19 @@ from fedtrain.report.records import FUSED
 from fedtrain.tables import TomlTable, merge_tables, suggest_name
 from theory.errors import InputError
 
-NAMES = (*(f"T{number}" for number in (1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13)), *(f"F{k}" for k in range(2, 8)))
+PAPER_ITEM_NAMES = (
+    *(f"T{number}" for number in (1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13)),
+    *(f"F{k}" for k in range(2, 8)),
+)
 """In the paper's order."""
-NOTHING_TO_RUN = {"T6": "the table of the data sets' sizes (fedco2 data clients)", "F1": "the drawing of the method"}
+ITEMS_WITHOUT_RUNS = {
+    "T6": "the table of the data sets' sizes (fedco2 data clients)",
+    "F1": "the drawing of the method",
+}
 
 
 @dataclass(frozen=True)
-class Row:
+class MethodVariant:
     """A method, or a variant of one; of methods that add up several models maybe one of them."""
 
     method: str
@@ -55,7 +61,7 @@ class Block:
     @property
     def dataset(self) -> str:
         """Which the preset is for."""
-        return dataset_of(self.preset)
+        return get_preset_dataset(self.preset)
 
     @property
     def name(self) -> str:
@@ -64,7 +70,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Value:
+class Metric:
     """What a run has to say in a column: one client's accuracy, or the mean or micro over all."""
 
     label: str
@@ -73,7 +79,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class PaperItem:
     """A table or figure of the paper."""
 
     name: str
@@ -81,9 +87,9 @@ class Exhibit:
     layout: Literal["clients", "blocks", "rounds"]
     """Columns are the clients and their mean, the blocks, or rounds."""
     seeds: tuple[int, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[MethodVariant, ...]
     blocks: tuple[Block, ...]
-    values: tuple[Value, ...] = ()
+    values: tuple[Metric, ...] = ()
     """Layout ``blocks``: a table for each."""
     rounds: tuple[int, ...] = ()
     """Layout ``rounds``: which."""
@@ -97,22 +103,24 @@ class Exhibit:
 
 
 @cache
-def dataset_of(preset: str) -> str:
+def get_preset_dataset(preset: str) -> str:
     """Which data set a preset is for."""
     return str(merge_tables(*load_preset_chain(preset))["data"]["dataset"])
 
 
 @cache
-def exhibit(name: str) -> Exhibit:
+def load_paper_item(name: str) -> PaperItem:
     """The one of this name."""
-    if name not in NAMES:
-        if name.upper() in NOTHING_TO_RUN:
-            raise InputError(f"{name.upper()} has nothing to be run for: it is {NOTHING_TO_RUN[name.upper()]}")
-        raise InputError(f"unknown table or figure {name!r}; {suggest_name(name.upper(), NAMES)}")
+    if name not in PAPER_ITEM_NAMES:
+        if name.upper() in ITEMS_WITHOUT_RUNS:
+            raise InputError(f"{name.upper()} has nothing to be run for: it is {ITEMS_WITHOUT_RUNS[name.upper()]}")
+        raise InputError(f"unknown table or figure {name!r}; {suggest_name(name.upper(), PAPER_ITEM_NAMES)}")
     text = (files("fedtrain.reproduce") / "experiments" / f"{name}.toml").read_text(encoding="utf-8")
     table: dict[str, Any] = tomllib.loads(text)
     lists: dict[str, Any] = {key: tuple(table.pop(key, ())) for key in ("seeds", "rounds", "notes")}
-    lists["rows"] = tuple(Row(row) if isinstance(row, str) else Row(**row) for row in table.pop("rows"))
+    lists["rows"] = tuple(
+        MethodVariant(row) if isinstance(row, str) else MethodVariant(**row) for row in table.pop("rows")
+    )
     lists["blocks"] = tuple(Block(**block) for block in table.pop("blocks"))
-    lists["values"] = tuple(Value(**value) for value in table.pop("values", ()))
-    return Exhibit(name=name, **lists, **table)
+    lists["values"] = tuple(Metric(**value) for value in table.pop("values", ()))
+    return PaperItem(name=name, **lists, **table)

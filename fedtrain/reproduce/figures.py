@@ -9,71 +9,75 @@ from typing import TYPE_CHECKING
 
 from fedtrain.report.looks import CurveEnd, label_curve_ends, plot_curve
 from fedtrain.report.records import FUSED
-from fedtrain.reproduce.client_figures import bars, dots
-from fedtrain.reproduce.exhibits import Row
+from fedtrain.reproduce.client_figures import draw_client_dots, draw_domain_bars
+from fedtrain.reproduce.exhibits import MethodVariant
 from fedtrain.reproduce.plan import Plan
-from fedtrain.reproduce.results import Grid, Records
-from fedtrain.reproduce.sheets import look_of, panels_of, records_of, sheet
+from fedtrain.reproduce.results import ComparisonTable, RecordsByIdentity
+from fedtrain.reproduce.sheets import create_named_panels, create_paper_figure, get_row_records, get_row_style
 from theory.report.style import drawing
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
-Ends = list[CurveEnd]
+CurveEnds = list[CurveEnd]
 
 
-def draw(plan: Plan, records: Records, grids: Sequence[Grid]) -> bytes:
+def draw_paper_figure(plan: Plan, records: RecordsByIdentity, grids: Sequence[ComparisonTable]) -> bytes:
     """As a PNG without date or program, so that equal figures are equal files."""
     with drawing():
-        body = KINDS[plan.exhibit.figure](plan, records, grids)
+        body = FIGURE_KINDS[plan.exhibit.figure](plan, records, grids)
         file = BytesIO()
         body.figure.savefig(file, format="png", facecolor="white", metadata={"Software": None})
     return file.getvalue()
 
 
-def curves(plan: Plan, records: Records, grids: Sequence[Grid]) -> SubFigure:
+def draw_convergence_curves(plan: Plan, records: RecordsByIdentity, grids: Sequence[ComparisonTable]) -> SubFigure:
     """Above the methods, below Fed-CO2 and the models that it adds up; a column for each block."""
     blocks, rows = plan.exhibit.blocks, plan.exhibit.rows
     parts = [(r, row) for r, row in enumerate(rows) if row.branch != FUSED or row.method == "fedco2"]
     split = any(row.branch != FUSED for row in rows)
     above = [(r, row) for r, row in enumerate(rows) if row.branch == FUSED]
-    body = sheet(plan, records, grids, 7.4 if split else 4.2)
+    body = create_paper_figure(plan, records, grids, 7.4 if split else 4.2)
     names = [block.name for block in blocks] + [f"{block.name}: Fed-CO2 and its models" for block in blocks] * split
-    panels = panels_of(body, 1 + split, len(blocks), names)
+    panels = create_named_panels(body, 1 + split, len(blocks), names)
     for number, axes in enumerate(panels):
         b = number % len(blocks)
         ends = []
         for r, row in above if number < len(blocks) else parts[::-1]:
-            curve = _curve(plan, records, b, r, row)
+            curve = _average_seed_curves(plan, records, b, r, row)
             if curve:
-                plot_curve(axes, look_of(row), list(curve), list(curve.values()))
-                ends.append(CurveEnd(max(curve), curve[max(curve)], row.name.removeprefix("- "), look_of(row).colour))
+                plot_curve(axes, get_row_style(row), list(curve), list(curve.values()))
+                ends.append(
+                    CurveEnd(max(curve), curve[max(curve)], row.name.removeprefix("- "), get_row_style(row).colour)
+                )
         axes.set_xlabel("round")
         axes.margins(x=0.03)
         label_curve_ends(axes, ends, 2.7)
     return body
 
 
-def _curve(plan: Plan, records: Records, block: int, r: int, row: Row) -> dict[int, float]:
+def _average_seed_curves(
+    plan: Plan, records: RecordsByIdentity, block: int, r: int, row: MethodVariant
+) -> dict[int, float]:
     client = plan.exhibit.blocks[block].client
-    runs = records_of(plan, records, block, r)
+    runs = get_row_records(plan, records, block, r)
     each = [run.curves["test", client, row.branch] for run in runs]
     common = sorted(set.intersection(*(set(one) for one in each))) if each else []
     return {round: 100 * fmean(one[round] for one in each) for round in common}
 
 
-def lines(plan: Plan, records: Records, grids: Sequence[Grid]) -> SubFigure:
+def draw_setting_lines(plan: Plan, records: RecordsByIdentity, grids: Sequence[ComparisonTable]) -> SubFigure:
     """Accuracy over a setting, a panel for each value, a line for each method, bars of one std over seeds."""
-    body = sheet(plan, records, grids, 4.4, bars=True)
-    panels = panels_of(body, 1, len(grids), [grid.name for grid in grids])
+    body = create_paper_figure(plan, records, grids, 4.4, bars=True)
+    panels = create_named_panels(body, 1, len(grids), [grid.name for grid in grids])
     for axes, grid in zip(panels, grids, strict=True):
         x = [float(block.name) for block in plan.exhibit.blocks]
-        ends: Ends = []
+        ends: CurveEnds = []
         for row, entries in zip(plan.exhibit.rows, grid.rows.values(), strict=True):
             known = [(at, entry.ours) for at, entry in zip(x, entries, strict=True) if entry.ours is not None]
             if not known:
                 continue
-            look, heights = look_of(row), [ours.mean for _, ours in known]
+            look, heights = get_row_style(row), [ours.mean for _, ours in known]
             plot_curve(axes, look, [at for at, _ in known], heights)
             spread = [ours.std or 0 for _, ours in known]
             axes.errorbar([at for at, _ in known], heights, spread, fmt="none", ecolor=look.colour, elinewidth=0.9)
@@ -84,9 +88,9 @@ def lines(plan: Plan, records: Records, grids: Sequence[Grid]) -> SubFigure:
     return body
 
 
-KINDS: dict[str, Callable[[Plan, Records, Sequence[Grid]], SubFigure]] = {
-    "curves": curves,
-    "lines": lines,
-    "dots": dots,
-    "bars": bars,
+FIGURE_KINDS: dict[str, Callable[[Plan, RecordsByIdentity, Sequence[ComparisonTable]], SubFigure]] = {
+    "curves": draw_convergence_curves,
+    "lines": draw_setting_lines,
+    "dots": draw_client_dots,
+    "bars": draw_domain_bars,
 }

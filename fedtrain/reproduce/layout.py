@@ -6,25 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fedtrain.data.catalogue import DATASETS
 from fedtrain.report.records import RunRecord
-from fedtrain.reproduce.exhibits import Exhibit, Row, Value
+from fedtrain.reproduce.exhibits import MethodVariant, Metric, PaperItem
 from fedtrain.reproduce.plan import Plan
 
-MEAN = "mean"
-Pick = Callable[[RunRecord, Row], float | None]
+MEAN_COLUMN = "mean"
+NumberReader = Callable[[RunRecord, MethodVariant], float | None]
 
 
-def frame(plan: Plan) -> dict[str, dict[str, str]]:
+def get_plan_panels(plan: Plan) -> dict[str, dict[str, str]]:
     """Panels and the columns of each, before anything has run."""
     blocks = range(len(plan.exhibit.blocks))
-    return panels(plan.exhibit, [plan.cells[b, 0, plan.seeds[0]].config.server.rounds for b in blocks])
+    return build_panels(plan.exhibit, [plan.cells[b, 0, plan.seeds[0]].config.server.rounds for b in blocks])
 
 
-def panels(shown: Exhibit, last: Sequence[int]) -> dict[str, dict[str, str]]:
+def build_panels(shown: PaperItem, last: Sequence[int]) -> dict[str, dict[str, str]]:
     """The same for runs of so many rounds, block by block."""
     many = len(shown.blocks) > 1
     if shown.layout == "clients":
         domains = {block.name: DATASETS[block.dataset].domains for block in shown.blocks}
-        return {name: {**titles, MEAN: "Avg"} for name, titles in domains.items()}
+        return {name: {**titles, MEAN_COLUMN: "Avg"} for name, titles in domains.items()}
     if shown.layout == "blocks":
         return {value.label: {block.name: block.name for block in shown.blocks} for value in shown.values}
     rounds = [sorted({*(r for r in shown.rounds if r <= end), end}) for end in last]
@@ -32,24 +32,27 @@ def panels(shown: Exhibit, last: Sequence[int]) -> dict[str, dict[str, str]]:
     return {block.name: each for block, each in zip(shown.blocks, heads, strict=True)}
 
 
-def blocks_of(plan: Plan, panel: int) -> list[int]:
+def get_panel_blocks(plan: Plan, panel: int) -> list[int]:
     """The blocks whose runs a panel shows."""
     return list(range(len(plan.exhibit.blocks))) if plan.exhibit.layout == "blocks" else [panel]
 
 
-def picks(plan: Plan, panel: int, columns: Mapping[str, str]) -> list[tuple[int, Pick]]:
+def build_column_readers(plan: Plan, panel: int, columns: Mapping[str, str]) -> list[tuple[int, NumberReader]]:
     """Of each column: its block, and the number that a record has for it."""
     shown = plan.exhibit
     if shown.layout == "blocks":
-        return [(block, _value(plan.rule(block), shown.values[panel])) for block in blocks_of(plan, panel)]
+        return [
+            (block, _build_metric_reader(plan.rule(block), shown.values[panel]))
+            for block in get_panel_blocks(plan, panel)
+        ]
     if shown.layout == "rounds":
-        return [(panel, _at(shown.blocks[panel].client, int(column))) for column in columns]
+        return [(panel, _build_round_reader(shown.blocks[panel].client, int(column))) for column in columns]
     rule = plan.rule(panel)
-    return [(panel, _value(rule, Value(name, "" if name == MEAN else name))) for name in columns]
+    return [(panel, _build_metric_reader(rule, Metric(name, "" if name == MEAN_COLUMN else name))) for name in columns]
 
 
-def _value(rule: str, value: Value) -> Pick:
-    def pick(record: RunRecord, row: Row) -> float | None:
+def _build_metric_reader(rule: str, value: Metric) -> NumberReader:
+    def pick(record: RunRecord, row: MethodVariant) -> float | None:
         if (found := record.rules.get(rule)) is None:
             return None
         return float(found["clients"][value.client][row.branch] if value.client else found[value.over][row.branch])
@@ -57,5 +60,5 @@ def _value(rule: str, value: Value) -> Pick:
     return pick
 
 
-def _at(client: str, round: int) -> Pick:
+def _build_round_reader(client: str, round: int) -> NumberReader:
     return lambda record, row: record.curves["test", client, row.branch].get(round)

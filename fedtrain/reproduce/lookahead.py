@@ -11,15 +11,15 @@ from typing import Any
 from fedtrain.data.federation import assemble
 from fedtrain.data.settings import DataSettings
 from fedtrain.manifest import describe_clients
-from fedtrain.reproduce.cells import Cell
+from fedtrain.reproduce.cells import RunSpec
 from fedtrain.reproduce.plan import Plan
 from theory.errors import InputError
 
-Ahead = Callable[[DataSettings], str]
+ClientsPreview = Callable[[DataSettings], str]
 """From settings to `told` of the clients that they make of the data that are here."""
 
 
-def told(data: Mapping[str, Any]) -> str:
+def describe_clients(data: Mapping[str, Any]) -> str:
     """What a manifest says of the data but for checksums, which need the images; the same for the same clients.
 
     A subset has other numbers than the whole, and a replacement of equal size has a note.
@@ -28,13 +28,13 @@ def told(data: Mapping[str, Any]) -> str:
     return json.dumps([list(data["notes"]), clients])
 
 
-def lookahead(plans: Iterable[Plan]) -> Ahead:
+def make_clients_preview(plans: Iterable[Plan]) -> ClientsPreview:
     """Shares each data set out as often as there are settings for it."""
     hollow = {name: found.without_images() for plan in plans for name, found in plan.found.items()}
-    return cache(lambda settings: told(describe_clients(assemble(settings, hollow[settings.dataset]))))
+    return cache(lambda settings: describe_clients(describe_clients(assemble(settings, hollow[settings.dataset]))))
 
 
-def still_made(clients: str, settings: DataSettings, ahead: Ahead) -> bool:
+def matches_current_data(clients: str, settings: DataSettings, ahead: ClientsPreview) -> bool:
     """Whether the data that are here make these clients; not if they can make none."""
     try:
         return clients == ahead(settings)
@@ -42,7 +42,7 @@ def still_made(clients: str, settings: DataSettings, ahead: Ahead) -> bool:
         return False
 
 
-def impossible(cells: Iterable[Cell], ahead: Ahead) -> dict[str, int]:
+def find_impossible_runs(cells: Iterable[RunSpec], ahead: ClientsPreview) -> dict[str, int]:
     """Why some cannot be run on the data that are here, and how many of them."""
     why: Counter[str] = Counter()
     for settings, count in Counter(cell.config.data for cell in cells).items():

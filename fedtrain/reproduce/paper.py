@@ -14,13 +14,13 @@ from fedtrain.config import load_toml
 from fedtrain.tables import format_value, suggest_name
 from theory.errors import InputError
 
-Place = tuple[str, str, str]
+NumberKey = tuple[str, str, str]
 """Panel, row and column; a panel of no name is the only one."""
-KEYS = ("panel", "row", "source", "values", "std")
+ENTRY_KEYS = ("panel", "row", "source", "values", "std")
 
 
 @dataclass(frozen=True)
-class Number:
+class PaperNumber:
     """In %."""
 
     value: float
@@ -28,29 +28,33 @@ class Number:
     source: str
 
 
-Numbers = dict[Place, Number]
+PaperNumbers = dict[NumberKey, PaperNumber]
 
 
-def held(name: str) -> Numbers:
+def load_paper_numbers(name: str) -> PaperNumbers:
     """What fedco2 holds of a table or figure; nothing is made up, so much is missing."""
     path = files("fedtrain.reproduce") / "paper" / f"{name}.toml"
-    return numbers(tomllib.loads(path.read_text(encoding="utf-8")), name, str(path)) if path.is_file() else {}
+    return (
+        parse_paper_numbers(tomllib.loads(path.read_text(encoding="utf-8")), name, str(path)) if path.is_file() else {}
+    )
 
 
-def added(path: Path, known: Mapping[str, Mapping[str, tuple[set[str], set[str]]]]) -> dict[str, Numbers]:
+def load_user_numbers(
+    path: Path, known: Mapping[str, Mapping[str, tuple[set[str], set[str]]]]
+) -> dict[str, PaperNumbers]:
     """A user's numbers by table or figure; ``known`` has all of them with panels, and the rows and columns of each."""
     tables = load_toml(path)
     for name in tables:
         if name not in known:
             raise InputError(f"{path}: [[{name}]] is no table or figure of the paper; {suggest_name(name, known)}")
-    found = {name: numbers(tables, name, str(path)) for name in tables}
+    found = {name: parse_paper_numbers(tables, name, str(path)) for name in tables}
     for name, places in found.items():
         for panel, row, column in places:
-            _check(path, name, panel or next(iter(known[name])), row, column, known[name])
+            _check_key(path, name, panel or next(iter(known[name])), row, column, known[name])
     return found
 
 
-def _check(
+def _check_key(
     path: Path, name: str, panel: str, row: str, column: str, known: Mapping[str, tuple[set[str], set[str]]]
 ) -> None:
     if panel not in known:
@@ -61,17 +65,17 @@ def _check(
             raise InputError(f"{path}: {name} has no {what} {word!r}; {suggest_name(word, sorted(names))}")
 
 
-def numbers(tables: Mapping[str, Any], name: str, path: str) -> Numbers:
+def parse_paper_numbers(tables: Mapping[str, Any], name: str, path: str) -> PaperNumbers:
     """``[[T1]]`` with ``row``, ``source``, ``values`` and maybe ``std`` and ``panel``, again and again."""
     entries = tables.get(name, [])
     if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
         raise InputError(f"{path}: {name} is no list of tables; write [[{name}]]")
-    found: Numbers = {}
+    found: PaperNumbers = {}
     for entry in entries:
         for key in entry:
-            if key not in KEYS:
+            if key not in ENTRY_KEYS:
                 raise InputError(
-                    f"{path}: unknown key {format_value(key)} in [[{name}]]; {suggest_name(str(key), KEYS)}"
+                    f"{path}: unknown key {format_value(key)} in [[{name}]]; {suggest_name(str(key), ENTRY_KEYS)}"
                 )
         row, source, panel = (entry.get(key, "") for key in ("row", "source", "panel"))
         values, std = entry.get("values"), entry.get("std", {})
@@ -79,13 +83,13 @@ def numbers(tables: Mapping[str, Any], name: str, path: str) -> Numbers:
             raise InputError(f"{path}: every [[{name}]] needs the words row and source")
         if not isinstance(values, Mapping) or not isinstance(std, Mapping):
             raise InputError(f"{path}: [[{name}]] of {row!r}: values and std are tables: values = {{ mnist = 97.1 }}")
-        if not all(_percent(value) for value in (*values.values(), *std.values())):
+        if not all(_is_percent(value) for value in (*values.values(), *std.values())):
             raise InputError(f"{path}: [[{name}]] of {row!r}: values are numbers from 0 to 100, in %")
         for column, value in values.items():
             spread = std.get(column)
-            found[panel, row, column] = Number(float(value), None if spread is None else float(spread), source)
+            found[panel, row, column] = PaperNumber(float(value), None if spread is None else float(spread), source)
     return found
 
 
-def _percent(value: object) -> bool:
+def _is_percent(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and 0 <= value <= 100

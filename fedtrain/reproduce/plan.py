@@ -11,13 +11,13 @@ from fedtrain.data.catalogue import dataset
 from fedtrain.data.settings import DataSettings
 from fedtrain.data.source import Found, find
 from fedtrain.presets import resolve_preset
-from fedtrain.reproduce.cells import Cell
-from fedtrain.reproduce.exhibits import Block, Exhibit, Row, exhibit
-from fedtrain.reproduce.request import Request, chosen_seeds
+from fedtrain.reproduce.cells import RunSpec
+from fedtrain.reproduce.exhibits import Block, MethodVariant, PaperItem, load_paper_item
+from fedtrain.reproduce.request import Request, parse_seeds
 from fedtrain.tables import TomlTable, flatten_tables, merge_tables
 from theory.errors import InputError
 
-DECIDED = {
+RESERVED_SETTINGS = {
     "seed": "--seeds",
     "data.source": "--data",
     "data.dataset": "--dataset",
@@ -27,7 +27,7 @@ DECIDED = {
     "evaluation.report": "--rule",
 }
 """Settings on which the table itself depends, and the option that tells it of them."""
-DOMAINS = ("digits", "office", "domainnet")
+DOMAIN_DATASETS = ("digits", "office", "domainnet")
 """Data sets that can take each other's place: a domain for each client."""
 
 
@@ -35,10 +35,10 @@ DOMAINS = ("digits", "office", "domainnet")
 class Plan:
     """A table or figure with the rows and blocks that were asked for, and the cells that it takes."""
 
-    exhibit: Exhibit
+    exhibit: PaperItem
     request: Request
     seeds: tuple[int, ...]
-    cells: dict[tuple[int, int, int], Cell]
+    cells: dict[tuple[int, int, int], RunSpec]
     """By number of block, number of row, and seed."""
     found: dict[str, Found]
     """The data, by data set."""
@@ -53,39 +53,39 @@ class Plan:
         return self.request.rule or self.exhibit.rule or own
 
 
-Finder = Callable[[str], Found]
+DatasetFinder = Callable[[str], Found]
 
 
-def finder(request: Request) -> Finder:
+def make_dataset_finder(request: Request) -> DatasetFinder:
     """Looks each data set up once."""
-    return cache(partial(_find, request))
+    return cache(partial(_find_dataset, request))
 
 
-def _find(request: Request, name: str) -> Found:
+def _find_dataset(request: Request, name: str) -> Found:
     return find(DataSettings(dataset=name, source=request.source), request.data_dir)
 
 
-def plan(name: str, request: Request, look: Finder) -> Plan:
+def build_plan(name: str, request: Request, look: DatasetFinder) -> Plan:
     """The cells of a table or figure."""
     for key in flatten_tables(request.sets):
-        if option := DECIDED.get(key):
+        if option := RESERVED_SETTINGS.get(key):
             raise InputError(f"--set {key}: use {option} for it")
-    whole = exhibit(name)
-    blocks, instead_of = _blocks(whole, request.dataset)
-    chosen = replace(whole, rows=_rows(whole, request.methods), blocks=blocks)
-    seeds = chosen_seeds(request.seeds, whole.seeds)
+    whole = load_paper_item(name)
+    blocks, instead_of = _select_blocks(whole, request.dataset)
+    chosen = replace(whole, rows=_select_rows(whole, request.methods), blocks=blocks)
+    seeds = parse_seeds(request.seeds, whole.seeds)
     found = {block.dataset: look(block.dataset) for block in blocks}
-    full = tuple(resolve_preset(block.preset, settings(block, chosen.rows[0])) for block in blocks)
-    cells: dict[tuple[int, int, int], Cell] = {}
+    full = tuple(resolve_preset(block.preset, merge_row_settings(block, chosen.rows[0])) for block in blocks)
+    cells: dict[tuple[int, int, int], RunSpec] = {}
     for b, block in enumerate(blocks):
         for r, row in enumerate(chosen.rows):
-            cell = _cell(block, row, request, found[block.dataset], full[b], curve=whole.layout == "rounds")
+            cell = _build_run_spec(block, row, request, found[block.dataset], full[b], curve=whole.layout == "rounds")
             _check_rule(whole, request.rule, cell.config)
             cells |= {(b, r, seed): cell.with_seed(seed) for seed in seeds}
     return Plan(chosen, request, seeds, cells, found, full, instead_of)
 
 
-def _check_rule(shown: Exhibit, rule: SelectionRule | None, config: Config) -> None:
+def _check_rule(shown: PaperItem, rule: SelectionRule | None, config: Config) -> None:
     if rule and shown.layout == "rounds":
         raise InputError(f"--rule {rule}: {shown.name} shows rounds as they come; leave it out")
     if (rule == "best-by-validation" and not config.data.val_size) or (
@@ -94,12 +94,14 @@ def _check_rule(shown: Exhibit, rule: SelectionRule | None, config: Config) -> N
         raise InputError(f"--rule {rule}: {shown.name} has nothing to report by it; use --rule last, or leave it out")
 
 
-def settings(block: Block, row: Row) -> TomlTable:
+def merge_row_settings(block: Block, row: MethodVariant) -> TomlTable:
     """What a row on a block has beside the block's preset."""
     return merge_tables(block.set, {"method": {"name": row.method}}, row.set, row.on.get(block.dataset, {}))
 
 
-def _cell(block: Block, row: Row, request: Request, found: Found, full: Config, curve: bool) -> Cell:
+def _build_run_spec(
+    block: Block, row: MethodVariant, request: Request, found: Found, full: Config, curve: bool
+) -> RunSpec:
     preset = f"{block.preset}-published" if request.legacy else block.preset
     asked: TomlTable = {"data": {"source": "standin" if found.standin else "real"}}
     if request.rounds is not None:
@@ -110,15 +112,15 @@ def _cell(block: Block, row: Row, request: Request, found: Found, full: Config, 
     if request.eval_every is not None:
         asked = merge_tables(asked, {"evaluation": {"every": request.eval_every}})
     quirks = merge_tables(block.legacy, row.legacy) if request.legacy else {}
-    given = merge_tables(settings(block, row), quirks, asked, request.sets)
+    given = merge_tables(merge_row_settings(block, row), quirks, asked, request.sets)
     config = resolve_preset(preset, given, standin=found.standin)
     if config.data.val_size and not curve:  # as the published code does: testing takes longer than validating
         given = merge_tables({"evaluation": {"test": "chosen"}}, given)
         config = resolve_preset(preset, given, standin=found.standin)
-    return Cell(preset, given, config, found.standin, curve)
+    return RunSpec(preset, given, config, found.standin, curve)
 
 
-def _rows(whole: Exhibit, methods: tuple[str, ...]) -> tuple[Row, ...]:
+def _select_rows(whole: PaperItem, methods: tuple[str, ...]) -> tuple[MethodVariant, ...]:
     for name in methods:
         get_method_class(name)
     rows = tuple(row for row in whole.rows if not methods or row.method in methods)
@@ -128,7 +130,7 @@ def _rows(whole: Exhibit, methods: tuple[str, ...]) -> tuple[Row, ...]:
     return rows
 
 
-def _blocks(whole: Exhibit, wanted: str | None) -> tuple[tuple[Block, ...], str]:
+def _select_blocks(whole: PaperItem, wanted: str | None) -> tuple[tuple[Block, ...], str]:
     """All blocks; or those on the wanted data set; or, if there are none, the only one moved there."""
     if wanted is None:
         return whole.blocks, ""
@@ -136,7 +138,7 @@ def _blocks(whole: Exhibit, wanted: str | None) -> tuple[tuple[Block, ...], str]
     if here := tuple(block for block in whole.blocks if block.dataset == name):
         return here, ""
     old = whole.blocks[0]
-    if len(whole.blocks) > 1 or whole.layout != "clients" or name not in DOMAINS:
+    if len(whole.blocks) > 1 or whole.layout != "clients" or name not in DOMAIN_DATASETS:
         there = ", ".join(dict.fromkeys(block.dataset for block in whole.blocks))
         raise InputError(f"{whole.name} cannot be run on {name}; it is on {there}")
     return (Block(name, set=old.set, legacy=old.legacy),), dataset(old.dataset).title

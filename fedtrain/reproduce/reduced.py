@@ -9,32 +9,32 @@ from fedtrain.config import Config
 from fedtrain.data.catalogue import DATASETS, Dataset
 from fedtrain.data.settings import USED
 from fedtrain.data.source import Found
-from fedtrain.reproduce.cells import decides
-from fedtrain.reproduce.exhibits import exhibit
+from fedtrain.reproduce.cells import affects_result
+from fedtrain.reproduce.exhibits import load_paper_item
 from fedtrain.reproduce.plan import Plan
 from fedtrain.tables import flatten_tables
 
-TESTED = {
+PUBLISHED_TEST_SIZES = {
     "digits": {"mnist": 14_000, "svhn": 19_858, "usps": 1_860, "synthdigits": 97_791, "mnist_m": 14_000},
     "cifar10": {"cifar10": 10_000},
     "cifar100": {"cifar100": 10_000},
 }
 """Test images of the published splits; of the other data sets the catalogue has them."""
-RULES = {
+RULE_PHRASES = {
     "last": "the last round",
     "best-by-validation": "the round of the best mean validation accuracy",
     "window": "the mean over the last rounds",
 }
 
 
-def reduced(plan: Plan, missing: int = 0, blocks: Sequence[int] | None = None) -> list[str]:
+def list_deviations(plan: Plan, missing: int = 0, blocks: Sequence[int] | None = None) -> list[str]:
     """Empty if the runs are as in the paper; ``missing`` of them have no result. Of all blocks or of these."""
     chosen = range(len(plan.exhibit.blocks)) if blocks is None else blocks
-    words = [_instead(plan)] if plan.instead_of else []
-    if len(plan.exhibit.blocks) < len(exhibit(plan.exhibit.name).blocks):
-        words.append(f"{_listed([block.name for block in plan.exhibit.blocks])} only")
+    words = [_describe_replacement(plan)] if plan.instead_of else []
+    if len(plan.exhibit.blocks) < len(load_paper_item(plan.exhibit.name).blocks):
+        words.append(f"{_join_names([block.name for block in plan.exhibit.blocks])} only")
     pairs = [(plan.cells[b, 0, plan.seeds[0]].config, plan.full[b]) for b in chosen]
-    words += _rounds(pairs)
+    words += _describe_rounds(pairs)
     seeds, paper = len(plan.seeds), len(plan.exhibit.seeds)
     words += [f"{seeds} of {paper} seeds"] * (seeds < paper)
     if missing:
@@ -43,24 +43,24 @@ def reduced(plan: Plan, missing: int = 0, blocks: Sequence[int] | None = None) -
     for cell, full in pairs:
         if cell.evaluation.every > full.evaluation.every and (cell.data.val_size or plan.exhibit.layout == "rounds"):
             words.append(f"evaluated every {cell.evaluation.every} rounds")
-    for name in _unique([plan.exhibit.blocks[b].dataset for b in chosen]):
+    for name in _drop_duplicates([plan.exhibit.blocks[b].dataset for b in chosen]):
         data, found = DATASETS[name], plan.found[name]
-        words += [f"{data.title} stand-in images"] if found.standin else _other(data, found)
+        words += [f"{data.title} stand-in images"] if found.standin else _describe_other_images(data, found)
     asked_rule = plan.request.rule
     if asked_rule and any(asked_rule != (plan.exhibit.rule or full.evaluation.report) for _, full in pairs):
-        words.append(f"by {RULES[asked_rule]}")
-    words += [f"{key} = {value}" for key, value in flatten_tables(plan.request.sets).items() if decides(key)]
-    return _unique(words)
+        words.append(f"by {RULE_PHRASES[asked_rule]}")
+    words += [f"{key} = {value}" for key, value in flatten_tables(plan.request.sets).items() if affects_result(key)]
+    return _drop_duplicates(words)
 
 
-def _instead(plan: Plan) -> str:
+def _describe_replacement(plan: Plan) -> str:
     """The concentration of the paper's title is another data set's."""
     block, data = plan.exhibit.blocks[0], plan.cells[0, 0, plan.seeds[0]].config.data
     skewed = f" (α {data.alpha})" * ("alpha" in USED[data.skew])
     return f"on {block.name}{skewed} instead of {plan.instead_of}"
 
 
-def _rounds(pairs: Sequence[tuple[Config, Config]]) -> list[str]:
+def _describe_rounds(pairs: Sequence[tuple[Config, Config]]) -> list[str]:
     """Of all, or of the data sets that have other numbers than the paper."""
     said = {}
     for cell, full in pairs:
@@ -68,26 +68,26 @@ def _rounds(pairs: Sequence[tuple[Config, Config]]) -> list[str]:
         words = f"{some} of {paper} rounds" if some < paper else f"{some} rounds instead of {paper}"
         said[cell.data.dataset] = "" if some == paper else words
     everywhere = len(set(said.values())) == 1
-    return _unique([w if everywhere else f"{w} on {DATASETS[name].title}" for name, w in said.items() if w])
+    return _drop_duplicates([w if everywhere else f"{w} on {DATASETS[name].title}" for name, w in said.items() if w])
 
 
-def _other(data: Dataset, found: Found) -> list[str]:
+def _describe_other_images(data: Dataset, found: Found) -> list[str]:
     """Subsets and replacements by their own titles, then those whose test images are not the published ones."""
     titles = (pool.title for pool in found.pools if pool.title != data.domains[pool.domain])
     replaced = [re.sub(r"\(subset of .*\)", "(subset)", title) for title in titles]
     ours = " ".join(note for note in found.notes if "fedco2's own" in note)
-    sizes = TESTED.get(data.name) or data.test_sizes
+    sizes = PUBLISHED_TEST_SIZES.get(data.name) or data.test_sizes
     split = [
         data.domains[pool.domain]
         for pool in found.pools
         if pool.title == data.domains[pool.domain] and (pool.title in ours or len(pool.test) != sizes[pool.domain])
     ]
-    return [*replaced, *([f"another split of {_listed(split)}"] if split else [])]
+    return [*replaced, *([f"another split of {_join_names(split)}"] if split else [])]
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _unique(words: Sequence[str]) -> list[str]:
+def _drop_duplicates(words: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(words))

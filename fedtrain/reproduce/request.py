@@ -10,7 +10,7 @@ from fedtrain.data.settings import Source
 from fedtrain.tables import TomlTable
 from theory.errors import InputError
 
-MOST = 1000
+MAX_SEEDS = 1000
 """Seeds, at most."""
 
 
@@ -31,7 +31,7 @@ class Request:
     data_dir: Path | None = None
 
 
-def chosen_seeds(text: str | None, full: tuple[int, ...]) -> tuple[int, ...]:
+def parse_seeds(text: str | None, full: tuple[int, ...]) -> tuple[int, ...]:
     """The paper's; the first so many from its first on; or those of a list (``3,`` is seed 3 alone)."""
     if text is None:
         return full
@@ -39,7 +39,7 @@ def chosen_seeds(text: str | None, full: tuple[int, ...]) -> tuple[int, ...]:
         numbers = [int(word) for word in text.split(",") if word.strip()]
     except ValueError:
         numbers = []
-    if not numbers or min(numbers) < 0 or (len(numbers) == 1 and "," not in text and not 0 < numbers[0] <= MOST):
+    if not numbers or min(numbers) < 0 or (len(numbers) == 1 and "," not in text and not 0 < numbers[0] <= MAX_SEEDS):
         raise InputError(f"--seeds {text}: say how many (--seeds 3) or which (--seeds 1,2,5; one alone: --seeds 4,)")
     if "," not in text:
         return tuple(range(full[0], full[0] + numbers[0]))

@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 from fedtrain.report.boards import RULE_DESCRIPTIONS
 from fedtrain.report.records import RunRecord
 from fedtrain.report.rows import MeanStd, compute_mean_std
-from fedtrain.reproduce.layout import Pick, blocks_of, frame, picks
-from fedtrain.reproduce.paper import Number, Numbers
+from fedtrain.reproduce.layout import NumberReader, build_column_readers, get_panel_blocks, get_plan_panels
+from fedtrain.reproduce.paper import PaperNumber, PaperNumbers
 from fedtrain.reproduce.plan import Plan
-from fedtrain.reproduce.reduced import reduced
+from fedtrain.reproduce.reduced import list_deviations
 
-LEGACY = "with the quirks of the published code"
-ABSENT = "Where no number of the paper stands, fedco2 does not hold it; add it with --paper."
-NONE_HELD = "fedco2 holds none of the paper's numbers of this table; add them with --paper."
-STANDIN = "The paper's numbers are not shown beside those of stand-in images."
-OTHER_IMAGES = "The checksums of the data differ: these runs do not have the same images."
+LEGACY_NOTE = "with the quirks of the published code"
+MISSING_NUMBERS_NOTE = "Where no number of the paper stands, fedco2 does not hold it; add it with --paper."
+NO_NUMBERS_NOTE = "fedco2 holds none of the paper's numbers of this table; add them with --paper."
+STANDIN_NOTE = "The paper's numbers are not shown beside those of stand-in images."
+DIFFERENT_IMAGES_NOTE = "The checksums of the data differ: these runs do not have the same images."
 
 
 @dataclass(frozen=True)
-class Entry:
+class ComparedNumber:
     """One number of ours, in %, and the paper's."""
 
     ours: MeanStd | None
     seeds: int
     """How many runs it is of."""
-    paper: Number | None
+    paper: PaperNumber | None
 
     @property
     def difference(self) -> float | None:
@@ -44,7 +44,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Grid:
+class ComparisonTable:
     """A table."""
 
     name: str
@@ -54,68 +54,80 @@ class Grid:
     """Why it is not the paper's protocol; with any reason there are no marks."""
     columns: dict[str, str]
     """Names and what is written above them."""
-    rows: dict[str, list[Entry]]
+    rows: dict[str, list[ComparedNumber]]
     spread: str
     """What ± means here."""
     notes: list[str] = field(default_factory=list)
 
-    def marked(self, entry: Entry) -> bool:
+    def marked(self, entry: ComparedNumber) -> bool:
         """Whether ours disagrees with the paper's."""
         return not self.reduced and bool(entry.outside)
 
 
-Records = Mapping[str, RunRecord]
+RecordsByIdentity = Mapping[str, RunRecord]
 """Finished runs, by the identity of their cells."""
 
 
-def grids(plan: Plan, records: Records, paper: Numbers) -> list[Grid]:
+def build_comparison_tables(plan: Plan, records: RecordsByIdentity, paper: PaperNumbers) -> list[ComparisonTable]:
     """A table for each panel."""
-    return [_grid(plan, k, name, columns, records, paper) for k, (name, columns) in enumerate(frame(plan).items())]
+    return [
+        _build_comparison_table(plan, k, name, columns, records, paper)
+        for k, (name, columns) in enumerate(get_plan_panels(plan).items())
+    ]
 
 
-def _grid(plan: Plan, panel: int, name: str, columns: dict[str, str], records: Records, paper: Numbers) -> Grid:
-    shown, blocks = plan.exhibit, blocks_of(plan, panel)
-    chosen = picks(plan, panel, columns)
+def _build_comparison_table(
+    plan: Plan, panel: int, name: str, columns: dict[str, str], records: RecordsByIdentity, paper: PaperNumbers
+) -> ComparisonTable:
+    shown, blocks = plan.exhibit, get_panel_blocks(plan, panel)
+    chosen = build_column_readers(plan, panel, columns)
     held = {(row, column): number for (where, row, column), number in paper.items() if where in ("", name)}
     rows = {}
     for r, row in enumerate(shown.rows):
         beside = (
-            held.get((row.name, c)) if comparable(plan, b) else None for c, (b, _) in zip(columns, chosen, strict=True)
+            held.get((row.name, c)) if is_comparable(plan, b) else None
+            for c, (b, _) in zip(columns, chosen, strict=True)
         )
-        rows[row.name] = [_entry(plan, r, *of, records, n) for of, n in zip(chosen, beside, strict=True)]
+        rows[row.name] = [
+            _build_compared_number(plan, r, *of, records, n) for of, n in zip(chosen, beside, strict=True)
+        ]
     missing = {cell.identity for (block, _, _), cell in plan.cells.items() if block in blocks} - set(records)
-    words = reduced(plan, len(missing), blocks)
+    words = list_deviations(plan, len(missing), blocks)
     which = RULE_DESCRIPTIONS[plan.rule(blocks[0])] if shown.layout != "rounds" else "after so many rounds"
-    title = f"{shown.title}{f', {name}' * (len(frame(plan)) > 1)}: test accuracy in %, {which}"
-    title += f", {LEGACY}" * plan.request.legacy + (f" (reduced: {'; '.join(words)})" if words else "")
-    return Grid(name, title, words, columns, rows, _spread_words(plan, rows), footnotes(plan, rows, blocks, records))
+    title = f"{shown.title}{f', {name}' * (len(get_plan_panels(plan)) > 1)}: test accuracy in %, {which}"
+    title += f", {LEGACY_NOTE}" * plan.request.legacy + (f" (reduced: {'; '.join(words)})" if words else "")
+    return ComparisonTable(
+        name, title, words, columns, rows, _describe_std(plan, rows), list_footnotes(plan, rows, blocks, records)
+    )
 
 
-def comparable(plan: Plan, block: int) -> bool:
+def is_comparable(plan: Plan, block: int) -> bool:
     """Whether the paper's numbers may stand beside ours: of the same data set, and not of stand-in images."""
     return not plan.instead_of and not plan.found[plan.exhibit.blocks[block].dataset].standin
 
 
-def _entry(plan: Plan, r: int, block: int, pick: Pick, records: Records, paper: Number | None) -> Entry:
+def _build_compared_number(
+    plan: Plan, r: int, block: int, pick: NumberReader, records: RecordsByIdentity, paper: PaperNumber | None
+) -> ComparedNumber:
     row = plan.exhibit.rows[r]
     mine = [records[i] for seed in plan.seeds if (i := plan.cells[block, r, seed].identity) in records]
     values = [100 * value for record in mine if (value := pick(record, row)) is not None]
     if not values:
-        return Entry(None, 0, paper)
+        return ComparedNumber(None, 0, paper)
     found = compute_mean_std(values)
-    if _over_rounds(plan):
+    if _is_std_over_rounds(plan):
         window = mine[0].rules["window"]
         several = len(window["rounds"]) > 1
         found = MeanStd(found.mean, 100 * float(window["micro_std_over_rounds"][row.branch]) if several else None)
-    return Entry(found, len(values), paper)
+    return ComparedNumber(found, len(values), paper)
 
 
-def _over_rounds(plan: Plan) -> bool:
+def _is_std_over_rounds(plan: Plan) -> bool:
     return plan.exhibit.spread == "rounds" and len(plan.seeds) == 1 and plan.rule(0) == "window"
 
 
-def _spread_words(plan: Plan, rows: Mapping[str, list[Entry]]) -> str:
-    if _over_rounds(plan):
+def _describe_std(plan: Plan, rows: Mapping[str, list[ComparedNumber]]) -> str:
+    if _is_std_over_rounds(plan):
         return "± std over the evaluations of the window of one run (ddof 0)"
     counts = sorted({entry.seeds for entries in rows.values() for entry in entries if entry.ours}) or [len(plan.seeds)]
     if counts[-1] == 1:
@@ -124,7 +136,9 @@ def _spread_words(plan: Plan, rows: Mapping[str, list[Entry]]) -> str:
     return f"± std over {many} seeds (ddof 1)"
 
 
-def footnotes(plan: Plan, rows: Mapping[str, list[Entry]], blocks: Sequence[int], records: Records) -> list[str]:
+def list_footnotes(
+    plan: Plan, rows: Mapping[str, list[ComparedNumber]], blocks: Sequence[int], records: RecordsByIdentity
+) -> list[str]:
     """Sources of the paper's numbers, which of them are not held, and what must be known of ours."""
     notes = [] if plan.instead_of else list(plan.exhibit.notes)  # they speak of the paper's data
     sources: dict[str, dict[str, None]] = {}
@@ -132,14 +146,14 @@ def footnotes(plan: Plan, rows: Mapping[str, list[Entry]], blocks: Sequence[int]
         for number in (entry.paper for entry in entries if entry.paper):
             sources.setdefault(number.source, {})[row] = None
     notes += [f"paper, {', '.join(names)}: {source}" for source, names in sources.items()]
-    fit = [block for block in blocks if comparable(plan, block)]
-    notes += [STANDIN] * (len(fit) < len(blocks) and not plan.instead_of)
+    fit = [block for block in blocks if is_comparable(plan, block)]
+    notes += [STANDIN_NOTE] * (len(fit) < len(blocks) and not plan.instead_of)
     if fit and not sources:
-        notes.append(NONE_HELD)
+        notes.append(NO_NUMBERS_NOTE)
     elif fit and any(entry.paper is None for entries in rows.values() for entry in entries):
-        notes.append(ABSENT)
+        notes.append(MISSING_NUMBERS_NOTE)
     sums: dict[int, set[object]] = {}
     for (block, _, _), cell in plan.cells.items():
         if cell.identity in records and block in blocks:
             sums.setdefault(block, set()).add(records[cell.identity].data.get("sha256"))
-    return [*notes, *[OTHER_IMAGES] * any(len(found) > 1 for found in sums.values())]
+    return [*notes, *[DIFFERENT_IMAGES_NOTE] * any(len(found) > 1 for found in sums.values())]

@@ -18,11 +18,11 @@ PAUSE = 0.2
 """Seconds between looks at the processes."""
 GRACE = 60.0
 """Seconds for a process that was asked to end: it saves its last round."""
-TAIL = 4000
+LOG_TAIL_BYTES = 4000
 
 
 @dataclass(eq=False)
-class Running:
+class RunningJob:
     """A process at work on a cell; None: another program has it."""
 
     job: Job
@@ -31,7 +31,7 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """What became of a cell."""
 
     job: Job
@@ -39,40 +39,45 @@ class Outcome:
     seconds: float
 
 
-Watch = Callable[[Sequence[Running], Sequence[Outcome], int], None]
+ProgressCallback = Callable[[Sequence[RunningJob], Sequence[JobOutcome], int], None]
 """Called now and then with what runs, what ended, and how many wait."""
 
 
-def run_all(
-    todo: Sequence[Job], command: Sequence[str], extra: Sequence[str], at_once: int, threads: int, watch: Watch
-) -> list[Outcome]:
+def run_jobs(
+    todo: Sequence[Job],
+    command: Sequence[str],
+    extra: Sequence[str],
+    at_once: int,
+    threads: int,
+    watch: ProgressCallback,
+) -> list[JobOutcome]:
     """Run every job; ``command`` is how fedco2 is called, ``extra`` are arguments for each. Ends all if interrupted."""
-    waiting, running, done = list(todo), list[Running](), list[Outcome]()
+    waiting, running, done = list(todo), list[RunningJob](), list[JobOutcome]()
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
-                running.append(start(waiting.pop(0), command, extra, threads))
+                running.append(start_job(waiting.pop(0), command, extra, threads))
             watch(running, done, len(waiting))
             time.sleep(PAUSE)
-            for one in [one for one in running if ended(one)]:
+            for one in [one for one in running if has_ended(one)]:
                 running.remove(one)
                 code = 0 if one.process is None else one.process.returncode
                 left = one.process is None and not one.job.finished  # whoever had it left it unfinished
-                if left or (code and busy(one.job.folder)):  # or was quicker than we
+                if left or (code and is_locked(one.job.folder)):  # or was quicker than we
                     waiting.insert(0, one.job)
                 else:
-                    done.append(Outcome(one.job, code, time.monotonic() - one.start))
+                    done.append(JobOutcome(one.job, code, time.monotonic() - one.start))
         watch(running, done, 0)
     except BaseException:
-        end([one.process for one in running if one.process is not None])
+        stop_processes([one.process for one in running if one.process is not None])
         raise
     return done
 
 
-def start(job: Job, command: Sequence[str], extra: Sequence[str], threads: int) -> Running:
+def start_job(job: Job, command: Sequence[str], extra: Sequence[str], threads: int) -> RunningJob:
     """Begin or go on; if another program is at work in the folder, wait for it instead."""
-    if busy(job.folder):
-        return Running(job, None)
+    if is_locked(job.folder):
+        return RunningJob(job, None)
     job.log.parent.mkdir(parents=True, exist_ok=True)
     with job.log.open("ab") as log:
         process = subprocess.Popen(
@@ -83,15 +88,15 @@ def start(job: Job, command: Sequence[str], extra: Sequence[str], threads: int) 
             env=os.environ | {"PYTHONUNBUFFERED": "1"},  # the log tells how far it is
             start_new_session=True,  # Ctrl-C is for us; we ask our processes to end, once
         )
-    return Running(job, process)
+    return RunningJob(job, process)
 
 
-def ended(one: Running) -> bool:
+def has_ended(one: RunningJob) -> bool:
     """Whether it is over."""
-    return not busy(one.job.folder) if one.process is None else one.process.poll() is not None
+    return not is_locked(one.job.folder) if one.process is None else one.process.poll() is not None
 
 
-def busy(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
     """Whether a living process is at work there; the lock of a dead one is free."""
     if not (folder / LOCK_FILE).exists():
         return False
@@ -102,7 +107,7 @@ def busy(folder: Path) -> bool:
         return True
 
 
-def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def stop_processes(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """Ask them to save and end; kill those that do not, or all if the user insists."""
     for process in processes:
         process.terminate()
@@ -115,18 +120,18 @@ def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def rounds_made(job: Job) -> int:
+def read_rounds_done(job: Job) -> int:
     """As its log says."""
     try:
         with job.log.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_TAIL_BYTES))
             found = re.findall(rb"^round +(\d+)/", file.read(), re.MULTILINE)
     except OSError:
         return 0
     return int(found[-1]) if found else 0
 
 
-def last_words(job: Job) -> str:
+def read_last_log_line(job: Job) -> str:
     """The last line of its log."""
     try:
         lines = job.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from fedtrain.folder import MANIFEST_FILE, RunFolder
 from fedtrain.report.records import build_damaged_run_error, fill_default_settings, list_run_folders
-from fedtrain.reproduce.cells import Cell, digest
-from fedtrain.reproduce.lookahead import Ahead, lookahead, still_made, told
+from fedtrain.reproduce.cells import RunSpec, hash_settings
+from fedtrain.reproduce.lookahead import ClientsPreview, describe_clients, make_clients_preview, matches_current_data
 from fedtrain.reproduce.plan import Plan
 from fedtrain.tables import TomlTable, merge_tables
 from theory.errors import InputError
 
 
 @dataclass(frozen=True)
-class Run:
+class StoredRun:
     """A folder that holds a run."""
 
     path: Path
@@ -34,7 +34,7 @@ class Run:
 class Job:
     """A cell and its folder."""
 
-    cell: Cell
+    cell: RunSpec
     folder: Path
 
     @property
@@ -58,62 +58,70 @@ class Job:
         return ["train", *how, "--threads", str(threads)]
 
 
-def read_run(path: Path) -> Run:
+def read_stored_run(path: Path) -> StoredRun:
     """What a folder holds, by its settings and its data."""
     folder = RunFolder(path)
     tables, about = folder.tables(), folder.read_json(MANIFEST_FILE)
     try:
         tables, data = fill_default_settings(tables), about["data"]
-        evaluation, identity = tables["evaluation"], digest(tables, standin=bool(data["standin"]))
+        evaluation, identity = tables["evaluation"], hash_settings(tables, standin=bool(data["standin"]))
         always = evaluation["test"] == "always"
-        return Run(path, identity, int(evaluation["every"]), always, told(data), folder.finished)
+        return StoredRun(path, identity, int(evaluation["every"]), always, describe_clients(data), folder.finished)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise build_damaged_run_error(path, error) from None
 
 
-def known_runs(place: Path) -> list[Run]:
+def find_stored_runs(place: Path) -> list[StoredRun]:
     """All that lie in a folder; what cannot be read is not known."""
     found = []
     for path in list_run_folders(place):
         try:
-            found.append(read_run(path))
+            found.append(read_stored_run(path))
         except InputError:
             continue
     return found
 
 
-def adopted(paths: Iterable[Path]) -> list[Run]:
+def load_adopted_runs(paths: Iterable[Path]) -> list[StoredRun]:
     """Runs made elsewhere, or all in a folder of such; only finished ones, as nobody asked to go on with them."""
-    found: list[Run] = []
+    found: list[StoredRun] = []
     for path in paths:
-        if not RunFolder(path).holds_a_run and (several := known_runs(path)):
+        if not RunFolder(path).holds_a_run and (several := find_stored_runs(path)):
             found += [run for run in several if run.finished]
             continue
-        found.append(run := read_run(path))
+        found.append(run := read_stored_run(path))
         if not run.finished:
             raise InputError(f"--adopt {run.path}: not finished; go on with it: fedco2 train --resume {run.path}")
     return found
 
 
-def jobs(plans: Sequence[Plan], place: Path, adopt: Sequence[Run] = (), ahead: Ahead | None = None) -> dict[str, Job]:
+def build_jobs(
+    plans: Sequence[Plan], place: Path, adopt: Sequence[StoredRun] = (), ahead: ClientsPreview | None = None
+) -> dict[str, Job]:
     """A folder for every cell, by identity: cells of the same one share it, evaluated as often as each of them wants.
 
     A run that was evaluated more often will do; where only the result is wanted, less often will do too. One that had
     other clients than the data that are here would make will not do.
     """
-    ahead = ahead or lookahead(plans)
-    wanted: dict[str, Cell] = {}
+    ahead = ahead or make_clients_preview(plans)
+    wanted: dict[str, RunSpec] = {}
     for cell in (cell for plan in plans for cell in plan.cells.values()):
         same = wanted.setdefault(cell.identity, cell)
-        wanted[cell.identity] = _evaluated(same, gcd(same.every, cell.every), same.curve or cell.curve)
-    runs = sorted((*adopt, *known_runs(place)), key=lambda run: not run.finished)
-    return {identity: Job(cell, _folder(cell, identity, runs, place, ahead)) for identity, cell in wanted.items()}
+        wanted[cell.identity] = _with_evaluation(same, gcd(same.every, cell.every), same.curve or cell.curve)
+    runs = sorted((*adopt, *find_stored_runs(place)), key=lambda run: not run.finished)
+    return {
+        identity: Job(cell, _choose_folder(cell, identity, runs, place, ahead)) for identity, cell in wanted.items()
+    }
 
 
-def _folder(cell: Cell, identity: str, runs: Sequence[Run], place: Path, ahead: Ahead) -> Path:
-    def fits(run: Run) -> bool:
+def _choose_folder(cell: RunSpec, identity: str, runs: Sequence[StoredRun], place: Path, ahead: ClientsPreview) -> Path:
+    def fits(run: StoredRun) -> bool:
         curve = run.always and cell.every % run.every == 0
-        return run.identity == identity and (curve or not cell.curve) and still_made(run.data, cell.config.data, ahead)
+        return (
+            run.identity == identity
+            and (curve or not cell.curve)
+            and matches_current_data(run.data, cell.config.data, ahead)
+        )
 
     if found := next(filter(fits, runs), None):
         return found.path
@@ -126,7 +134,7 @@ def _folder(cell: Cell, identity: str, runs: Sequence[Run], place: Path, ahead: 
     return new
 
 
-def _evaluated(cell: Cell, every: int, curve: bool) -> Cell:
+def _with_evaluation(cell: RunSpec, every: int, curve: bool) -> RunSpec:
     evaluation = cell.config.evaluation
     wanted: TomlTable = {"every": every, "test": "always" if curve else evaluation.test}
     changed = {key: value for key, value in wanted.items() if getattr(evaluation, key) != value}

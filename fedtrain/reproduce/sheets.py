@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from fedtrain.report.curves import get_branch_style
 from fedtrain.report.looks import METHOD_STYLES, escape_mathtext
 from fedtrain.report.records import FUSED, RunRecord
-from fedtrain.reproduce.exhibits import Row
+from fedtrain.reproduce.exhibits import MethodVariant
 from fedtrain.reproduce.plan import Plan
-from fedtrain.reproduce.reduced import reduced
-from fedtrain.reproduce.results import LEGACY, Grid, Records
+from fedtrain.reproduce.reduced import list_deviations
+from fedtrain.reproduce.results import LEGACY_NOTE, ComparisonTable, RecordsByIdentity
 from theory.report.style import FAINT, WIDE, Look, canvas
 
 if TYPE_CHECKING:
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
 
-def sheet(plan: Plan, records: Records, grids: Sequence[Grid], height: float, bars: bool = False) -> SubFigure:
+def create_paper_figure(
+    plan: Plan, records: RecordsByIdentity, grids: Sequence[ComparisonTable], height: float, bars: bool = False
+) -> SubFigure:
     """What lies under the title, which says what is reduced, and above the words on the spread."""
     missing = {cell.identity for cell in plan.cells.values()} - set(records)
-    words = reduced(plan, len(missing))
-    title = plan.exhibit.title + f", {LEGACY}" * plan.request.legacy
+    words = list_deviations(plan, len(missing))
+    title = plan.exhibit.title + f", {LEGACY_NOTE}" * plan.request.legacy
     lines = [title, *([fill(f"reduced: {'; '.join(words)}", 94)] if words else [])]
     body = canvas(
         escape_mathtext("\n".join(lines)), WIDE, height + 0.2 * sum(line.count("\n") + 1 for line in lines[1:])
@@ -35,12 +37,12 @@ def sheet(plan: Plan, records: Records, grids: Sequence[Grid], height: float, ba
     return body
 
 
-def look_of(row: Row) -> Look:
+def get_row_style(row: MethodVariant) -> Look:
     """As in every report."""
     return METHOD_STYLES[row.method] if row.branch == FUSED else get_branch_style(row.branch)
 
 
-def panels_of(body: SubFigure, lines: int, columns: int, names: Sequence[str]) -> list[Axes]:
+def create_named_panels(body: SubFigure, lines: int, columns: int, names: Sequence[str]) -> list[Axes]:
     """Named panels, with the unit at the left."""
     grid = body.subplots(lines, columns, squeeze=False).ravel()
     for axes, name in zip(grid, names, strict=False):
@@ -52,6 +54,6 @@ def panels_of(body: SubFigure, lines: int, columns: int, names: Sequence[str]) -
     return list(grid)
 
 
-def records_of(plan: Plan, records: Records, block: int, r: int) -> list[RunRecord]:
+def get_row_records(plan: Plan, records: RecordsByIdentity, block: int, r: int) -> list[RunRecord]:
     """The finished runs of a row, one for each seed."""
     return [records[i] for seed in plan.seeds if (i := plan.cells[block, r, seed].identity) in records]

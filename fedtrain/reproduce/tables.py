@@ -8,14 +8,16 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from fedtrain.reproduce.results import Entry, Grid
+from fedtrain.reproduce.results import ComparedNumber, ComparisonTable
 
-Kind = Literal["ours", "paper", "difference"]
-MARK = "*"
+LineKind = Literal["ours", "paper", "difference"]
+DIFFERENCE_MARK = "*"
 DASH = "-"
-MARKS = "* the difference exceeds the two spreads together; where the paper's is not known ours is taken for it"
-NO_MARKS = "reduced, so nothing is marked as agreeing with the paper or not"
-LATEX = {
+MARK_EXPLANATION = (
+    "* the difference exceeds the two spreads together; where the paper's is not known ours is taken for it"
+)
+NO_MARKS_EXPLANATION = "reduced, so nothing is marked as agreeing with the paper or not"
+LATEX_ESCAPES = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
     "}": r"\}",
@@ -32,78 +34,93 @@ LATEX = {
 }
 
 
-def lines(grid: Grid) -> Iterator[tuple[str, Kind, list[str]]]:
+def format_lines(grid: ComparisonTable) -> Iterator[tuple[str, LineKind, list[str]]]:
     """Ours, the paper's and the difference of each row, as they are written."""
     for name, entries in grid.rows.items():
-        yield name, "ours", [ours(grid, entry) for entry in entries]
+        yield name, "ours", [format_ours(grid, entry) for entry in entries]
         if any(entry.paper for entry in entries):
-            yield "paper", "paper", [theirs(entry) for entry in entries]
+            yield "paper", "paper", [format_paper(entry) for entry in entries]
         if any(entry.difference is not None for entry in entries):
             apart = (entry.difference for entry in entries)
             yield "difference", "difference", [DASH if value is None else f"{value:+.1f}" for value in apart]
 
 
-def ours(grid: Grid, entry: Entry) -> str:
+def format_ours(grid: ComparisonTable, entry: ComparedNumber) -> str:
     """The mean, its spread if there is one, a mark if it disagrees."""
     if entry.ours is None:
         return DASH
     std = "" if entry.ours.std is None else f" ± {entry.ours.std:.1f}"
-    return f"{entry.ours.mean:.1f}{std}{MARK * grid.marked(entry)}"
+    return f"{entry.ours.mean:.1f}{std}{DIFFERENCE_MARK * grid.marked(entry)}"
 
 
-def theirs(entry: Entry) -> str:
+def format_paper(entry: ComparedNumber) -> str:
     """The paper's number, with the digits that are held."""
     if entry.paper is None:
         return DASH
-    return _held(entry.paper.value) + ("" if entry.paper.std is None else f" ± {_held(entry.paper.std)}")
+    return _format_number(entry.paper.value) + (
+        "" if entry.paper.std is None else f" ± {_format_number(entry.paper.std)}"
+    )
 
 
-def _held(value: float) -> str:
+def _format_number(value: float) -> str:
     """One digit or two after the point, as printed."""
     return f"{value:.2f}".removesuffix("0")
 
 
-def notes(grid: Grid) -> list[str]:
+def list_notes(grid: ComparisonTable) -> list[str]:
     """All that stands under a table."""
     compared = any(entry.difference is not None for entries in grid.rows.values() for entry in entries)
-    return [grid.spread, *([NO_MARKS if grid.reduced else MARKS] if compared else []), *grid.notes]
+    return [
+        grid.spread,
+        *([NO_MARKS_EXPLANATION if grid.reduced else MARK_EXPLANATION] if compared else []),
+        *grid.notes,
+    ]
 
 
-def markdown(grids: Sequence[Grid]) -> str:
+def to_markdown(grids: Sequence[ComparisonTable]) -> str:
     """One table after the other."""
     parts = []
     for grid in grids:
-        rows = [[_md(name) if kind == "ours" else f"*{name}*", *map(_md, texts)] for name, kind, texts in lines(grid)]
-        heads = [["", *map(_md, grid.columns.values())], ["---", *["---:"] * len(grid.columns)]]
+        rows = [
+            [_escape_markdown(name) if kind == "ours" else f"*{name}*", *map(_escape_markdown, texts)]
+            for name, kind, texts in format_lines(grid)
+        ]
+        heads = [["", *map(_escape_markdown, grid.columns.values())], ["---", *["---:"] * len(grid.columns)]]
         table = "\n".join(f"| {' | '.join(row)} |" for row in (*heads, *rows))
-        parts.append(f"**{_md(grid.title)}**\n\n{table}\n\n" + "\n".join(f"- {_md(note)}" for note in notes(grid)))
+        parts.append(
+            f"**{_escape_markdown(grid.title)}**\n\n{table}\n\n"
+            + "\n".join(f"- {_escape_markdown(note)}" for note in list_notes(grid))
+        )
     return "\n\n".join(parts) + "\n"
 
 
-def _md(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     return text.replace("|", r"\|").replace("*", r"\*")
 
 
-def latex(grids: Sequence[Grid]) -> str:
+def to_latex(grids: Sequence[ComparisonTable]) -> str:
     """Plain tabulars; the caption is the title, the notes stand below."""
     parts = []
     for grid in grids:
-        rows = [[r"\quad " * (kind != "ours") + _tex(name), *map(_tex, texts)] for name, kind, texts in lines(grid)]
-        heads = ["", *map(_tex, grid.columns.values())]
+        rows = [
+            [r"\quad " * (kind != "ours") + _escape_latex(name), *map(_escape_latex, texts)]
+            for name, kind, texts in format_lines(grid)
+        ]
+        heads = ["", *map(_escape_latex, grid.columns.values())]
         head, *body = (" & ".join(row) + r" \\" for row in (heads, *rows))
         columns = "l" + "r" * len(grid.columns)
         table = ["\\begin{tabular}{" + columns + "}", r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
-        under = " ".join(f"{_tex(note.rstrip('.'))}." for note in notes(grid))
-        caption = "\\caption{" + _tex(grid.title) + "}"
+        under = " ".join(f"{_escape_latex(note.rstrip('.'))}." for note in list_notes(grid))
+        caption = "\\caption{" + _escape_latex(grid.title) + "}"
         parts.append("\n".join([r"\begin{table}", caption, *table, "", under, r"\end{table}"]))
     return "\n\n".join(parts) + "\n"
 
 
-def _tex(text: str) -> str:
-    return "".join(LATEX.get(letter, letter) for letter in text)
+def _escape_latex(text: str) -> str:
+    return "".join(LATEX_ESCAPES.get(letter, letter) for letter in text)
 
 
-def as_csv(name: str, grids: Sequence[Grid]) -> str:
+def to_csv(name: str, grids: Sequence[ComparisonTable]) -> str:
     """A line for each number."""
     file = io.StringIO()
     heads = ("experiment", "panel", "row", "column", "ours", "ours_std", "seeds", "paper", "paper_std", "source")
@@ -113,11 +130,11 @@ def as_csv(name: str, grids: Sequence[Grid]) -> str:
         for row, entries in grid.rows.items():
             for column, entry in zip(grid.columns, entries, strict=True):
                 place = {"experiment": name, "panel": grid.name, "row": row, "column": column}
-                writer.writerow(place | _numbers(grid, entry) | {"reduced": "; ".join(grid.reduced)})
+                writer.writerow(place | _compared_number_to_dict(grid, entry) | {"reduced": "; ".join(grid.reduced)})
     return file.getvalue()
 
 
-def _numbers(grid: Grid, entry: Entry) -> dict[str, Any]:
+def _compared_number_to_dict(grid: ComparisonTable, entry: ComparedNumber) -> dict[str, Any]:
     """Of an entry; None where there is nothing to say."""
     mine, paper = entry.ours, entry.paper
     return {
@@ -132,7 +149,7 @@ def _numbers(grid: Grid, entry: Entry) -> dict[str, Any]:
     }
 
 
-def tables(name: str, grids: Sequence[Grid]) -> dict[str, Any]:
+def to_dict(name: str, grids: Sequence[ComparisonTable]) -> dict[str, Any]:
     """All of it, as JSON can hold it; numbers are in %."""
     return {
         "experiment": name,
@@ -147,17 +164,19 @@ def tables(name: str, grids: Sequence[Grid]) -> dict[str, Any]:
                 "rows": [
                     {
                         "label": row,
-                        "columns": dict(zip(grid.columns, (_numbers(grid, e) for e in entries), strict=True)),
+                        "columns": dict(
+                            zip(grid.columns, (_compared_number_to_dict(grid, e) for e in entries), strict=True)
+                        ),
                     }
                     for row, entries in grid.rows.items()
                 ],
-                "notes": notes(grid),
+                "notes": list_notes(grid),
             }
             for grid in grids
         ],
     }
 
 
-def as_json(name: str, grids: Sequence[Grid]) -> str:
+def to_json(name: str, grids: Sequence[ComparisonTable]) -> str:
     """As text."""
-    return json.dumps(tables(name, grids), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(to_dict(name, grids), indent=1, ensure_ascii=False) + "\n"

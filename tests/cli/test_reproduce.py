@@ -20,8 +20,8 @@ from cli.reproduce import reproduce
 from cli.train import PLACES, train
 from cli.train_run import nested, planned
 from fedtrain.folder import RunFolder
-from fedtrain.reproduce.exhibits import NAMES
-from fedtrain.reproduce.plan import finder, plan
+from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES
+from fedtrain.reproduce.plan import build_plan, make_dataset_finder
 from fedtrain.reproduce.request import Request
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,9 +49,9 @@ def test_the_list_has_everything_in_the_papers_order(ask):
     code, out, err = ask("--list", "--json")
     items = json.loads(out)
     assert (code, err) == (0, "")
-    assert [item["name"] for item in items] == list(NAMES)
+    assert [item["name"] for item in items] == list(PAPER_ITEM_NAMES)
     assert all(item["estimated_seconds"] > 0 and item["runs"] > 0 for item in items)
-    t7 = items[NAMES.index("T7")]
+    t7 = items[PAPER_ITEM_NAMES.index("T7")]
     assert t7["data"] == {"digits": "stand-in"}
     assert (t7["rounds"], t7["paper_rounds"], t7["seeds"], t7["runs"]) == ([20], [300], 5, 45)
 
@@ -84,8 +84,8 @@ def test_a_dry_run_shows_every_command_and_writes_nothing(ask, tmp_path):
 @pytest.mark.parametrize("name", ["T3", "T10", "F3", "F6", "F7"])
 def test_a_command_by_hand_is_the_same_run(name, legacy):
     request = Request(source="standin", seeds="3,", legacy=legacy, rounds=50)
-    look = finder(request)
-    for cell in plan(name, request, look).cells.values():
+    look = make_dataset_finder(request)
+    for cell in build_plan(name, request, look).cells.values():
         options = train.make_context("train", shlex.split(shlex.join(cell.arguments()))).params
         given = {PLACES[key]: options[key] for key in PLACES if options[key] is not None}
         config, _ = planned(nested(given, options["sets"]), options)
@@ -163,7 +163,7 @@ def test_interrupted_it_says_how_to_go_on(ask, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.reproduce_work.run_all", interrupted)
+    monkeypatch.setattr("cli.reproduce_work.run_jobs", interrupted)
     code, out, err = ask(*ONE)
     assert (code, out) == (130, "")
     assert "interrupted after 0 of 1 runs" in err

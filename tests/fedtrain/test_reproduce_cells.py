@@ -9,13 +9,13 @@ from fake_reproduction import STANDIN, as_published, fake, planned
 
 from fedtrain.config import serialize_config
 from fedtrain.data.shares import check
-from fedtrain.reproduce.cells import digest
-from fedtrain.reproduce.exhibits import NAMES
-from fedtrain.reproduce.layout import frame
-from fedtrain.reproduce.plan import finder
-from fedtrain.reproduce.reduced import reduced
-from fedtrain.reproduce.request import chosen_seeds
-from fedtrain.reproduce.runs import jobs
+from fedtrain.reproduce.cells import hash_settings
+from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES
+from fedtrain.reproduce.layout import get_plan_panels
+from fedtrain.reproduce.plan import make_dataset_finder
+from fedtrain.reproduce.reduced import list_deviations
+from fedtrain.reproduce.request import parse_seeds
+from fedtrain.reproduce.runs import build_jobs
 from theory.errors import InputError
 
 RUNS = {
@@ -25,18 +25,18 @@ RUNS = {
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PAPER_ITEM_NAMES)
 def test_every_cell_is_a_configuration(name, legacy):
     one = planned(name, legacy=legacy)
     assert len({cell.identity for cell in one.cells.values()}) == RUNS[name]
     for cell in one.cells.values():
         check(cell.config.data)
         assert cell.config.data.source == "real"
-    assert reduced(one) == []
-    assert len(frame(one)) * len(one.exhibit.rows) > 0
+    assert list_deviations(one) == []
+    assert len(get_plan_panels(one)) * len(one.exhibit.rows) > 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PAPER_ITEM_NAMES)
 def test_seeds_and_rounds_are_the_papers(name):
     one = planned(name)
     label_skew = one.exhibit.blocks[0].dataset.startswith("cifar")
@@ -61,7 +61,7 @@ def test_experiments_share_the_runs_that_they_have_in_common(one, other, shared)
 
 
 def test_a_shared_run_is_evaluated_as_often_as_the_most_demanding_wants(tmp_path):
-    both = jobs([planned("T7", methods=("fedavg",), seeds="1"), planned("F2", methods=("fedavg",))], tmp_path)
+    both = build_jobs([planned("T7", methods=("fedavg",), seeds="1"), planned("F2", methods=("fedavg",))], tmp_path)
     digits = [job for job in both.values() if job.cell.config.data.dataset == "digits"]
     assert len(both) == 2
     assert [(job.cell.every, job.cell.config.evaluation.every) for job in digits] == [(1, 1)]
@@ -70,18 +70,18 @@ def test_a_shared_run_is_evaluated_as_often_as_the_most_demanding_wants(tmp_path
 
 def test_test_data_wait_for_a_round_that_may_be_reported_unless_a_curve_is_wanted(tmp_path):
     table, curve = planned("T1", methods=("fedbn",), seeds="1"), planned("F2", methods=("fedbn",), dataset="office")
-    ((identity, one),), ((same, other),) = (jobs([plan], tmp_path).items() for plan in (table, curve))
+    ((identity, one),), ((same, other),) = (build_jobs([plan], tmp_path).items() for plan in (table, curve))
     assert identity == same
     assert one.folder != other.folder
     assert "evaluation.test=chosen" in one.arguments(1)
     assert "evaluation.test=chosen" not in other.arguments(1)
-    ((_, both),) = jobs([table, curve], tmp_path).items()
+    ((_, both),) = build_jobs([table, curve], tmp_path).items()
     assert both.cell.config.evaluation.test == "always"
     fake(one)
-    assert jobs([table], tmp_path)[identity].finished
-    assert not jobs([curve], tmp_path)[identity].begun  # its curve has gaps
+    assert build_jobs([table], tmp_path)[identity].finished
+    assert not build_jobs([curve], tmp_path)[identity].begun  # its curve has gaps
     fake(other)
-    assert jobs([curve], tmp_path)[identity].finished
+    assert build_jobs([curve], tmp_path)[identity].finished
     assert "evaluation.test" not in " ".join(planned("T7").cells[0, 0, 1].arguments())  # there is nothing to choose by
 
 
@@ -92,7 +92,7 @@ def test_what_makes_another_cell():
         tables = serialize_config(config)
         for section, table in changes.items():
             tables[section] = table if section == "seed" else tables[section] | table
-        return digest(tables, standin=False)
+        return hash_settings(tables, standin=False)
 
     base = identity()
     for same in (
@@ -113,10 +113,10 @@ def test_what_makes_another_cell():
         {"local": {"lr": 0.1}},
     ):
         assert identity(**other) != base, other
-    assert digest(serialize_config(config), standin=True) != base
+    assert hash_settings(serialize_config(config), standin=True) != base
     office = serialize_config(planned("T1").cells[0, 1, 1].config)
     rarer = office | {"evaluation": office["evaluation"] | {"every": 5}}
-    assert digest(rarer, standin=False) != digest(office, standin=False)  # the best of other rounds
+    assert hash_settings(rarer, standin=False) != hash_settings(office, standin=False)  # the best of other rounds
 
 
 def test_the_published_quirks():
@@ -153,20 +153,20 @@ def test_the_window_shrinks_with_the_rounds():
     ("text", "seeds"), [(None, (1, 2)), ("3", (1, 2, 3)), ("3,", (3,)), ("7,2,7", (7, 2)), ("1", (1,))]
 )
 def test_how_many_seeds_or_which(text, seeds):
-    assert chosen_seeds(text, (1, 2)) == seeds
+    assert parse_seeds(text, (1, 2)) == seeds
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "1,x", "", ",", "2000000", "-1,2"])
 def test_seeds_that_are_none(text):
     with pytest.raises(InputError, match="--seeds"):
-        chosen_seeds(text, (1,))
+        parse_seeds(text, (1,))
 
 
 def test_another_data_set():
     one = planned("T5", dataset="digits")
     assert (one.instead_of, one.exhibit.blocks[0].dataset) == ("DomainNet", "digits")
-    assert reduced(one)[0] == "on Digits instead of DomainNet"
-    assert reduced(planned("T4", dataset="office"))[0] == "on Office-Caltech10 (α 1.0) instead of Digits"
+    assert list_deviations(one)[0] == "on Digits instead of DomainNet"
+    assert list_deviations(planned("T4", dataset="office"))[0] == "on Office-Caltech10 (α 1.0) instead of Digits"
     assert {cell.config.data.dataset for cell in one.cells.values()} == {"digits"}
     assert one.cells[0, 3, 1].identity in identities("T7")  # the whole method is Table 7's
     assert [block.dataset for block in planned("T3", dataset="cifar10").exhibit.blocks] == ["cifar10"] * 2
@@ -190,17 +190,21 @@ def test_methods():
 
 def test_less_than_the_paper_in_words():
     one = planned("T7", rounds=50, seeds="1", sets={"local": {"lr": 0.1}, "machine": {"engine": "plain"}})
-    assert reduced(one) == ["50 of 300 rounds", "1 of 5 seeds", "local.lr = 0.1"]
-    assert reduced(planned("T7", rounds=400, seeds="9")) == ["400 rounds instead of 300"]
-    assert reduced(planned("T7", eval_every=20)) == []  # the last round is evaluated all the same
-    assert reduced(planned("F2", eval_every=5)) == ["evaluated every 5 rounds"]
-    assert reduced(planned("T1", eval_every=5)) == ["evaluated every 5 rounds"]
-    assert reduced(planned("T1", rule="last")) == reduced(planned("T3", rule="last")) == ["by the last round"]
-    assert reduced(planned("F4", rule="last")) == []  # the figure's own
-    assert reduced(planned("F4", rule="window")) == ["by the mean over the last rounds"]
-    assert reduced(planned("T7", sets={"machine": {"dtype": "float64"}})) == ["machine.dtype = float64"]
-    assert reduced(planned("T7"), missing=2) == ["43 of 45 runs"]
-    assert reduced(planned("F2", dataset="digits")) == ["SVHN only"]
+    assert list_deviations(one) == ["50 of 300 rounds", "1 of 5 seeds", "local.lr = 0.1"]
+    assert list_deviations(planned("T7", rounds=400, seeds="9")) == ["400 rounds instead of 300"]
+    assert list_deviations(planned("T7", eval_every=20)) == []  # the last round is evaluated all the same
+    assert list_deviations(planned("F2", eval_every=5)) == ["evaluated every 5 rounds"]
+    assert list_deviations(planned("T1", eval_every=5)) == ["evaluated every 5 rounds"]
+    assert (
+        list_deviations(planned("T1", rule="last"))
+        == list_deviations(planned("T3", rule="last"))
+        == ["by the last round"]
+    )
+    assert list_deviations(planned("F4", rule="last")) == []  # the figure's own
+    assert list_deviations(planned("F4", rule="window")) == ["by the mean over the last rounds"]
+    assert list_deviations(planned("T7", sets={"machine": {"dtype": "float64"}})) == ["machine.dtype = float64"]
+    assert list_deviations(planned("T7"), missing=2) == ["43 of 45 runs"]
+    assert list_deviations(planned("F2", dataset="digits")) == ["SVHN only"]
 
 
 def test_other_data_in_words():
@@ -210,11 +214,11 @@ def test_other_data_in_words():
         pools += [replace(pool, test=pool.test[:7]) for pool in found.pools[1:3]]
         return replace(found, pools=[*pools, *found.pools[3:]])
 
-    assert reduced(planned("T7", other)) == ["MNIST (subset)", "another split of SVHN and USPS"]
+    assert list_deviations(planned("T7", other)) == ["MNIST (subset)", "another split of SVHN and USPS"]
     own = "the split into training and test is fedco2's own: DSLR, WebCam"
     ours = planned("T1", lambda name: replace(as_published(name), notes=(own,)))
-    assert reduced(ours) == ["another split of DSLR and WebCam"]
-    look = finder(STANDIN)
+    assert list_deviations(ours) == ["another split of DSLR and WebCam"]
+    look = make_dataset_finder(STANDIN)
     mixed = planned("T3", lambda name: look(name) if name == "cifar100" else as_published(name))
-    assert reduced(mixed) == ["60 of 1500 rounds on CIFAR-100", "CIFAR-100 stand-in images"]
-    assert reduced(mixed, blocks=[0]) == []
+    assert list_deviations(mixed) == ["60 of 1500 rounds on CIFAR-100", "CIFAR-100 stand-in images"]
+    assert list_deviations(mixed, blocks=[0]) == []

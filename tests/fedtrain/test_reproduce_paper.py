@@ -8,15 +8,15 @@ import pytest
 from fake_reproduction import planned
 
 from fedtrain.reproduce import paper
-from fedtrain.reproduce.exhibits import NAMES
-from fedtrain.reproduce.layout import frame
+from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES
+from fedtrain.reproduce.layout import get_plan_panels
 from theory.errors import InputError
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PAPER_ITEM_NAMES)
 def test_every_number_of_the_paper_has_a_source_and_a_place(name):
-    one, held = planned(name), paper.held(name)
-    panels, rows = frame(one), {row.name for row in one.exhibit.rows}
+    one, held = planned(name), paper.load_paper_numbers(name)
+    panels, rows = get_plan_panels(one), {row.name for row in one.exhibit.rows}
     for (panel, row, column), number in held.items():
         assert row in rows
         assert column in panels[panel or next(iter(panels))]
@@ -25,7 +25,7 @@ def test_every_number_of_the_paper_has_a_source_and_a_place(name):
 
 
 def test_averages_that_are_held_are_the_means_of_their_rows():
-    held = paper.held("F7")
+    held = paper.load_paper_numbers("F7")
     for panel in ("DomainNet", "Office-Caltech10", "Digits"):
         for row in {row for where, row, _ in held if where == panel}:
             values = {column: n.value for (where, name, column), n in held.items() if (where, name) == (panel, row)}
@@ -38,7 +38,9 @@ KNOWN = {"T7": {"Digits": ({"FedAvg"}, {"mnist", "mean"})}}
 def test_numbers_of_ones_own(tmp_path):
     path = tmp_path / "more.toml"
     path.write_text('[[T7]]\nrow = "FedAvg"\nsource = "read by me"\nvalues = { mnist = 96 }\nstd = { mnist = 0.1 }\n')
-    assert paper.added(path, KNOWN) == {"T7": {("", "FedAvg", "mnist"): paper.Number(96.0, 0.1, "read by me")}}
+    assert paper.load_user_numbers(path, KNOWN) == {
+        "T7": {("", "FedAvg", "mnist"): paper.PaperNumber(96.0, 0.1, "read by me")}
+    }
 
 
 @pytest.mark.parametrize(
@@ -60,4 +62,4 @@ def test_numbers_that_are_refused(tmp_path, text, words):
     path = tmp_path / "more.toml"
     path.write_text(text)
     with pytest.raises(InputError, match=words):
-        paper.added(path, KNOWN)
+        paper.load_user_numbers(path, KNOWN)

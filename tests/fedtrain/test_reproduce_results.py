@@ -12,20 +12,20 @@ from fake_reproduction import STANDIN, fake, planned, results
 
 from fedtrain.report.records import read_record
 from fedtrain.reproduce import paper
-from fedtrain.reproduce.exhibits import NAMES, exhibit
-from fedtrain.reproduce.figures import KINDS, draw
-from fedtrain.reproduce.plan import finder, plan
+from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES, load_paper_item
+from fedtrain.reproduce.figures import FIGURE_KINDS, draw_paper_figure
+from fedtrain.reproduce.plan import build_plan, make_dataset_finder
 from fedtrain.reproduce.request import Request
-from fedtrain.reproduce.results import grids
-from fedtrain.reproduce.runs import jobs
-from fedtrain.reproduce.tables import as_csv, as_json, latex, lines, markdown, notes
+from fedtrain.reproduce.results import build_comparison_tables
+from fedtrain.reproduce.runs import build_jobs
+from fedtrain.reproduce.tables import format_lines, list_notes, to_csv, to_json, to_latex, to_markdown
 
 
 def test_a_whole_table_is_marked_where_it_disagrees(tmp_path):
     one = planned("T7", methods=("fedavg", "fedco2"))
     near = {
-        ("", "FedAvg", "mnist"): paper.Number(80.0, 5.0, "here"),
-        ("", "FedAvg", "svhn"): paper.Number(10.0, None, "x"),
+        ("", "FedAvg", "mnist"): paper.PaperNumber(80.0, 5.0, "here"),
+        ("", "FedAvg", "svhn"): paper.PaperNumber(10.0, None, "x"),
     }
     records, (grid,) = results(one, tmp_path, numbers=near)
     mine = [records[one.cells[0, 0, seed].identity].rules["last"]["clients"]["mnist"]["fused"] for seed in one.seeds]
@@ -37,11 +37,11 @@ def test_a_whole_table_is_marked_where_it_disagrees(tmp_path):
     assert (entry.outside, grid.rows["FedAvg"][1].outside, grid.rows["FedAvg"][2].outside) == (False, True, None)
     assert grid.reduced == []
     assert "reduced" not in grid.title
-    first, compared, *_ = lines(grid)
+    first, compared, *_ = format_lines(grid)
     assert [text.endswith("*") for text in first[2]] == [False, True, *[False] * 4]
     assert compared[2] == ["80.0 ± 5.0", "10.0", *["-"] * 4]
-    assert "± std over 5 seeds (ddof 1)" in notes(grid)
-    assert any("exceeds the two spreads" in note for note in notes(grid))
+    assert "± std over 5 seeds (ddof 1)" in list_notes(grid)
+    assert any("exceeds the two spreads" in note for note in list_notes(grid))
 
 
 def test_a_reduced_table_says_so_and_marks_nothing(tmp_path):
@@ -49,10 +49,10 @@ def test_a_reduced_table_says_so_and_marks_nothing(tmp_path):
     _, (grid,) = results(one, tmp_path)
     assert grid.title.endswith("(reduced: 3 of 300 rounds; 2 of 5 seeds)")
     assert grid.rows["Fed-CO2"][0].outside  # it would be marked
-    assert "*" not in "".join(text for _, _, texts in lines(grid) for text in texts)
-    assert all(row["outside"] == "" for row in csv.DictReader(io.StringIO(as_csv("T7", [grid]))))
+    assert "*" not in "".join(text for _, _, texts in format_lines(grid) for text in texts)
+    assert all(row["outside"] == "" for row in csv.DictReader(io.StringIO(to_csv("T7", [grid]))))
     columns = [
-        cell for row in json.loads(as_json("T7", [grid]))["panels"][0]["rows"] for cell in row["columns"].values()
+        cell for row in json.loads(to_json("T7", [grid]))["panels"][0]["rows"] for cell in row["columns"].values()
     ]
     assert {cell["outside"] for cell in columns} == {None}
     assert grid.rows["Fed-CO2"][0].paper.value == 97.66
@@ -63,30 +63,34 @@ def test_with_runs_missing_nothing_is_marked_either(tmp_path):
     _, (grid,) = results(one, tmp_path, leave=("fedavg",))
     assert grid.reduced == ["5 of 10 runs"]
     assert grid.rows["FedAvg"][0].ours is None
-    assert next(iter(lines(grid)))[2] == ["-"] * 6
+    assert next(iter(format_lines(grid)))[2] == ["-"] * 6
 
 
 def test_the_spread_is_of_the_seeds_that_there_are(tmp_path):
     one = planned("T7", methods=("fedavg", "fedbn"), rounds=2, seeds="3")
-    for k, job in enumerate(jobs([one], tmp_path).values()):
+    for k, job in enumerate(build_jobs([one], tmp_path).values()):
         if k:  # the first seed of the first method is missing
             fake(job)
-    records = {identity: read_record(job.folder) for identity, job in jobs([one], tmp_path).items() if job.finished}
-    (grid,) = grids(one, records, {})
+    records = {
+        identity: read_record(job.folder) for identity, job in build_jobs([one], tmp_path).items() if job.finished
+    }
+    (grid,) = build_comparison_tables(one, records, {})
     assert grid.spread == "± std over 2 to 3 seeds (ddof 1)"
 
 
 def test_no_spread_of_one_seed(tmp_path):
     _, (grid,) = results(planned("T7", methods=("fedco2",), seeds="1"), tmp_path)
     assert grid.rows["Fed-CO2"][0].ours.std is None
-    assert "one seed, so no ±" in notes(grid)
-    assert "±" not in next(iter(lines(grid)))[2][0]
+    assert "one seed, so no ±" in list_notes(grid)
+    assert "±" not in next(iter(format_lines(grid)))[2][0]
 
 
 def test_the_papers_numbers_do_not_stand_beside_other_data(tmp_path):
     _, (grid,) = results(planned("T5", dataset="digits", rounds=2, seeds="1"), tmp_path / "a")
     assert all(entry.paper is None for entries in grid.rows.values() for entry in entries)
-    one = plan("T7", Request(source="standin", methods=("fedco2",), rounds=2, seeds="1"), finder(STANDIN))
+    one = build_plan(
+        "T7", Request(source="standin", methods=("fedco2",), rounds=2, seeds="1"), make_dataset_finder(STANDIN)
+    )
     _, (grid,) = results(one, tmp_path / "b")
     assert all(entry.paper is None for entries in grid.rows.values() for entry in entries)
     assert "Digits stand-in images" in grid.title
@@ -115,7 +119,7 @@ def test_figure_2_shows_rounds_and_branches(tmp_path):
 
 def test_other_images_under_the_same_name_are_noticed(tmp_path):
     one = planned("T7", methods=("fedavg",), rounds=2, seeds="2")
-    for k, job in enumerate(jobs([one], tmp_path).values()):
+    for k, job in enumerate(build_jobs([one], tmp_path).values()):
         fake(job, sums=f"sum {k}")
     _, (grid,) = results(one, tmp_path)
     assert any("checksums" in note for note in grid.notes)
@@ -132,8 +136,8 @@ def f7(tmp_path_factory):
 
 def test_csv_and_json_read_back(f7):
     _, _, found = f7
-    rows = list(csv.DictReader(io.StringIO(as_csv("F7", found))))
-    told = json.loads(as_json("F7", found))
+    rows = list(csv.DictReader(io.StringIO(to_csv("F7", found))))
+    told = json.loads(to_json("F7", found))
     assert len(rows) == 3 * (7 + 5 + 6)
     by_place = {(r["panel"], r["row"], r["column"]): r for r in rows}
     for panel, grid in zip(told["panels"], found, strict=True):
@@ -148,7 +152,7 @@ def test_csv_and_json_read_back(f7):
 
 def test_markdown_and_latex_have_a_cell_for_every_number(f7):
     _, _, found = f7
-    tables = markdown(found).split("**Figure 7")[1:]
+    tables = to_markdown(found).split("**Figure 7")[1:]
     assert len(tables) == 3
     for text, grid in zip(tables, found, strict=True):
         rows = [line for line in text.splitlines() if line.startswith("|")]
@@ -156,7 +160,7 @@ def test_markdown_and_latex_have_a_cell_for_every_number(f7):
         assert {row.count("|") for row in rows} == {len(grid.columns) + 2}
         assert "reduced: 2 of 300 rounds; 2 of 5 seeds" in text
         assert "quirks of the published code" in text
-    text = latex(found)
+    text = to_latex(found)
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 3
     body = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert len(body) == sum(1 + 3 * len(grid.rows) for grid in found)
@@ -164,11 +168,11 @@ def test_markdown_and_latex_have_a_cell_for_every_number(f7):
     assert r"5 \% of" not in text
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if exhibit(name).figure])
+@pytest.mark.parametrize("name", [name for name in PAPER_ITEM_NAMES if load_paper_item(name).figure])
 def test_figures_say_what_is_reduced(name, tmp_path):
     one = planned(name, rounds=4, seeds="1", methods=("fedco2",))
     records, found = results(one, tmp_path)
-    title = KINDS[one.exhibit.figure](one, records, found).figure.get_suptitle()
-    assert title.startswith(exhibit(name).title)
+    title = FIGURE_KINDS[one.exhibit.figure](one, records, found).figure.get_suptitle()
+    assert title.startswith(load_paper_item(name).title)
     assert "reduced: 4 of" in title
-    assert draw(one, records, found).startswith(b"\x89PNG")
+    assert draw_paper_figure(one, records, found).startswith(b"\x89PNG")

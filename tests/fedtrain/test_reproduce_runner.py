@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedtrain.reproduce import runner
-from fedtrain.reproduce.runner import busy, end, last_words, rounds_made, run_all
+from fedtrain.reproduce.runner import is_locked, read_last_log_line, read_rounds_done, run_jobs, stop_processes
 
 COMMAND = [sys.executable, "-c"]
 
@@ -48,12 +48,12 @@ def test_all_run_some_at_a_time_and_one_that_fails_leaves_the_others_alone(tmp_p
     most = []
     programs = ["import sys; print('round 3/9'); print(sys.argv[1:])"] * 3 + ["import sys; sys.exit('no luck')"]
     todo = [Script(tmp_path / f"cell{k}", program) for k, program in enumerate(programs)]
-    done = run_all(todo, COMMAND, ["extra"], 2, 5, lambda running, *_: most.append(len(running)))
+    done = run_jobs(todo, COMMAND, ["extra"], 2, 5, lambda running, *_: most.append(len(running)))
     assert {outcome.job: outcome.code for outcome in done} == dict(zip(todo, (0, 0, 0, 1), strict=True))
     assert max(most) == 2
-    assert last_words(todo[0]) == "['5', 'extra']"
-    assert last_words(todo[3]) == "no luck"
-    assert rounds_made(todo[0]) == 3
+    assert read_last_log_line(todo[0]) == "['5', 'extra']"
+    assert read_last_log_line(todo[3]) == "no luck"
+    assert read_rounds_done(todo[0]) == 3
 
 
 def test_an_interrupt_ends_every_process_and_lets_it_save(tmp_path):
@@ -67,9 +67,9 @@ def test_an_interrupt_ends_every_process_and_lets_it_save(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_all(todo, COMMAND, [], 2, 1, interrupt)
+        run_jobs(todo, COMMAND, [], 2, 1, interrupt)
     assert [process.returncode for process in seen] == [0, 0]
-    assert [last_words(job) for job in todo] == ["saved", "saved"]
+    assert [read_last_log_line(job) for job in todo] == ["saved", "saved"]
 
 
 def test_who_does_not_end_is_killed(monkeypatch):
@@ -77,7 +77,7 @@ def test_who_does_not_end_is_killed(monkeypatch):
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('x', flush=True); time.sleep(60)"
     process = subprocess.Popen([*COMMAND, deaf], stdout=subprocess.PIPE)
     process.stdout.readline()
-    end([process])
+    stop_processes([process])
     process.stdout.close()
     assert process.returncode == -9
 
@@ -106,7 +106,7 @@ def test_a_cell_that_another_program_works_on_is_waited_for(tmp_path):
             other.stdin.write(b"\n")
             other.stdin.flush()
 
-    (outcome,) = run_all([job], COMMAND, [], 1, 1, look)
+    (outcome,) = run_jobs([job], COMMAND, [], 1, 1, look)
     other.communicate()
     assert (outcome.job, outcome.code) == (job, 0)
     assert looks[0] == [None]
@@ -117,21 +117,21 @@ def test_the_lock_of_a_dead_process_is_free(tmp_path):
     folder = tmp_path / "cell"
     other = subprocess.Popen([*COMMAND, HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert other.stdout.readline() == b"held\n"
-    assert busy(folder)
+    assert is_locked(folder)
     other.kill()
     other.communicate()
     assert (folder / ".lock").exists()
-    assert not busy(folder)
+    assert not is_locked(folder)
 
 
 def test_nothing_is_busy_where_nothing_is(tmp_path):
-    assert not busy(tmp_path / "nowhere")
+    assert not is_locked(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_run_without_a_log(tmp_path):
     job = Script(tmp_path / "cell", "")
-    assert (rounds_made(job), last_words(job)) == (0, "it printed nothing")
+    assert (read_rounds_done(job), read_last_log_line(job)) == (0, "it printed nothing")
 
 
 TIED = """

@@ -11,28 +11,30 @@ from fake_reproduction import STANDIN, as_published, fake, planned
 
 from fedtrain.folder import SUMMARY_FILE
 from fedtrain.reproduce import paper
-from fedtrain.reproduce.estimate import total
-from fedtrain.reproduce.exhibits import NAMES
-from fedtrain.reproduce.lookahead import impossible, lookahead
-from fedtrain.reproduce.outputs import check_ours, put
-from fedtrain.reproduce.plan import finder
-from fedtrain.reproduce.runs import adopted, jobs, known_runs
+from fedtrain.reproduce.estimate import estimate_total_seconds
+from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES
+from fedtrain.reproduce.lookahead import find_impossible_runs, make_clients_preview
+from fedtrain.reproduce.outputs import check_owned, write_owned
+from fedtrain.reproduce.plan import make_dataset_finder
+from fedtrain.reproduce.runs import build_jobs, find_stored_runs, load_adopted_runs
 from theory.errors import InputError
 
 
 def test_finished_runs_are_found_by_what_they_are_not_by_their_names(tmp_path):
     one = planned("T7", methods=("fedavg",), rounds=20, seeds="1")
-    ((identity, job),) = jobs([one], tmp_path / "runs").items()
+    ((identity, job),) = build_jobs([one], tmp_path / "runs").items()
     fake(replace(job, folder=tmp_path / "elsewhere"))
-    adopt = adopted([tmp_path / "elsewhere"])
-    assert adopt == adopted([tmp_path]) == known_runs(tmp_path)
-    assert jobs([one], tmp_path / "runs", adopt)[identity].folder == tmp_path / "elsewhere"
+    adopt = load_adopted_runs([tmp_path / "elsewhere"])
+    assert adopt == load_adopted_runs([tmp_path]) == find_stored_runs(tmp_path)
+    assert build_jobs([one], tmp_path / "runs", adopt)[identity].folder == tmp_path / "elsewhere"
     curve = planned("F2", methods=("fedavg",), rounds=20, dataset="digits")
-    assert jobs([curve], tmp_path / "runs", adopt)[identity].folder.parent == tmp_path / "runs"  # evaluated too seldom
+    assert (
+        build_jobs([curve], tmp_path / "runs", adopt)[identity].folder.parent == tmp_path / "runs"
+    )  # evaluated too seldom
     (tmp_path / "elsewhere" / SUMMARY_FILE).unlink()
     with pytest.raises(InputError, match="not finished"):
-        adopted([tmp_path / "elsewhere"])
-    assert jobs([one], tmp_path)[identity].arguments(2) == [
+        load_adopted_runs([tmp_path / "elsewhere"])
+    assert build_jobs([one], tmp_path)[identity].arguments(2) == [
         "train",
         "--resume",
         str(tmp_path / "elsewhere"),
@@ -53,29 +55,29 @@ def test_runs_of_other_data_are_not_used(tmp_path):
 
     asked = {"methods": ("fedavg",), "rounds": 20, "seeds": "1"}
     one = planned("T7", **asked)
-    ((identity, job),) = jobs([one], tmp_path / "runs").items()
+    ((identity, job),) = build_jobs([one], tmp_path / "runs").items()
     fake(replace(job, folder=tmp_path / "here"))
-    adopt = adopted([tmp_path / "here"])
-    assert jobs([one], tmp_path / "runs", adopt)[identity].finished
+    adopt = load_adopted_runs([tmp_path / "here"])
+    assert build_jobs([one], tmp_path / "runs", adopt)[identity].finished
     fake(job)
     for look in (replaced, smaller):
         other = planned("T7", look, **asked)
         assert other.cells[0, 0, 1].identity == identity
-        assert not jobs([other], tmp_path / "new", adopt)[identity].begun
+        assert not build_jobs([other], tmp_path / "new", adopt)[identity].begun
         with pytest.raises(InputError, match="other data than are here now; choose another --out"):
-            jobs([other], tmp_path / "runs")
+            build_jobs([other], tmp_path / "runs")
 
 
 def test_a_folder_that_holds_another_run_is_not_used(tmp_path):
     one, other = (planned("T7", methods=("fedavg",), rounds=rounds, seeds="1") for rounds in (2, 3))
-    ((_, job),), ((_, wrong),) = (jobs([each], tmp_path).items() for each in (one, other))
+    ((_, job),), ((_, wrong),) = (build_jobs([each], tmp_path).items() for each in (one, other))
     fake(replace(wrong, folder=job.folder))
     with pytest.raises(InputError, match="holds another run"):
-        jobs([one], tmp_path)
+        build_jobs([one], tmp_path)
 
 
 def finished_run(name, path):
-    job = next(iter(jobs([planned(name, methods=("fedavg",))], path).values()))
+    job = next(iter(build_jobs([planned(name, methods=("fedavg",))], path).values()))
     fake(replace(job, folder=path))
     return path
 
@@ -86,21 +88,24 @@ def test_what_cannot_be_run_on_the_data_at_hand_is_known_before(tmp_path):
         return replace(found, pools=[replace(found.pools[0], train=found.pools[0].train[:1000])])
 
     one = planned("T13", few, methods=("fedavg", "fedbn"))
-    there = adopted([finished_run("T13", tmp_path / "whole")])
-    assert not any(job.begun for job in jobs([one], tmp_path / "new", there).values())
-    why = impossible(one.cells.values(), lookahead([one]))
+    there = load_adopted_runs([finished_run("T13", tmp_path / "whole")])
+    assert not any(job.begun for job in build_jobs([one], tmp_path / "new", there).values())
+    why = find_impossible_runs(one.cells.values(), make_clients_preview([one]))
     assert set(why.values()) == {2}  # both methods of a column
     assert any("150 clients" in reason for reason in why), why
-    assert impossible(one.cells.values(), lookahead([planned("T13")])) == {}
+    assert find_impossible_runs(one.cells.values(), make_clients_preview([planned("T13")])) == {}
 
 
 def test_our_files_are_made_anew_and_others_are_left_alone(tmp_path):
-    put(tmp_path / "T7", "table.md", "one")
-    put(tmp_path / "T7", "table.md", "two")
-    put(tmp_path / "T7", "figure.png", b"\x89")
+    write_owned(tmp_path / "T7", "table.md", "one")
+    write_owned(tmp_path / "T7", "table.md", "two")
+    write_owned(tmp_path / "T7", "figure.png", b"\x89")
     assert (tmp_path / "T7" / "table.md").read_text() == "two"
     (tmp_path / "T7" / "table.md").write_text("my own words")
-    for act in (lambda: put(tmp_path / "T7", "table.md", "x"), lambda: check_ours(tmp_path / "T7", ["table.md"])):
+    for act in (
+        lambda: write_owned(tmp_path / "T7", "table.md", "x"),
+        lambda: check_owned(tmp_path / "T7", ["table.md"]),
+    ):
         with pytest.raises(InputError, match="not overwritten"):
             act()
     assert (tmp_path / "T7" / "table.md").read_text() == "my own words"
@@ -108,13 +113,15 @@ def test_our_files_are_made_anew_and_others_are_left_alone(tmp_path):
 
 
 def test_time_is_estimated_in_proportion():
-    few, many = (planned("T7", lambda name: finder(STANDIN)(name), rounds=r, methods=("fedavg",)) for r in (20, 200))
-    some, more = (total(one.cells.values(), one.found) for one in (few, many))
+    few, many = (
+        planned("T7", lambda name: make_dataset_finder(STANDIN)(name), rounds=r, methods=("fedavg",)) for r in (20, 200)
+    )
+    some, more = (estimate_total_seconds(one.cells.values(), one.found) for one in (few, many))
     assert 0 < some < more < 12 * some
 
 
 def test_experiments_are_data():
     folder = Path(paper.__file__).parent / "experiments"
-    assert sorted(path.stem for path in folder.iterdir()) == sorted(NAMES)
+    assert sorted(path.stem for path in folder.iterdir()) == sorted(PAPER_ITEM_NAMES)
     for path in folder.iterdir():
         assert tomllib.loads(path.read_text(encoding="utf-8"))["title"].partition(" ")[2].startswith(path.stem[1:])

@@ -15,11 +15,11 @@ from fedtrain.folder import SUMMARY_FILE, RunFolder
 from fedtrain.manifest import describe_clients
 from fedtrain.report.records import read_record
 from fedtrain.reproduce import paper
-from fedtrain.reproduce.plan import plan
-from fedtrain.reproduce.reduced import TESTED
+from fedtrain.reproduce.plan import build_plan
+from fedtrain.reproduce.reduced import PUBLISHED_TEST_SIZES
 from fedtrain.reproduce.request import Request
-from fedtrain.reproduce.results import grids
-from fedtrain.reproduce.runs import jobs
+from fedtrain.reproduce.results import build_comparison_tables
+from fedtrain.reproduce.runs import build_jobs
 
 STANDIN = Request(source="standin")
 
@@ -29,7 +29,7 @@ BRANCHES = {"fedco2": ("online", "offline"), "fedrod": ("generic", "personal"), 
 def as_published(name):
     """Data of the published sizes, without an image."""
     data = DATASETS[name]
-    sizes = TESTED.get(name) or data.test_sizes
+    sizes = PUBLISHED_TEST_SIZES.get(name) or data.test_sizes
     train = np.arange(50_000) % len(data.classes)
     test = {domain: np.arange(sizes[domain]) % len(data.classes) for domain in data.domains}
     pools = [Pool(domain, title, train, test[domain], lambda *_: None, 28) for domain, title in data.domains.items()]
@@ -37,12 +37,12 @@ def as_published(name):
 
 
 def planned(name, look=as_published, **request):
-    return plan(name, Request(**request), look) if request or look is not as_published else whole(name)
+    return build_plan(name, Request(**request), look) if request or look is not as_published else whole(name)
 
 
 @cache
 def whole(name):
-    return plan(name, Request(), as_published)
+    return build_plan(name, Request(), as_published)
 
 
 @cache
@@ -73,9 +73,11 @@ def fake(job, level=0.8, sums="same", look=as_published):
 def results(one, place, level=0.8, numbers=None, leave=()):
     """Fake all runs but some, and read them."""
     found = {}
-    for identity, job in jobs([one], place).items():
+    for identity, job in build_jobs([one], place).items():
         if job.cell.config.method_name not in leave:
             if not job.finished:
                 fake(job, level, look=one.found.__getitem__)
             found[identity] = read_record(job.folder)
-    return found, grids(one, found, paper.held(one.exhibit.name) if numbers is None else numbers)
+    return found, build_comparison_tables(
+        one, found, paper.load_paper_numbers(one.exhibit.name) if numbers is None else numbers
+    )
