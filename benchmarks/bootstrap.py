@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 
 from fedtrain.memory import keep_freed_memory
-from fedtrain.use.personal import TrainedRun, open_run
-from fedtrain.use.scoring import data_of
+from fedtrain.use.personal import TrainedRun, load_run
+from fedtrain.use.scoring import load_run_data
 from theory.errors import InputError
 
 Flags = NDArray[np.bool_]
@@ -33,7 +33,7 @@ EDGES = (2.5, 97.5)
 def hits(run: TrainedRun, data_dir: Path | None) -> dict[str, Flags]:
     """For each client, which of its test images its model gets right."""
     found = {}
-    for client in data_of(run, data_dir).clients:
+    for client in load_run_data(run, data_dir).clients:
         if client.noise:
             raise InputError(f"{run.folder.path}: its images are noisy, so no two draws see the same; name other runs")
         said = run.logits(client.name, client.test.inputs)["fused"].argmax(1).cpu()
@@ -96,7 +96,7 @@ def main(runs: tuple[Path, ...], draws: int, data_dir: Path | None, as_json: boo
     keep_freed_memory()
     names, right, tested = [], [], set()
     for path in runs:
-        run = open_run(path)
+        run = load_run(path)
         torch.set_num_threads(run.config.machine.threads or torch.get_num_threads())
         click.echo(f"{path} ...", err=True)
         tested.add(run.manifest["data"]["sha256"])

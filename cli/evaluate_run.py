@@ -16,20 +16,20 @@ from cli.console import console
 from fedtrain.protocol import Split
 from fedtrain.report.wording import format_percent
 from fedtrain.selection import MetricRow, summarise_clients
-from fedtrain.use.personal import TrainedRun, open_run
-from fedtrain.use.scoring import data_of, score
+from fedtrain.use.personal import TrainedRun, load_run
+from fedtrain.use.scoring import evaluate_clients, load_run_data
 
 
 def evaluate_run(
     folder: Path, client: str | None, split: Split, data_dir: Path | None, device: str | None, as_json: bool
 ) -> None:
     """Open, evaluate, show."""
-    run = open_run(folder, device)
+    run = load_run(folder, device)
     if client is not None:
         run.client(client)  # refused before the data are read
     if run.config.machine.threads is not None:
         torch.set_num_threads(run.config.machine.threads)  # the last bits of a sum depend on it
-    rows = score(run, data_of(run, data_dir), split, client)
+    rows = evaluate_clients(run, load_run_data(run, data_dir), split, client)
     report = {**heading_of(run), "split": split, "rows": rows}
     if client is None:
         report |= summarise_clients(accuracies(rows), {row["client"]: row["n"] for row in rows})

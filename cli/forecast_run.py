@@ -14,7 +14,7 @@ from torch import Tensor
 from cli.console import console, working
 from cli.data_clients_run import settings_of
 from cli.forecast_view import show
-from fedtrain.about.outlook import seen, sizes
+from fedtrain.about.outlook import build_kernel_problem, count_used_samples
 from fedtrain.data.federation import federation
 from fedtrain.data.words import partition_words
 from theory.errors import InputError
@@ -58,10 +58,10 @@ def of_dataset(options: dict[str, Any]) -> Asked:
     """The training images of the clients that the options describe."""
     settings = settings_of(options)
     data = federation(settings, options["data_dir"])
-    counts, held = sizes(data, options["samples"]), [len(client.train) for client in data.clients]
+    counts, held = count_used_samples(data, options["samples"]), [len(client.train) for client in data.clients]
     refuse_if_too_many(sum(counts), "lower --samples")
     with working("covariances of the clients"):
-        images = seen(data, options["samples"], options["network_seed"])
+        images = build_kernel_problem(data, options["samples"], options["network_seed"])
     title = f"{data.title}: {partition_words(settings)}"
     notes = [*data.notes, f"seen by a two-layer network, as images of {images.side} x {images.side} pixels"]
     if counts != held:

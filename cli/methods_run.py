@@ -11,17 +11,22 @@ import click
 
 from cli.console import console
 from cli.methods_view import show_all, show_one
-from fedtrain.about.compare import PRESETS, MethodOn, method_on
-from fedtrain.about.options import about, options
+from fedtrain.about.compare import PRESET_FOR_MODEL, MethodSummary, summarise_method
+from fedtrain.about.options import get_method_description, list_method_options
 from fedtrain.methods import METHODS
 
 
 def run(method: str | None, model: str, clients: int | None, as_json: bool) -> None:
     """Describe one method or all."""
     names = METHODS if method is None else [method]
-    found = {name: told(name, method_on(name, model, clients)) for name in names}
+    found = {name: told(name, summarise_method(name, model, clients)) for name in names}
     some = next(iter(found.values()))
-    report = {"model": model, "preset": PRESETS[model], "clients": some["clients"], "methods": list(found.values())}
+    report = {
+        "model": model,
+        "preset": PRESET_FOR_MODEL[model],
+        "clients": some["clients"],
+        "methods": list(found.values()),
+    }
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
     elif method is None:
@@ -30,7 +35,7 @@ def run(method: str | None, model: str, clients: int | None, as_json: bool) -> N
         show_one(console(), report, some)
 
 
-def told(name: str, on: MethodOn) -> dict[str, Any]:
+def told(name: str, on: MethodSummary) -> dict[str, Any]:
     """All there is to say of a method, for programs and for people."""
     kind = METHODS[name]
     parts = {
@@ -40,11 +45,13 @@ def told(name: str, on: MethodOn) -> dict[str, Any]:
     return {
         "name": name,
         "title": kind.title,
-        "about": about(kind),
+        "about": get_method_description(kind),
         "how": (inspect.getdoc(kind) or "").partition("\n")[0],
         "clients": on.clients,
         **parts,
         "names": on.shared,
         "bytes": on.parts.traffic.table(),
-        "options": [{**asdict(option), "preset": getattr(on.config.method, option.name)} for option in options(kind)],
+        "options": [
+            {**asdict(option), "preset": getattr(on.config.method, option.name)} for option in list_method_options(kind)
+        ],
     }

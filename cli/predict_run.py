@@ -16,8 +16,8 @@ from torch import Tensor
 from cli.console import console
 from cli.evaluate_run import heading_of, show_heading
 from fedtrain.tables import suggest_name
-from fedtrain.use.newcomer import NEWCOMER, POLICY, ROUGH, new_client, way_of
-from fedtrain.use.personal import TrainedRun, open_run
+from fedtrain.use.newcomer import ENOUGH_IMAGES, POLICY, UNSEEN_CLIENT, build_unseen_client, choose_branch
+from fedtrain.use.personal import TrainedRun, load_run
 from theory.errors import InputError
 
 
@@ -31,7 +31,7 @@ def predict_run(
     as_json: bool,
 ) -> None:
     """Open, read, predict, show."""
-    run = open_run(folder, device)
+    run = load_run(folder, device)
     report: dict[str, Any] = {**heading_of(run), "client": client}
     if client is None:
         used, logits, notes = newcomer(run, paths)
@@ -58,13 +58,13 @@ def known(run: TrainedRun, name: str, branch: str, paths: Sequence[Path]) -> tup
 
 def newcomer(run: TrainedRun, paths: Sequence[Path]) -> tuple[str, Tensor, list[str]]:
     """The same by the policy for a client that was never seen."""
-    way_of(run)  # refused before images are read
+    choose_branch(run)  # refused before images are read
     images = run.read(paths)
-    new = new_client(run, images)
+    new = build_unseen_client(run, images)
     logits = run.logits_with(new.data, new.personal, images)[new.branch]
     notes = []
     if new.estimated:
-        rough = f"; rough with fewer than {ROUGH}: give more" if len(paths) < ROUGH else ""
+        rough = f"; rough with fewer than {ENOUGH_IMAGES}: give more" if len(paths) < ENOUGH_IMAGES else ""
         notes = [f"batch-norm statistics are those of these {len(paths)} images{rough}"]
     return new.branch, logits, notes
 
@@ -83,7 +83,7 @@ def ranked(logits: Tensor, paths: Sequence[Path], classes: Sequence[str], top: i
 
 def show(screen: Console, report: dict[str, Any]) -> None:
     """A row an image."""
-    whose = f"model of {report['client']}" if report["client"] else f"for {NEWCOMER} ({report['policy']})"
+    whose = f"model of {report['client']}" if report["client"] else f"for {UNSEEN_CLIENT} ({report['policy']})"
     show_heading(screen, report, f"{whose}, branch {report['branch']}")
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     table.add_column("image", overflow="fold")

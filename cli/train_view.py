@@ -15,8 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from cli.theory_view import duration
-from fedtrain.about.anatomy import Anatomy, Part, anatomy
-from fedtrain.about.cost import seconds_a_round, seconds_left
+from fedtrain.about.anatomy import EntrySummary, ModelSummary, summarise_model
+from fedtrain.about.cost import estimate_round_seconds, estimate_seconds_left
 from fedtrain.config import format_config, serialize_config
 from fedtrain.data.settings import USED
 from fedtrain.experiment import DTYPES, Experiment
@@ -41,7 +41,7 @@ def amount(count: float) -> str:
     raise AssertionError
 
 
-def header(screen: Console, work: Experiment, parts: Anatomy) -> None:
+def header(screen: Console, work: Experiment, parts: ModelSummary) -> None:
     """What is about to happen, and on what."""
     config, data = work.config, work.federation
     screen.print(f"{config.method.title} on {data.title}", style="bold")
@@ -81,10 +81,10 @@ def spread(sizes: list[int]) -> str:
     return f"{sizes[0]}" if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
 
 
-def split_line(parts: Anatomy) -> str:
+def split_line(parts: ModelSummary) -> str:
     """Shared, personal and published numbers."""
 
-    def one(name: str, part: Part) -> str:
+    def one(name: str, part: EntrySummary) -> str:
         norm = f" ({part.in_norm:,} of them batch norm)" if part.in_norm else ""
         return f"{part.numbers:,} numbers {name}{norm}"
 
@@ -122,7 +122,7 @@ class View:
     def __enter__(self) -> View:
         if not self.quiet:
             header(self.screen, self.work, anatomy_of(self.work))
-            seconds = seconds_left(self.work.config, seconds_a_round(self.work), self.done)
+            seconds = estimate_seconds_left(self.work.config, estimate_round_seconds(self.work), self.done)
             self.screen.print(f"this will take roughly {duration(seconds)} (or half or twice that); Ctrl-C is safe")
             self.screen.print()
         self.bar.start()
@@ -171,18 +171,18 @@ def scores_line(scores: Mapping[str, Scores]) -> str:
     return line
 
 
-def anatomy_of(work: Experiment) -> Anatomy:
+def anatomy_of(work: Experiment) -> ModelSummary:
     """Of the module that this experiment trains."""
     dtype = DTYPES[work.config.machine.dtype]
     clients, peers = len(work.federation.clients), work.config.server.peers
-    return anatomy(work.config.method, work.maker(), clients, dtype, peers)
+    return summarise_model(work.config.method, work.maker(), clients, dtype, peers)
 
 
 def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:
     """All that is decided, the split, the bytes and the time, without training."""
     parts = anatomy_of(work)
-    config, (training, evaluation) = work.config, seconds_a_round(work)
-    seconds = seconds_left(config, (training, evaluation))
+    config, (training, evaluation) = work.config, estimate_round_seconds(work)
+    seconds = estimate_seconds_left(config, (training, evaluation))
     if as_json:
         traffic = {"up": parts.traffic.up.total, "down": parts.traffic.down.total}
         numbers = {name: getattr(parts, name).numbers for name in ("shared", "personal", "published")}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from fedtrain.about.compare import PRESETS
+from fedtrain.about.compare import PRESET_FOR_MODEL
 from fedtrain.data.catalogue import dataset
 from fedtrain.experiment import get_model_builder
 from fedtrain.ledger import measure_exchange
@@ -32,7 +32,7 @@ def filled(state: StateDict) -> StateDict:
 
 def sizes(network: str) -> tuple[StateDict, StateDict]:
     """What Fed-CO2 averages and what a client publishes, without memory; CIFAR's preset publishes nothing by itself."""
-    config = resolve_preset(PRESETS[network], {"method": {"name": "fedco2", "inter": "both"}})
+    config = resolve_preset(PRESET_FOR_MODEL[network], {"method": {"name": "fedco2", "inter": "both"}})
     data, method = dataset(config.data.dataset), config.method
     with torch.device("meta"):
         module = method.build(ModelFactory(get_model_builder(config.model, method, len(data.classes)), 0))

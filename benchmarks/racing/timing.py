@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from fedtrain.about.cost import flops
+from fedtrain.about.cost import count_flops
 from fedtrain.experiment import Experiment
 from fedtrain.protocol import Split, aggregate, sample_cohort
 
@@ -30,7 +30,7 @@ def useful_flops(experiment: Experiment, splits: Sequence[Split], rounds: int) -
     data, config = experiment.federation.clients, experiment.config
     names = [client.name for client in data]
     inputs = tuple(data[0].train.inputs.shape[1:])
-    train, forward = flops(config.method, experiment.maker(), inputs, len(data), config.local.epochs)
+    train, forward = count_flops(config.method, experiment.maker(), inputs, len(data), config.local.epochs)
     scored = sum(len(getattr(client, split)) for client in data for split in splits)
     sizes = {client.name: len(client.train) for client in data}
     cohorts = [sample_cohort(names, config.server.sample, config.seed, round) for round in range(1, rounds)]

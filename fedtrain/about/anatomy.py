@@ -16,7 +16,7 @@ from fedtrain.protocol import count_heads_sent, extract_published
 
 
 @dataclass(frozen=True)
-class Part:
+class EntrySummary:
     """Some entries of the state dict: how many numbers, how many of them in batch norm, and below which modules."""
 
     numbers: int
@@ -25,19 +25,19 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Anatomy:
+class ModelSummary:
     """A client's module taken apart."""
 
-    shared: Part
-    personal: Part
-    published: Part
+    shared: EntrySummary
+    personal: EntrySummary
+    published: EntrySummary
     traffic: CommunicationCost
     """Of one client in one round."""
 
 
-def anatomy(
+def summarise_model(
     method: AnyMethod, make: Callable[[], Net], clients: int, dtype: torch.dtype = torch.float32, peers: int = 0
-) -> Anatomy:
+) -> ModelSummary:
     """Take a method's module apart, without memory for its weights; ``peers`` as in the server's settings."""
     with torch.device("meta"):
         module = method.build(ModelFactory(make, 0)).to(dtype)
@@ -49,19 +49,24 @@ def anatomy(
     down = PayloadBytes(up.shared, up.bn, up.head * count_heads_sent(clients, peers))
     names = frozenset(f"{method.published}.{name}" for name in head)
     personal = all_entries(module) - shared
-    return Anatomy(part(module, shared), part(module, personal), part(module, names), CommunicationCost(up, down))
+    return ModelSummary(
+        summarise_entries(module, shared),
+        summarise_entries(module, personal),
+        summarise_entries(module, names),
+        CommunicationCost(up, down),
+    )
 
 
-def part(module: nn.Module, names: EntryNames) -> Part:
+def summarise_entries(module: nn.Module, names: EntryNames) -> EntrySummary:
     """Count what these names hold."""
     state, norm = module.state_dict(), batch_norm_entries(module)
     numbers = sum(state[name].numel() for name in names)
     in_norm = sum(state[name].numel() for name in names & norm)
-    places = {branch(name) for name in names}
-    return Part(numbers, in_norm, tuple(sorted(places)))
+    places = {get_entry_prefix(name) for name in names}
+    return EntrySummary(numbers, in_norm, tuple(sorted(places)))
 
 
-def branch(name: str) -> str:
+def get_entry_prefix(name: str) -> str:
     """``online.features.0.weight`` is in ``online.features``, ``head.0.bias`` in ``head``."""
     steps = name.split(".")[:-1]
     named = [step for step in steps if not step.isdigit()]

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from fedtrain.about.anatomy import Anatomy, anatomy, branch
-from fedtrain.about.parts import in_words
+from fedtrain.about.anatomy import ModelSummary, get_entry_prefix, summarise_model
+from fedtrain.about.parts import describe_entries
 from fedtrain.config import Config
 from fedtrain.data.catalogue import dataset
 from fedtrain.experiment import get_model_builder
@@ -17,27 +17,27 @@ from fedtrain.partition import all_entries, entries_under
 from fedtrain.presets import resolve_preset
 from theory.errors import InputError
 
-PRESETS = {"digits": "digits", "alexnet": "office", "cifar": "cifar10", "two-layer": "digits"}
+PRESET_FOR_MODEL = {"digits": "digits", "alexnet": "office", "cifar": "cifar10", "two-layer": "digits"}
 """The data set that each network is for; its preset decides batch norm, the cut and the method's options."""
 
 
 @dataclass(frozen=True)
-class MethodOn:
+class MethodSummary:
     """A method on a network, as the preset of the network's data set has it."""
 
     config: Config
     clients: int
     words: dict[str, str]
     """Which entries are ``shared``, ``personal`` and ``published``."""
-    parts: Anatomy
+    parts: ModelSummary
     shared: dict[str, list[str]]
     """Names that are averaged, by the part of the module that they are in."""
 
 
-def method_on(name: str, model: str, clients: int | None = None) -> MethodOn:
+def summarise_method(name: str, model: str, clients: int | None = None) -> MethodSummary:
     """Take the method apart on this network; without a number of clients there are as many as in the preset."""
     given: dict[str, Any] = {"method": {"name": name}, "model": {"name": model}}
-    config = resolve_preset(PRESETS[model], given)
+    config = resolve_preset(PRESET_FOR_MODEL[model], given)
     data = dataset(config.data.dataset)
     clients = config.data.clients or len(data.domains) if clients is None else clients
     if clients < 1:
@@ -54,9 +54,9 @@ def method_on(name: str, model: str, clients: int | None = None) -> MethodOn:
         "personal": all_entries(module) - shared,
         "published": entries_under(module, method.published) if method.published else frozenset(),
     }
-    words = {kind: in_words(module, entries) for kind, entries in names.items()}
+    words = {kind: describe_entries(module, entries) for kind, entries in names.items()}
     grouped: dict[str, list[str]] = {}
     for entry in module.state_dict():
         if entry in shared:
-            grouped.setdefault(branch(entry), []).append(entry)
-    return MethodOn(config, clients, words, anatomy(method, make, clients), grouped)
+            grouped.setdefault(get_entry_prefix(entry), []).append(entry)
+    return MethodSummary(config, clients, words, summarise_model(method, make, clients), grouped)

@@ -18,25 +18,25 @@ from fedtrain.protocol import count_heads_sent, sample_cohort
 
 EFFICIENCY = 0.35
 """Of the speed of a large matrix product, what training reaches."""
-SIDE = 512
+MATRIX_SIDE = 512
 """Of the matrices: as fast as larger ones, and over in milliseconds."""
 
 
-def seconds_a_round(experiment: Experiment) -> tuple[float, float]:
+def estimate_round_seconds(experiment: Experiment) -> tuple[float, float]:
     """Roughly: (training, evaluation) of one round on this machine, right within a factor of two or three."""
     data, config = experiment.federation.clients, experiment.config
     names, inputs = [client.name for client in data], data[0].train.inputs.shape[1:]
     heard = 1 + count_heads_sent(len(data), config.server.peers)
-    train, forward = flops(config.method, experiment.maker(), inputs, heard, config.local.epochs)
+    train, forward = count_flops(config.method, experiment.maker(), inputs, heard, config.local.epochs)
     chosen = sample_cohort(names, config.server.sample, config.seed, 0)
     trained = len(chosen) * sum(len(client.train) for client in data) / len(data)
     always = config.evaluation.test == "always"  # else so seldom that it hardly counts
     tested = sum(len(client.test) * always + len(client.val or ()) for client in data)
-    rate = EFFICIENCY * matrix_rate(config.machine.resolved())
+    rate = EFFICIENCY * measure_matmul_rate(config.machine.resolved())
     return train * trained / rate, forward * tested / rate
 
 
-def seconds_left(config: Config, a_round: tuple[float, float], done: int = 0) -> float:
+def estimate_seconds_left(config: Config, a_round: tuple[float, float], done: int = 0) -> float:
     """Roughly: from after ``done`` rounds to the end, if a round takes so long."""
     rounds, due = config.server.rounds, config.evaluation.due
     training, evaluation = a_round
@@ -44,7 +44,7 @@ def seconds_left(config: Config, a_round: tuple[float, float], done: int = 0) ->
     return (rounds - done) * training + evaluations * evaluation
 
 
-def flops(
+def count_flops(
     method: AnyMethod, make: Callable[[], Net], inputs: tuple[int, ...], clients: int, epochs: int
 ) -> tuple[float, float]:
     """Flops for each training sample of a round, and for each evaluated sample, whatever engine trains."""
@@ -65,12 +65,12 @@ def flops(
 
 
 @cache
-def matrix_rate(device: torch.device) -> float:
+def measure_matmul_rate(device: torch.device) -> float:
     """Flops a second of a matrix product here and now, the best of some trials: a busy machine slows most."""
-    a = torch.ones(SIDE, SIDE, device=device)
+    a = torch.ones(MATRIX_SIDE, MATRIX_SIDE, device=device)
     best = float("inf")
     for _ in range(24):
         start = time.perf_counter()
         (a @ a).sum().item()
         best = min(best, time.perf_counter() - start)
-    return 2 * SIDE**3 / best
+    return 2 * MATRIX_SIDE**3 / best

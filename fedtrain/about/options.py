@@ -13,7 +13,7 @@ from fedtrain.methods.base import AnyMethod
 
 
 @dataclass(frozen=True)
-class Option:
+class MethodOption:
     """One field of a method's dataclass."""
 
     name: str
@@ -23,11 +23,11 @@ class Option:
     meaning: str
 
 
-def options(method: type[AnyMethod]) -> list[Option]:
+def list_method_options(method: type[AnyMethod]) -> list[MethodOption]:
     """All fields, in their order; the meaning is the line that follows a field in the source."""
-    hints, told = get_type_hints(method), meanings(method)
+    hints, told = get_type_hints(method), read_field_docs(method)
     return [
-        Option(
+        MethodOption(
             field.name,
             field.default,
             get_args(hints[field.name]) if get_origin(hints[field.name]) is Literal else (),
@@ -37,7 +37,7 @@ def options(method: type[AnyMethod]) -> list[Option]:
     ]
 
 
-def meanings(kind: type) -> dict[str, str]:
+def read_field_docs(kind: type) -> dict[str, str]:
     """The docstrings of attributes: Python keeps those of classes only, so the source is read."""
     found: dict[str, str] = {}
     for owner in reversed(kind.__mro__[:-1]):
@@ -57,7 +57,7 @@ def meanings(kind: type) -> dict[str, str]:
     return found
 
 
-def about(method: type[AnyMethod]) -> str:
+def get_method_description(method: type[AnyMethod]) -> str:
     """A line on where the method comes from: the docstring of its file."""
     module = inspect.getmodule(method)
     return (inspect.getdoc(module) or "").partition("\n")[0] if module else ""

@@ -14,16 +14,16 @@ from theory.forecast import FOLDS
 from theory.problem import Problem
 from theory.userdata import RIDGE, covariance
 
-SIDES = (28, 16, 8)
+IMAGE_SIDES = (28, 16, 8)
 """Pixels a side, the first that the covariances have room for."""
-ROOM = 2**28
+MAX_COVARIANCE_NUMBERS = 2**28
 """Numbers in all clients' covariances."""
-MOST = 4000
+MAX_TOTAL_SAMPLES = 4000
 """Samples of all clients together: kernel regression takes the cube of it."""
 
 
 @dataclass(frozen=True)
-class Seen:
+class KernelProblem:
     """What is left of the images."""
 
     problem: Problem
@@ -31,31 +31,35 @@ class Seen:
     side: int
 
 
-def sizes(federation: Federation, samples: int | None) -> list[int]:
+def count_used_samples(federation: Federation, samples: int | None) -> list[int]:
     """How many training images of each client are looked at: so many, or as many as are quick."""
-    most = samples or max(FOLDS, MOST // len(federation.clients))
+    most = samples or max(FOLDS, MAX_TOTAL_SAMPLES // len(federation.clients))
     return [min(most, len(client.train)) for client in federation.clients]
 
 
-def seen(federation: Federation, samples: int | None = None, seed: int = 0) -> Seen:
+def build_kernel_problem(federation: Federation, samples: int | None = None, seed: int = 0) -> KernelProblem:
     """Training images of each client, drawn at random, made small, less their client's mean."""
-    clients, counts = federation.clients, sizes(federation, samples)
+    clients, counts = federation.clients, count_used_samples(federation, samples)
     channels, height = clients[0].train.inputs.shape[1:3]
-    fits = [side for side in SIDES if len(clients) * (channels * min(side, height) ** 2) ** 2 <= ROOM]
-    side = min((fits or SIDES[-1:])[0], height)
+    fits = [
+        side
+        for side in IMAGE_SIDES
+        if len(clients) * (channels * min(side, height) ** 2) ** 2 <= MAX_COVARIANCE_NUMBERS
+    ]
+    side = min((fits or IMAGE_SIDES[-1:])[0], height)
     x, labels = [], []
     for number, (client, count) in enumerate(zip(clients, counts, strict=True)):
         chosen = torch.from_numpy(data_stream(seed, number).permutation(len(client.train))[:count]).sort().values
-        flat = small(client.train, chosen, side)
+        flat = downsample_images(client.train, chosen, side)
         x.append(flat - flat.mean(0))
         labels.append(client.train.labels[chosen])
     owner = torch.repeat_interleave(torch.arange(len(clients)), torch.tensor(counts))
     S = torch.stack([covariance(one, RIDGE, client.name) for one, client in zip(x, clients, strict=True)])
     whole = torch.cat(x)
-    return Seen(Problem(whole, torch.zeros(len(whole)), owner, S), torch.cat(labels), side)
+    return KernelProblem(Problem(whole, torch.zeros(len(whole)), owner, S), torch.cat(labels), side)
 
 
-def small(data: Samples, chosen: Tensor, side: int) -> Tensor:
+def downsample_images(data: Samples, chosen: Tensor, side: int) -> Tensor:
     """Images as rows of numbers from 0 to 1, averaged down to so many pixels a side."""
     images = data.inputs[chosen].float() / 255
     return adaptive_avg_pool2d(images, side).flatten(1)

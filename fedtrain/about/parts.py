@@ -6,13 +6,13 @@ from torch import nn
 
 from fedtrain.partition import EntryNames, batch_norm_entries, entries_under
 
-ALL = "everything"
+EVERYTHING = "everything"
 
 
-def in_words(module: nn.Module, names: EntryNames, path: str = "") -> str:
+def describe_entries(module: nn.Module, names: EntryNames, path: str = "") -> str:
     """The fewest words that say which entries these are; empty for none."""
     here = entries_under(module, path)
-    inside, what = names & here, path or ALL
+    inside, what = names & here, path or EVERYTHING
     norm, scales = (batch_norm_entries(module, stats) & here for stats in (True, False))
     if not inside:
         return ""
@@ -24,5 +24,5 @@ def in_words(module: nn.Module, names: EntryNames, path: str = "") -> str:
         if inside == here - part:
             return f"{what} without {called}"
     inner = (f"{path}.{name}".lstrip(".") for name, _ in module.get_submodule(path).named_children())
-    pieces = [words for child in inner if (words := in_words(module, names, child))]
+    pieces = [words for child in inner if (words := describe_entries(module, names, child))]
     return ", ".join(sorted(pieces, key=lambda words: " " in words))  # "offline, batch norm of online" is not misread

@@ -19,7 +19,7 @@ from fedtrain.folder import MANIFEST_FILE, RunFolder
 from fedtrain.manifest import build_manifest
 from fedtrain.resume import prepare_resume
 from fedtrain.run import RoundProgress, run_rounds
-from fedtrain.use.personal import remembered
+from fedtrain.use.personal import build_federation_from_manifest
 from theory.errors import InputError
 
 Watch = AbstractContextManager[Callable[[RoundProgress], None]]
@@ -59,7 +59,7 @@ def conduct(
         post.described = told_before(folder.read_json(MANIFEST_FILE)["data"]) | post.described
     data = merged([told["data"] for told in sorted(post.described.values(), key=lambda told: int(told["place"]))])
     told = build_manifest(config, data, plan.command)
-    work = Experiment(config, remembered(config, told, folder.path / MANIFEST_FILE))
+    work = Experiment(config, build_federation_from_manifest(config, told, folder.path / MANIFEST_FILE))
     work.check()
     with folder.alone():
         if begun:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from fedtrain.about.cost import EFFICIENCY, flops, matrix_rate, seconds_left
+from fedtrain.about.cost import EFFICIENCY, count_flops, estimate_seconds_left, measure_matmul_rate
 from fedtrain.config import ModelSettings
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.settings import DataSettings
@@ -31,8 +31,8 @@ def estimate_run_seconds(cell: RunSpec, found: Found) -> float:
         config.method, config.model, config.data.dataset, shape, clients, config.server.peers, config.local.epochs
     )
     chosen = len(sample_cohort([str(k) for k in range(clients)], config.server.sample, 0, 0))
-    rate = EFFICIENCY * matrix_rate(config.machine.resolved())
-    return seconds_left(config, (learn * chosen * train / clients / rate, forward * test / rate))
+    rate = EFFICIENCY * measure_matmul_rate(config.machine.resolved())
+    return estimate_seconds_left(config, (learn * chosen * train / clients / rate, forward * test / rate))
 
 
 def estimate_total_seconds(cells: Iterable[RunSpec], found: dict[str, Found]) -> float:
@@ -62,4 +62,4 @@ def count_flops_per_sample(
 ) -> tuple[float, float]:
     """Flops of a training sample in a round, and of an evaluated one."""
     make = get_model_builder(model, method, len(dataset(name).classes), shape)
-    return flops(method, make, shape, 1 + count_heads_sent(clients, peers), epochs)
+    return count_flops(method, make, shape, 1 + count_heads_sent(clients, peers), epochs)

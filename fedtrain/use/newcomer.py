@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedtrain.about.parts import in_words
+from fedtrain.about.parts import describe_entries
 from fedtrain.data.clients import ClientData
 from fedtrain.partition import EntryNames, StateDict, batch_norm_entries, copy_entries, entries_under
 from fedtrain.protocol import average_states
@@ -24,30 +24,30 @@ from fedtrain.use.personal import TrainedRun
 from theory.errors import InputError
 
 POLICY = "online-average"
-FEWEST, ROUGH, MOST = 2, 16, 256
+MIN_IMAGES, ENOUGH_IMAGES, MAX_IMAGES = 2, 16, 256
 """Images for statistics: with fewer there is no variance, with fewer it is rough, more of them would add nothing."""
-NEWCOMER = "a client that was never seen"
+UNSEEN_CLIENT = "a client that was never seen"
 
 
 @dataclass(frozen=True)
-class Way:
+class BranchChoice:
     """How a newcomer predicts: with one branch, for which the entries below ``path`` are needed."""
 
     path: str
     branch: str
 
 
-WAYS = {
-    "moon": Way("model", "fused"),
-    "fedrod": Way("generic", "generic"),
-    "copa": Way("features", "peers"),
-    "fedco2": Way("online", "online"),
+BRANCH_CHOICES = {
+    "moon": BranchChoice("model", "fused"),
+    "fedrod": BranchChoice("generic", "generic"),
+    "copa": BranchChoice("features", "peers"),
+    "fedco2": BranchChoice("online", "online"),
 }
 """Where it is not the whole module: COPA's known clients publish their heads, and these vote for the newcomer."""
 
 
 @dataclass(frozen=True)
-class Newcomer:
+class UnseenClient:
     """The personal entries of a client that was never seen, and the only branch for which they are good."""
 
     data: ClientData
@@ -57,46 +57,46 @@ class Newcomer:
     """Whether batch-norm statistics were taken from its images."""
 
 
-def new_client(run: TrainedRun, images: Tensor) -> Newcomer:
+def build_unseen_client(run: TrainedRun, images: Tensor) -> UnseenClient:
     """Make a model for a client of whom there are only unlabelled images, bytes (n, 3, H, W)."""
-    way, bench, state = way_of(run), run.bench, run.state
+    way, bench, state = choose_branch(run), run.bench, run.state
     known = run.client(run.federation.clients[0].name).train
-    data = ClientData(NEWCOMER, replace(known, labels=known.labels[:0]), known)
+    data = ClientData(UNSEEN_CLIENT, replace(known, labels=known.labels[:0]), known)
     personal = average_states([state.personal[name] for name in sorted(state.personal)], [1.0] * len(state.personal))
-    layers = personal_statistics(bench.module, bench.personal & entries_under(bench.module, way.path))
-    if layers and len(images) < FEWEST:
+    layers = find_personal_norm_layers(bench.module, bench.personal & entries_under(bench.module, way.path))
+    if layers and len(images) < MIN_IMAGES:
         raise InputError(
-            f"{NEWCOMER} is known by its images, and {len(images)} is too few to take statistics from; "
-            f"give at least {FEWEST}, better {ROUGH} or more"
+            f"{UNSEEN_CLIENT} is known by its images, and {len(images)} is too few to take statistics from; "
+            f"give at least {MIN_IMAGES}, better {ENOUGH_IMAGES} or more"
         )
     if layers:
-        rows = torch.linspace(0, len(images) - 1, min(len(images), MOST)).round().long()
-        with measuring(layers):
+        rows = torch.linspace(0, len(images) - 1, min(len(images), MAX_IMAGES)).round().long()
+        with estimate_running_statistics(layers):
             bench.predict(data, personal, state.message, images[rows])
         personal = copy_entries(bench.module, bench.personal)
-    return Newcomer(data, personal, way.branch, bool(layers))
+    return UnseenClient(data, personal, way.branch, bool(layers))
 
 
-def way_of(run: TrainedRun) -> Way:
+def choose_branch(run: TrainedRun) -> BranchChoice:
     """How a newcomer predicts in this run; refused if that takes more than batch norm of what is personal."""
-    way, module = WAYS.get(run.config.method_name, Way("", "fused")), run.bench.module
+    way, module = BRANCH_CHOICES.get(run.config.method_name, BranchChoice("", "fused")), run.bench.module
     apart = run.bench.personal & entries_under(module, way.path)
     if apart - batch_norm_entries(module):
         raise InputError(
-            f"{run.config.method.title} has no model for {NEWCOMER}: {in_words(module, apart)} was never shared; "
+            f"{run.config.method.title} has no model for {UNSEEN_CLIENT}: {describe_entries(module, apart)} was never shared; "
             "predict as one of its clients (--client), or train with a method that shares it, such as fedbn or fedco2"
         )
     return way
 
 
-def personal_statistics(module: nn.Module, names: EntryNames) -> list[_BatchNorm]:
+def find_personal_norm_layers(module: nn.Module, names: EntryNames) -> list[_BatchNorm]:
     """The batch-norm layers whose running statistics are among these names."""
     layers = module.named_modules()
     return [layer for name, layer in layers if isinstance(layer, _BatchNorm) and f"{name}.running_mean" in names]
 
 
 @contextmanager
-def measuring(layers: Iterable[_BatchNorm]) -> Iterator[None]:
+def estimate_running_statistics(layers: Iterable[_BatchNorm]) -> Iterator[None]:
     """Within, each of these layers takes the mean and variance of what it is given for its running statistics.
 
     It then normalises with them, so the layers behind it see what they will see when the newcomer predicts.

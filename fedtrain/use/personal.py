@@ -24,7 +24,7 @@ from fedtrain.protocol import Broadcast, message_for
 from fedtrain.tables import format_error, merge_tables, suggest_name
 from theory.errors import InputError
 
-MOST_SAMPLES = 10**8
+MAX_SAMPLES = 10**8
 """More samples than any manifest of ours speaks of."""
 
 
@@ -72,7 +72,7 @@ class TrainedRun:
         return torch.stack([torch.from_numpy(read_image(path, self.size)).permute(2, 0, 1) for path in paths])
 
 
-def open_run(path: Path, device: str | None = None) -> TrainedRun:
+def load_run(path: Path, device: str | None = None) -> TrainedRun:
     """Read what a run has written; ``device`` takes the place of the run's own."""
     folder = RunFolder(path)
     config = parse_config(merge_tables(folder.tables(), {"machine": {"device": device}} if device else {}))
@@ -82,7 +82,7 @@ def open_run(path: Path, device: str | None = None) -> TrainedRun:
     if state is None:
         raise InputError(f"{path}: no checkpoint is here yet; go on with: fedco2 train --resume {path}")
     manifest = folder.read_json(MANIFEST_FILE)
-    federation = remembered(config, manifest, path / MANIFEST_FILE)
+    federation = build_federation_from_manifest(config, manifest, path / MANIFEST_FILE)
     bench = Experiment(config, federation).bench()
     own = {client.name: state.own(client.name, folder.cupboard, bench.start) for client in federation.clients}
     state = replace(state, personal=own, elsewhere={})
@@ -94,7 +94,7 @@ def open_run(path: Path, device: str | None = None) -> TrainedRun:
     return TrainedRun(folder, config, federation, bench, state.to(bench.device), manifest)
 
 
-def remembered(config: Config, manifest: dict[str, Any], path: Path) -> Federation:
+def build_federation_from_manifest(config: Config, manifest: dict[str, Any], path: Path) -> Federation:
     """The federation of a run from its manifest, with empty hands."""
     data, settings = dataset(config.data.dataset), config.data
     try:
@@ -107,7 +107,7 @@ def remembered(config: Config, manifest: dict[str, Any], path: Path) -> Federati
             return Samples(none, labels.repeat_interleave(torch.tensor(counts)))
 
         most = max((sum(sum(one[part]) for one in told["clients"]) for part in ("train", "val", "test")), default=0)
-        if not told["clients"] or most > MOST_SAMPLES:
+        if not told["clients"] or most > MAX_SAMPLES:
             raise ValueError("no clients, or more samples than there can be")
         clients = tuple(
             ClientData(

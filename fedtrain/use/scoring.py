@@ -16,7 +16,7 @@ from fedtrain.use.personal import TrainedRun
 from theory.errors import InputError
 
 
-def data_of(run: TrainedRun, root: Path | None = None) -> Federation:
+def load_run_data(run: TrainedRun, root: Path | None = None) -> Federation:
     """The data of a run; ``root`` is their folder if not the usual one. Other data are refused."""
     standin = run.federation.standin
     settings = run.config.data.meaning(standin=standin)  # what ``auto`` meant then
@@ -28,7 +28,7 @@ def data_of(run: TrainedRun, root: Path | None = None) -> Federation:
     return data
 
 
-def score(run: TrainedRun, data: Federation, split: Split, only: str | None = None) -> list[MetricRow]:
+def evaluate_clients(run: TrainedRun, data: Federation, split: Split, only: str | None = None) -> list[MetricRow]:
     """Rows as in metrics.jsonl, for the last checkpoint: each client's own model on the client's own data."""
     known = {client.name: client for client in data.clients}
     bench, state, scores = run.bench, run.state, {}

@@ -18,7 +18,7 @@ from distributing.meters import FILE, events, note
 from distributing.proxy import Passed, proxy
 from distribution import cases, main
 
-from fedtrain.about.compare import method_on
+from fedtrain.about.compare import summarise_method
 from fedtrain.ledger import count_bytes
 
 
@@ -177,7 +177,7 @@ def test_a_point_of_heads():
 @pytest.mark.parametrize("network", ["digits", "alexnet"])
 def test_on_paper_is_what_the_ledger_foretells(network):
     """Two roads: the sum here, and that of `fedco2 methods`."""
-    found, told = paper.on_paper(network, 1000), method_on("fedco2", network, 1000).parts.traffic
+    found, told = paper.on_paper(network, 1000), summarise_method("fedco2", network, 1000).parts.traffic
     assert found["down_client_mb"] == pytest.approx(told.down.total / 1e6)
     assert found["up_client_mb"] == pytest.approx(told.up.total / 1e6)
     assert found["down_mb"] == pytest.approx(1000 * told.down.total / 1e6)

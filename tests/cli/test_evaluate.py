@@ -119,9 +119,9 @@ def test_bad_wishes_are_refused(run, ask, tmp_path):
 
 def test_a_split_that_is_not_there(run, ask, monkeypatch):
     def without_val(*arguments):
-        data = scoring.data_of(*arguments)
+        data = scoring.load_run_data(*arguments)
         return replace(data, clients=tuple(replace(client, val=None) for client in data.clients))
 
-    monkeypatch.setattr("cli.evaluate_run.data_of", without_val)
+    monkeypatch.setattr("cli.evaluate_run.load_run_data", without_val)
     code, _, err = ask(run, "--split", "val")
     assert (code, "client mnist has no val data" in err) == (2, True)

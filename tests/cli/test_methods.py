@@ -11,8 +11,8 @@ import torch
 
 from cli.main import main
 from cli.methods import MODELS, NAMES
-from fedtrain.about.compare import PRESETS, method_on
-from fedtrain.about.options import options
+from fedtrain.about.compare import PRESET_FOR_MODEL, summarise_method
+from fedtrain.about.options import list_method_options
 from fedtrain.bench import ClientTrainer
 from fedtrain.config import ModelSettings
 from fedtrain.data.clients import ClientData, Samples
@@ -35,7 +35,7 @@ def ask(capsys, monkeypatch):
 
 def test_the_choices_are_those_of_the_library():
     assert tuple(METHODS) == NAMES
-    assert get_args(get_type_hints(ModelSettings)["name"]) == MODELS == tuple(PRESETS)
+    assert get_args(get_type_hints(ModelSettings)["name"]) == MODELS == tuple(PRESET_FOR_MODEL)
 
 
 @pytest.mark.parametrize(("model", "side", "names"), [("two-layer", 28, ["fedbn", "fedco2"]), ("cifar", 32, METHODS)])
@@ -44,7 +44,7 @@ def test_the_bytes_are_those_of_a_real_round(ask, model, side, names):
     chance = torch.Generator().manual_seed(0)
     some = Samples(torch.randint(256, (6, 3, side, side), generator=chance).to(torch.uint8), torch.arange(6))
     for name in names:
-        config = method_on(name, model).config
+        config = summarise_method(name, model).config
         make = get_model_builder(config.model, config.method, 10, (3, side, side))
         bench = ClientTrainer(config.method, make, 10, local=config.local)
         fleet = LocalFleet(bench, [ClientData(client, some, some) for client in "abc"])
@@ -112,7 +112,7 @@ def test_one_method_with_every_option(ask, name):
 
 
 def test_options_have_choices_and_meanings(ask):
-    found = {option.name: option for option in options(METHODS["fedco2"])}
+    found = {option.name: option for option in list_method_options(METHODS["fedco2"])}
     assert found["intra"].choices == ("none", "online", "offline", "both")
     assert found["mu"].meaning == "Weight of L_gen, the loss under the peers' heads."
     assert found["mu"].choices == ()

@@ -12,8 +12,8 @@ from PIL import Image
 from cli.main import main
 from fedtrain.data.clients import Samples
 from fedtrain.data.standin import standin_pools
-from fedtrain.use.personal import open_run
-from fedtrain.use.scoring import data_of, score
+from fedtrain.use.personal import load_run
+from fedtrain.use.scoring import evaluate_clients, load_run_data
 
 TRAIN = ["train", "--dataset", "digits", "--data", "standin", "--rounds", "1", "--lr", "0.0001", "--threads", "1"]
 SMALL = ["--set", "model.name=two-layer", "--set", "model.width=32", "--set", "data.percent=0.01", "--json"]
@@ -64,9 +64,9 @@ def shorter(data):
 
 def test_files_are_classified_as_evaluation_does(trained, pictures, ask):
     folder, (paths, labels) = trained("fedco2"), pictures
-    run = open_run(folder)
-    data = shorter(data_of(run))
-    rows = {row["branch"]: row["accuracy"] for row in score(run, data, "test", "svhn")}
+    run = load_run(folder)
+    data = shorter(load_run_data(run))
+    rows = {row["branch"]: row["accuracy"] for row in evaluate_clients(run, data, "test", "svhn")}
     logits = run.logits("svhn", data.clients[1].test.inputs)
     assert list(rows) == list(logits) == ["fused", "online", "offline"]
     for branch, accuracy in rows.items():

@@ -10,7 +10,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedtrain.about import cost
-from fedtrain.about.cost import flops, matrix_rate, seconds_a_round
+from fedtrain.about.cost import count_flops, estimate_round_seconds, measure_matmul_rate
 from fedtrain.bench import ClientTrainer
 from fedtrain.config import Config, MachineSettings, ModelSettings, ServerSettings
 from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
@@ -27,7 +27,7 @@ def work(toy, method, **changes):
 
 
 def on_paper(toy, method, epochs=1):
-    return flops(METHODS[method](), toy.net, (toy.dim,), len(toy.names), epochs)
+    return count_flops(METHODS[method](), toy.net, (toy.dim,), len(toy.names), epochs)
 
 
 def test_flops_of_a_linear_network_counted_by_hand(toy):
@@ -68,30 +68,34 @@ def by_torch(method, make, inputs, clients, epochs):
 
 def test_flops_in_outline_are_those_that_torch_counts(method):
     request = method, *NETWORKS["cifar"], 3, 1
-    assert flops(*request) == by_torch(*request)
+    assert count_flops(*request) == by_torch(*request)
 
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_flops_in_outline_are_those_that_torch_counts_on_every_network(network):
     request = FedCO2(), *NETWORKS[network], 4, 1
-    assert flops(*request) == by_torch(*request)
+    assert count_flops(*request) == by_torch(*request)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_seconds_are_foretold_for_every_method_and_nothing_is_touched(method, toy, monkeypatch):
-    monkeypatch.setattr(cost, "matrix_rate", lambda device: 1e9)
+    monkeypatch.setattr(cost, "measure_matmul_rate", lambda device: 1e9)
     before = torch.get_rng_state()
     experiment = work(toy, method)
-    training, evaluation = seconds_a_round(experiment)
-    train, forward = flops(experiment.config.method, experiment.maker(), (toy.dim,), 3, experiment.config.local.epochs)
+    training, evaluation = estimate_round_seconds(experiment)
+    train, forward = count_flops(
+        experiment.config.method, experiment.maker(), (toy.dim,), 3, experiment.config.local.epochs
+    )
     assert training == pytest.approx(train * sum(toy.sizes) / (cost.EFFICIENCY * 1e9))
     assert evaluation == pytest.approx(forward * 3 * 30 / (cost.EFFICIENCY * 1e9))
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_few_clients_in_a_round_cost_less_and_are_evaluated_like_all(toy, monkeypatch):
-    monkeypatch.setattr(cost, "matrix_rate", lambda device: 1e9)
-    full, few = (seconds_a_round(work(toy, "fedavg", server=ServerSettings(sample=share))) for share in (1.0, 0.34))
+    monkeypatch.setattr(cost, "measure_matmul_rate", lambda device: 1e9)
+    full, few = (
+        estimate_round_seconds(work(toy, "fedavg", server=ServerSettings(sample=share))) for share in (1.0, 0.34)
+    )
     assert few[0] == pytest.approx(full[0] / 3)
     assert few[1] == full[1]
 
@@ -99,17 +103,20 @@ def test_few_clients_in_a_round_cost_less_and_are_evaluated_like_all(toy, monkey
 def test_a_faster_machine_takes_less_time(toy, monkeypatch):
     found = []
     for rate in (1e9, 2e9):
-        monkeypatch.setattr(cost, "matrix_rate", lambda device, rate=rate: rate)
-        found.append(seconds_a_round(work(toy, "fedco2", machine=MachineSettings(device="cpu"))))
+        monkeypatch.setattr(cost, "measure_matmul_rate", lambda device, rate=rate: rate)
+        found.append(estimate_round_seconds(work(toy, "fedco2", machine=MachineSettings(device="cpu"))))
     assert found[1] == pytest.approx((found[0][0] / 2, found[0][1] / 2))
 
 
 def test_this_machine_multiplies():
-    assert 1e7 < matrix_rate(torch.device("cpu")) < 1e15
+    assert 1e7 < measure_matmul_rate(torch.device("cpu")) < 1e15
 
 
 def test_a_large_batch_is_no_obstacle(toy, monkeypatch):
-    monkeypatch.setattr(cost, "matrix_rate", lambda device: 1e9)
+    monkeypatch.setattr(cost, "measure_matmul_rate", lambda device: 1e9)
     experiment = work(toy, "fedbn", local=LocalSettings(batch_size=10_000))
-    assert seconds_a_round(experiment)[0] > 0
-    assert seconds_a_round(replace(experiment, config=replace(experiment.config, local=LocalSettings(epochs=2))))[0] > 0
+    assert estimate_round_seconds(experiment)[0] > 0
+    assert (
+        estimate_round_seconds(replace(experiment, config=replace(experiment.config, local=LocalSettings(epochs=2))))[0]
+        > 0
+    )

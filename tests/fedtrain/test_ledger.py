@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedtrain.about.anatomy import anatomy
+from fedtrain.about.anatomy import summarise_model
 from fedtrain.ledger import CommunicationCost, PayloadBytes, count_bytes, measure_exchange
 from fedtrain.methods import METHODS
 from fedtrain.methods.fedco2 import FedCO2
@@ -45,7 +45,7 @@ def test_nothing_travels_for_who_is_alone():
 def test_a_round_costs_what_was_foretold(method, toy):
     """Every method, every client, rounds with few and with all."""
     run = toy.run(method, 3, sample=0.7)
-    foretold = anatomy(method, toy.net, len(toy.names)).traffic
+    foretold = summarise_model(method, toy.net, len(toy.names)).traffic
     before = run.fleet.opening()
     for round in run.history:
         for update in round.updates:
@@ -55,14 +55,14 @@ def test_a_round_costs_what_was_foretold(method, toy):
 
 @pytest.mark.parametrize("clients", [1, 2, 5])
 def test_heads_come_from_all_others(clients, toy):
-    parts = anatomy(FedCO2(), toy.net, clients)
+    parts = summarise_model(FedCO2(), toy.net, clients)
     one = (12 * 8 + 8 * 3 + 3) * F32 + 4 * 8 * F32 + I64  # two linears, batch norm of 8 with its counter
     assert (parts.traffic.up.head, parts.traffic.down.head) == (one, (clients - 1) * one)
 
 
 def test_double_precision_costs_twice_but_for_counters(toy):
     single, double = (
-        anatomy(METHODS["fedbn"](), toy.net, 3, dtype).traffic for dtype in (torch.float32, torch.float64)
+        summarise_model(METHODS["fedbn"](), toy.net, 3, dtype).traffic for dtype in (torch.float32, torch.float64)
     )
     assert (double.up.shared, single.up.bn, double.up.bn) == (2 * single.up.shared, 0, 0)
 
@@ -86,13 +86,13 @@ def test_double_precision_costs_twice_but_for_counters(toy):
     ],
 )
 def test_what_is_shared_personal_and_published(name, shared, personal, published, toy):
-    parts = anatomy(METHODS[name](), toy.net, 3)
+    parts = summarise_model(METHODS[name](), toy.net, 3)
     assert (parts.shared.places, parts.personal.places, parts.published.places) == (shared, personal, published)
     total = sum(value.numel() for value in toy.bench(METHODS[name]()).module.state_dict().values())
     assert parts.shared.numbers + parts.personal.numbers == total
 
 
 def test_all_batch_norm_of_fedbn_is_personal(toy):
-    parts = anatomy(METHODS["fedbn"](), toy.net, 3)
+    parts = summarise_model(METHODS["fedbn"](), toy.net, 3)
     assert parts.shared.in_norm == 0
     assert parts.personal.numbers == parts.personal.in_norm == 4 * 12 + 1 + 4 * 8 + 1

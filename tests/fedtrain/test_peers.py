@@ -16,8 +16,8 @@ from fedtrain.ledger import count_bytes
 from fedtrain.manifest import build_manifest, describe_data
 from fedtrain.protocol import Broadcast, message_for
 from fedtrain.run import run_rounds
-from fedtrain.use.personal import open_run
-from fedtrain.use.scoring import score
+from fedtrain.use.personal import load_run
+from fedtrain.use.scoring import evaluate_clients
 from theory.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -162,9 +162,9 @@ def test_a_run_put_to_use_has_the_numbers_of_the_run(case, tmp_path):
     work, folder = small.experiment(case, server={"peers": 2}), RunFolder(tmp_path / "run")
     folder.begin(work.config, build_manifest(work.config, describe_data(work.federation), "test"))
     run_rounds(work, folder, small.quiet)
-    trained = open_run(folder.path)
+    trained = load_run(folder.path)
     last = [row for row in folder.rows() if row["round"] == 3]
-    assert score(trained, work.federation, "test") == last
+    assert evaluate_clients(trained, work.federation, "test") == last
     for client in work.federation.clients:
         said = trained.logits(client.name, client.test.inputs)["fused"].argmax(1)
         (told,) = [row for row in last if (row["client"], row["branch"]) == (client.name, "fused")]

@@ -17,9 +17,9 @@ from fedtrain.folder import MANIFEST_FILE, RunFolder
 from fedtrain.manifest import build_manifest, describe_data
 from fedtrain.methods import METHODS
 from fedtrain.run import run_rounds as run_rounds
-from fedtrain.use.newcomer import MOST, new_client
-from fedtrain.use.personal import open_run
-from fedtrain.use.scoring import score
+from fedtrain.use.newcomer import MAX_IMAGES, build_unseen_client
+from fedtrain.use.personal import load_run
+from fedtrain.use.scoring import evaluate_clients
 from theory.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -76,15 +76,15 @@ def each(request, trained):
 
 def test_scores_are_those_of_the_last_round_bit_by_bit(each):
     path, data = each
-    run = open_run(path)
+    run = load_run(path)
     rows = run.folder.rows()
-    assert score(run, data, "test") == rows
-    assert score(run, data, "test", "a") == [row for row in rows if row["client"] == "a"]
+    assert evaluate_clients(run, data, "test") == rows
+    assert evaluate_clients(run, data, "test", "a") == [row for row in rows if row["client"] == "a"]
 
 
 def test_without_data_a_client_predicts_as_it_did(each):
     path, data = each
-    run = open_run(path)
+    run = load_run(path)
     assert run.size == (32, 32)
     accuracies = {
         (client.name, branch): (logits.argmax(-1) == client.test.labels).double().mean().item()
@@ -98,12 +98,12 @@ def test_without_data_a_client_predicts_as_it_did(each):
 @pytest.mark.parametrize("unit", ["pixel", "normalised"])
 def test_no_noise_is_added_to_images_but_evaluation_has_it(trained, unit):
     path, data = trained("fedavg", noise=30.0, unit=unit)
-    run = open_run(path)
+    run = load_run(path)
     assert run.federation.preparation == data.preparation
     assert [client.noise for client in run.federation.clients] == [0, 30, 60]
     shown = data.clients[0].test.inputs
     assert torch.equal(run.logits("b", shown)["fused"], run.logits("c", shown)["fused"])
-    assert score(run, data, "test") == run.folder.rows()
+    assert evaluate_clients(run, data, "test") == run.folder.rows()
 
 
 def by_hand(net, known, x):
@@ -130,8 +130,8 @@ def by_hand(net, known, x):
 @pytest.mark.parametrize(("method", "prefix", "branch"), [("fedbn", "", "fused"), ("fedco2", "online.", "online")])
 def test_a_newcomers_batch_norm_is_computed_by_hand(trained, method, prefix, branch):
     path, _ = trained(method)
-    run, shown = open_run(path), images(20, 4, 99)
-    new = new_client(run, shown)
+    run, shown = load_run(path), images(20, 4, 99)
+    new = build_unseen_client(run, shown)
     assert (new.branch, new.estimated) == (branch, True)
     logits = run.logits_with(new.data, new.personal, shown)[branch]
     module = run.bench.module.get_submodule(prefix.rstrip("."))
@@ -145,13 +145,13 @@ def test_a_newcomers_batch_norm_is_computed_by_hand(trained, method, prefix, bra
     torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-10)
     assert run.bench.module.training is False
     again = run.logits("a", shown)  # the known clients' models are as they were
-    assert all(torch.equal(value, open_run(path).logits("a", shown)[name]) for name, value in again.items())
+    assert all(torch.equal(value, load_run(path).logits("a", shown)[name]) for name, value in again.items())
 
 
 def test_a_newcomer_of_fed_co2_does_not_look_at_offline_models(trained):
     path, _ = trained("fedco2")
-    run, shown = open_run(path), images(20, 4, 99)
-    new = new_client(run, shown)
+    run, shown = load_run(path), images(20, 4, 99)
+    new = build_unseen_client(run, shown)
     other = {name: value + 1 if name.startswith("offline.") else value for name, value in new.personal.items()}
     one, two = (run.logits_with(new.data, entries, shown) for entries in (new.personal, other))
     assert torch.equal(one["online"], two["online"])
@@ -162,8 +162,8 @@ def test_a_newcomer_of_fed_co2_does_not_look_at_offline_models(trained):
                                                 ("fedrod", "generic")])  # fmt: skip
 def test_what_is_shared_is_taken_as_it_is(trained, method, theirs):
     path, _ = trained(method)
-    run, shown = open_run(path), images(1, 4, 99)
-    new = new_client(run, shown)
+    run, shown = load_run(path), images(1, 4, 99)
+    new = build_unseen_client(run, shown)
     assert not new.estimated
     logits = run.logits_with(new.data, new.personal, shown)[new.branch]
     assert torch.equal(logits, run.logits("a", shown)[theirs])
@@ -171,8 +171,8 @@ def test_what_is_shared_is_taken_as_it_is(trained, method, theirs):
 
 def test_published_heads_vote_for_a_newcomer(trained):
     path, _ = trained("copa")
-    run, shown = open_run(path), images(5, 4, 99)
-    new = new_client(run, shown)
+    run, shown = load_run(path), images(5, 4, 99)
+    new = build_unseen_client(run, shown)
     assert new.branch == "peers"
     logits = run.logits_with(new.data, new.personal, shown)[new.branch]
     mean = torch.stack([run.logits(name, shown)["own"] for name in NAMES]).mean(0)
@@ -181,8 +181,8 @@ def test_published_heads_vote_for_a_newcomer(trained):
 
 def test_shared_statistics_stay_and_personal_weights_are_averaged(trained):
     path, _ = trained("fedbn", bn_stats="shared")
-    run, shown = open_run(path), images(1, 4, 99)
-    new = new_client(run, shown)
+    run, shown = load_run(path), images(1, 4, 99)
+    new = build_unseen_client(run, shown)
     assert not new.estimated
     assert not any("running" in name for name in new.personal)
     for name, value in new.personal.items():
@@ -202,41 +202,41 @@ def test_shared_statistics_stay_and_personal_weights_are_averaged(trained):
 def test_without_a_shared_classifier_a_newcomer_is_refused(trained, method, options, what):
     path, _ = trained(method, **options)
     with pytest.raises(InputError, match=f"no model for a client that was never seen: {what}.*never shared"):
-        new_client(open_run(path), images(20, 4, 99))
+        build_unseen_client(load_run(path), images(20, 4, 99))
 
 
 def test_statistics_need_two_images_and_take_an_even_choice_of_many(trained):
     path, _ = trained("fedbn")
-    run = open_run(path)
+    run = load_run(path)
     with pytest.raises(InputError, match="at least 2"):
-        new_client(run, images(1, 0, 0))
-    many = images(2 * MOST - 1, 0, 0)
-    one, two = new_client(run, many).personal, new_client(run, many[::2]).personal
+        build_unseen_client(run, images(1, 0, 0))
+    many = images(2 * MAX_IMAGES - 1, 0, 0)
+    one, two = build_unseen_client(run, many).personal, build_unseen_client(run, many[::2]).personal
     assert all(torch.equal(value, two[name]) for name, value in one.items())
 
 
 def test_what_is_damaged_is_refused(trained, tmp_path):
     with pytest.raises(InputError, match="no run is here"):
-        open_run(tmp_path)
+        load_run(tmp_path)
     path = shutil.copytree(trained("fedbn")[0], tmp_path / "run")
     with pytest.raises(InputError, match="no client 'aa' was trained; did you mean 'a'"):
-        open_run(path).client("aa")
+        load_run(path).client("aa")
     config = (path / "config.toml").read_text()
     (path / "config.toml").write_text(config.replace('cut = "last"', 'cut = "conv"'))
     with pytest.raises(InputError, match="does not fit the network of client b"):
-        open_run(path)
+        load_run(path)
     (path / "config.toml").write_text(config.replace('device = "cpu"', 'device = "meta"'))
     with pytest.raises(InputError, match="not supported"):
-        open_run(path)
-    assert open_run(path, "cpu").bench.device == torch.device("cpu")
+        load_run(path)
+    assert load_run(path, "cpu").bench.device == torch.device("cpu")
     told = json.loads((path / MANIFEST_FILE).read_text())
     del told["data"]["classes"]
     (path / MANIFEST_FILE).write_text(json.dumps(told))
     with pytest.raises(InputError, match="not what fedco2 writes"):
-        open_run(path, "cpu")
+        load_run(path, "cpu")
     (path / "checkpoints" / "last.safetensors").unlink()
     with pytest.raises(InputError, match="without its weights"):
-        open_run(path, "cpu")
+        load_run(path, "cpu")
     (path / "summary.json").unlink()
     with pytest.raises(InputError, match="no checkpoint is here yet"):
-        open_run(path, "cpu")
+        load_run(path, "cpu")
