@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-HOME = Path(__file__).resolve().parents[1]
+SOURCE_ROOT = Path(__file__).resolve().parents[1]
 
 IMPORT_NAMES = {"pillow": "PIL", "tomli-w": "tomli_w"}
 """Distributions that are imported under another name than their own."""
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One thing looked at; what is wrong with it has a way to mend it."""
 
     name: str
@@ -37,18 +37,18 @@ class Finding:
         return not self.mend
 
 
-def checkup() -> Iterator[Finding]:
+def run_checks() -> Iterator[CheckResult]:
     """All findings, in the order to read them."""
-    yield from packages()
-    yield from hardware()
-    yield memory()
-    yield from (ours(name) for name in ("theory", "fedtrain", "cli"))
-    yield folder("data", data_folder(), "set FEDCO2_DATA to a folder that you may write in")
-    yield folder("runs", Path("runs").absolute(), "go to a folder that you may write in")
-    yield browser()
+    yield from check_packages()
+    yield from check_hardware()
+    yield check_memory()
+    yield from (check_import(name) for name in ("theory", "fedtrain", "cli"))
+    yield check_folder("data", get_data_folder(), "set FEDCO2_DATA to a folder that you may write in")
+    yield check_folder("runs", Path("runs").absolute(), "go to a folder that you may write in")
+    yield check_browser()
 
 
-def packages() -> Iterator[Finding]:
+def check_packages() -> Iterator[CheckResult]:
     """Python, fedco2 and what it needs, against the ranges in the installed metadata."""
     try:
         from packaging.requirements import Requirement
@@ -57,33 +57,35 @@ def packages() -> Iterator[Finding]:
         about = metadata.metadata("fedco2")
         needs = [Requirement(line) for line in metadata.requires("fedco2") or []]
     except ModuleNotFoundError as error:  # PackageNotFoundError is one
-        yield Finding("fedco2", f"not installed: {error}", "pip install fedco2, or pip install -e . in its source tree")
+        yield CheckResult(
+            "fedco2", f"not installed: {error}", "pip install fedco2, or pip install -e . in its source tree"
+        )
         return
     python, allowed = platform.python_version(), SpecifierSet(about["Requires-Python"] or "")
     mend = "" if allowed.contains(python, prereleases=True) else f"make a virtual environment with Python {allowed}"
-    yield Finding("python", f"{python}, {sys.executable}", mend)
-    yield Finding("fedco2", f"{about['Version']}, {HOME}")
-    yield from (package(need) for need in needs if need.marker is None or need.marker.evaluate({"extra": ""}))
+    yield CheckResult("python", f"{python}, {sys.executable}", mend)
+    yield CheckResult("fedco2", f"{about['Version']}, {SOURCE_ROOT}")
+    yield from (check_package(need) for need in needs if need.marker is None or need.marker.evaluate({"extra": ""}))
 
 
-def package(need: Requirement) -> Finding:
+def check_package(need: Requirement) -> CheckResult:
     """One requirement: there, in range, and not broken."""
     install = f"pip install '{need.name}{need.specifier}'"
     try:
         version = metadata.version(need.name)
     except metadata.PackageNotFoundError:
-        return Finding(need.name, "missing", install)
+        return CheckResult(need.name, "missing", install)
     if not need.specifier.contains(version, prereleases=True):
-        return Finding(need.name, f"{version}, outside {need.specifier}", install)
+        return CheckResult(need.name, f"{version}, outside {need.specifier}", install)
     try:
         importlib.import_module(IMPORT_NAMES.get(need.name, need.name))
     except Exception as error:  # a broken installation can raise anything
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        return Finding(need.name, f"{version}, cannot be imported: {reason}", f"{install} --force-reinstall")
-    return Finding(need.name, version)
+        return CheckResult(need.name, f"{version}, cannot be imported: {reason}", f"{install} --force-reinstall")
+    return CheckResult(need.name, version)
 
 
-def hardware() -> Iterator[Finding]:
+def check_hardware() -> Iterator[CheckResult]:
     """Where torch computes, and with how many threads."""
     try:
         import torch
@@ -94,13 +96,13 @@ def hardware() -> Iterator[Finding]:
         devices = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
         cuda = ", ".join(torch.cuda.get_device_name(i) for i in devices)
     why = f" (cuda: {complaints[0].message})" if complaints else ""
-    yield Finding("device", f"cuda: {cuda}" if cuda else f"cpu{why}")
+    yield CheckResult("device", f"cuda: {cuda}" if cuda else f"cpu{why}")
     omp = os.environ.get("OMP_NUM_THREADS")
     told = f", OMP_NUM_THREADS={omp}" if omp else ""
-    yield Finding("threads", f"{torch.get_num_threads()} of {os.cpu_count()} processors{told}")
+    yield CheckResult("threads", f"{torch.get_num_threads()} of {os.cpu_count()} processors{told}")
 
 
-def memory() -> Finding:
+def check_memory() -> CheckResult:
     """What is available, within the limit of the container if there is one."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -109,22 +111,24 @@ def memory() -> Finding:
         if limit.exists() and (most := limit.read_text().strip()).isdigit():
             free = min(free, int(most))
     except (OSError, StopIteration):
-        return Finding("memory", "unknown on this system")
-    return Finding("memory", f"{free / 2**30:.1f} GiB available")
+        return CheckResult("memory", "unknown on this system")
+    return CheckResult("memory", f"{free / 2**30:.1f} GiB available")
 
 
-def ours(name: str) -> Finding:
+def check_import(name: str) -> CheckResult:
     """Does ``import name`` give our package, or another of that name that stands earlier on the path?"""
     spec = importlib.util.find_spec(name)
     if spec is None:
-        return Finding(name, "missing", "pip install --force-reinstall fedco2")
+        return CheckResult(name, "missing", "pip install --force-reinstall fedco2")
     where = Path(spec.origin or next(iter(spec.submodule_search_locations or []))).resolve()
-    if where == HOME / name / "__init__.py":
-        return Finding(name, "ours")
-    return Finding(name, f"hidden by {where}", "give fedco2 a virtual environment of its own; leave PYTHONPATH unset")
+    if where == SOURCE_ROOT / name / "__init__.py":
+        return CheckResult(name, "ours")
+    return CheckResult(
+        name, f"hidden by {where}", "give fedco2 a virtual environment of its own; leave PYTHONPATH unset"
+    )
 
 
-def data_folder() -> Path:
+def get_data_folder() -> Path:
     """Where data are looked for: FEDCO2_DATA, else the user's folder for data."""
     if told := os.environ.get("FEDCO2_DATA"):
         return Path(os.path.expanduser(told)).absolute()
@@ -137,18 +141,18 @@ def data_folder() -> Path:
     return Path(os.path.expanduser(base)).absolute() / "fedco2"
 
 
-def folder(name: str, path: Path, mend: str) -> Finding:
+def check_folder(name: str, path: Path, mend: str) -> CheckResult:
     """Can it be written in, or made?"""
     nearest = next(p for p in (path, *path.parents) if os.path.exists(p))
     if not nearest.is_dir():
-        return Finding(name, f"{path}: {nearest} is not a folder", mend)
+        return CheckResult(name, f"{path}: {nearest} is not a folder", mend)
     if not os.access(nearest, os.W_OK | os.X_OK):
-        return Finding(name, f"{path}: no permission to write in {nearest}", mend)
-    return Finding(name, f"{path} ({'there' if nearest == path else 'not there yet'})")
+        return CheckResult(name, f"{path}: no permission to write in {nearest}", mend)
+    return CheckResult(name, f"{path} ({'there' if nearest == path else 'not there yet'})")
 
 
-def browser() -> Finding:
+def check_browser() -> CheckResult:
     """Only the tests of the report's page need one."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     found = next(filter(None, map(shutil.which, names)), None)
-    return Finding("chromium", found or "none (only some tests need it)")
+    return CheckResult("chromium", found or "none (only some tests need it)")

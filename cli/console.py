@@ -16,7 +16,7 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 
-def console(stderr: bool = False) -> Console:
+def make_console(stderr: bool = False) -> Console:
     """A console that prints text as it is, and in colour only on a terminal without NO_COLOR."""
     from rich.console import Console
 
@@ -28,7 +28,7 @@ def console(stderr: bool = False) -> Console:
     return Ours(stderr=stderr, markup=False, highlight=False, emoji=False)
 
 
-def working(on: str) -> AbstractContextManager[Any]:
+def show_status_line(on: str) -> AbstractContextManager[Any]:
     """Shows on a terminal that something is being done; elsewhere nothing."""
-    screen = console(stderr=True)
+    screen = make_console(stderr=True)
     return screen.status(on) if screen.is_terminal else nullcontext()

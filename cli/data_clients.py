@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options import DATASETS, partition_options
+from cli.options import DATASETS, add_partition_options
 
 
 @click.command(
@@ -15,7 +15,7 @@ from cli.options import DATASETS, partition_options
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--dataset", type=click.Choice(DATASETS), required=True, help="Which data.")
-@partition_options("published class counts or the stand-in")
+@add_partition_options("published class counts or the stand-in")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.png", help="Draw the training images.")
 def clients(**options: Any) -> None:

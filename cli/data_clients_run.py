@@ -11,7 +11,7 @@ from typing import Any
 import click
 import numpy as np
 
-from cli.console import console
+from cli.console import make_console
 from cli.data_clients_view import show
 from fedtrain.data import store
 from fedtrain.data.catalogue import dataset
@@ -92,9 +92,9 @@ def run(options: dict[str, Any]) -> None:
         told |= {name: getattr(settings, name) for name in sorted(USED[settings.skew])} | {"seed": settings.seed}
         click.echo(json.dumps({**told, "notes": notes, "classes": classes, "clients": rows}, ensure_ascii=False))
     else:
-        show(console(), heading, notes, rows, classes)
+        show(make_console(), heading, notes, rows, classes)
     if plot is not None and not as_json:
-        console().print(f"Figure: {plot}", soft_wrap=True)
+        make_console().print(f"Figure: {plot}", soft_wrap=True)
 
 
 def draw(path: Path, rows: list[dict[str, Any]], classes: Sequence[str], heading: str) -> None:

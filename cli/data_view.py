@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from cli.console import console
+from cli.console import make_console
 
 Progress = Callable[[str, int, int], None]
 
@@ -19,7 +19,7 @@ def size(count: int) -> str:
 
 def grid(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table; without a terminal one line a row, in columns."""
-    screen = console()
+    screen = make_console()
     texts = [[str(cell) for cell in row] for row in rows]
     if screen.is_terminal:
         from rich import box
@@ -38,7 +38,7 @@ def grid(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 @contextmanager
 def progressing(quiet: bool = False) -> Iterator[Progress]:
     """A bar on stderr; without a terminal one line for each thing that is begun."""
-    screen = console(stderr=True)
+    screen = make_console(stderr=True)
     if quiet:
         yield lambda what, done, total: None
         return

@@ -8,24 +8,24 @@ from dataclasses import asdict
 
 import click
 
-from cli.checkup import Finding, checkup
-from cli.console import CHECK_FAILED, console
+from cli.checkup import CheckResult, run_checks
+from cli.console import CHECK_FAILED, make_console
 
 
-def plain(findings: Sequence[Finding]) -> None:
+def print_lines(findings: Sequence[CheckResult]) -> None:
     """One line a finding, for pipes and logs."""
     for finding in findings:
         click.echo(f"{'ok' if finding.ok else 'PROBLEM':<8} {finding.name:<11} {finding.value}")
 
 
-def table(findings: Sequence[Finding]) -> None:
+def print_table(findings: Sequence[CheckResult]) -> None:
     """The same for a terminal."""
     from rich.table import Table
 
     grid = Table("", "what", "found")
     for finding in findings:
         grid.add_row("ok" if finding.ok else "PROBLEM", finding.name, finding.value, style="" if finding.ok else "red")
-    console().print(grid)
+    make_console().print(grid)
 
 
 @click.command()
@@ -37,15 +37,15 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     Looks at versions, device, threads, memory, folders, and whether another package hides one of ours.
     Exit code 0 if nothing is wrong, else 1.
     """
-    findings = list(checkup())
+    findings = list(run_checks())
     problems = [finding for finding in findings if not finding.ok]
     if as_json:
         click.echo(json.dumps({"ok": not problems, "findings": [asdict(f) | {"ok": f.ok} for f in findings]}, indent=2))
     else:
         try:
-            (table if console().is_terminal else plain)(findings)
+            (print_table if make_console().is_terminal else print_lines)(findings)
         except ImportError:  # rich itself may be what is missing
-            plain(findings)
+            print_lines(findings)
         for problem in problems:
             click.echo(f"\n{problem.name}: {problem.value}\n  to mend it: {problem.mend}")
         if not problems:

@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from cli.console import console
+from cli.console import make_console
 from fedtrain.protocol import Split
 from fedtrain.report.wording import format_percent
 from fedtrain.selection import MetricRow, summarise_clients
@@ -20,7 +20,7 @@ from fedtrain.use.personal import TrainedRun, load_run
 from fedtrain.use.scoring import evaluate_clients, load_run_data
 
 
-def evaluate_run(
+def run_evaluate(
     folder: Path, client: str | None, split: Split, data_dir: Path | None, device: str | None, as_json: bool
 ) -> None:
     """Open, evaluate, show."""
@@ -30,16 +30,16 @@ def evaluate_run(
     if run.config.machine.threads is not None:
         torch.set_num_threads(run.config.machine.threads)  # the last bits of a sum depend on it
     rows = evaluate_clients(run, load_run_data(run, data_dir), split, client)
-    report = {**heading_of(run), "split": split, "rows": rows}
+    report = {**describe_run(run), "split": split, "rows": rows}
     if client is None:
-        report |= summarise_clients(accuracies(rows), {row["client"]: row["n"] for row in rows})
+        report |= summarise_clients(collect_accuracies(rows), {row["client"]: row["n"] for row in rows})
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
     else:
-        show(console(), report)
+        show_evaluation(make_console(), report)
 
 
-def heading_of(run: TrainedRun) -> dict[str, Any]:
+def describe_run(run: TrainedRun) -> dict[str, Any]:
     """Which model this is, and on what it was trained."""
     return {
         "run": str(run.folder.path),
@@ -54,7 +54,7 @@ def heading_of(run: TrainedRun) -> dict[str, Any]:
     }
 
 
-def accuracies(rows: list[MetricRow]) -> dict[str, dict[str, float]]:
+def collect_accuracies(rows: list[MetricRow]) -> dict[str, dict[str, float]]:
     """By client and branch."""
     table: dict[str, dict[str, float]] = {}
     for row in rows:
@@ -70,7 +70,7 @@ def show_heading(screen: Console, report: dict[str, Any], whose: str) -> None:
         screen.print(f"note: {note}", style="yellow", soft_wrap=True)
 
 
-def show(screen: Console, report: dict[str, Any]) -> None:
+def show_evaluation(screen: Console, report: dict[str, Any]) -> None:
     """A row a client: accuracy and loss of the prediction and of each branch."""
     rows = report["rows"]
     branches = list(dict.fromkeys(row["branch"] for row in rows))

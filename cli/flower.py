@@ -9,7 +9,7 @@ import click
 
 from cli.console import INTERRUPTED
 from cli.flower_deploy import down, status, up
-from cli.train import PLACES, train
+from cli.train import SETTING_FOR_OPTION, train
 
 NOT_HERE = {"fleet", "nproc", "personal", "dry_run"}
 """Options of `fedco2 train` that mean nothing here."""
@@ -93,7 +93,7 @@ def run(ctx: click.Context, /, **options: Any) -> None:
 
 def go(ctx: click.Context, options: dict[str, Any], where: str) -> None:
     """As `fedco2 train` goes about it."""
-    given = {PLACES[name]: options[name] for name in PLACES if options.get(name) is not None}
+    given = {SETTING_FOR_OPTION[name]: options[name] for name in SETTING_FOR_OPTION if options.get(name) is not None}
     from cli import flower_run
     from cli.stopping import Interrupted
 

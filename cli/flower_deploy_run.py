@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from cli.data_view import grid
-from cli.stopping import stopping
+from cli.stopping import handle_interrupts
 from fedtrain.flower.deployment import Deployment
 from fedtrain.flower.hosts import several_hosts
 from fedtrain.flower.status import Status
@@ -21,7 +21,7 @@ def run_up(folder: Path, clients: int, tls: bool, data_dir: Path | None, threads
     def tell(line: str) -> None:
         click.echo(line, err=True)
 
-    with stopping(lambda: "before all nodes were online; nothing is left running"):
+    with handle_interrupts(lambda: "before all nodes were online; nothing is left running"):
         Deployment(folder).up(clients, data_dir=data_dir, tls=tls, threads=threads, tell=tell)
     click.echo(f"{clients} nodes are online; fedco2 flower down --dir {folder} ends them")
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import click
 
-from cli.console import console
-from cli.folders import new_folder
-from cli.stopping import Interrupted, stopping
-from cli.train_resume import way_on
-from cli.train_run import asked, nested, refuse_idle_alpha
-from cli.train_view import View, show_summary
+from cli.console import make_console
+from cli.folders import choose_new_folder
+from cli.stopping import Interrupted, handle_interrupts
+from cli.train_resume import describe_resume
+from cli.train_run import check_alpha_is_used, choose_preset, nest_settings
+from cli.train_view import TrainingView, show_summary
 from fedtrain.config import Config
 from fedtrain.data.federation import client_count
 from fedtrain.data.shares import check
@@ -39,13 +39,13 @@ from fedtrain.flower.conduct import Plan, conduct  # noqa: E402
 
 def prepared(given: Mapping[str, Any], options: dict[str, Any]) -> Plan:
     """What the run is to be, where it is written, and how many clients it has; nodes find their data themselves."""
-    tables = nested(given, options["sets"])
+    tables = nest_settings(given, options["sets"])
     if options["resume"] is not None:
         folder = RunFolder(options["resume"])
         config = resume_config(folder, tables)
     else:
         config = begun(tables, options)
-        folder = RunFolder(options["out"] or new_folder(f"{config.data.dataset}-{config.method_name}"))
+        folder = RunFolder(options["out"] or choose_new_folder(f"{config.data.dataset}-{config.method_name}"))
     if config.machine.fleet not in ("auto", "in-turn"):
         raise InputError(f"machine.fleet is {config.machine.fleet}; on Flower every client has a node: leave it out")
     check(config.data)
@@ -56,17 +56,17 @@ def prepared(given: Mapping[str, Any], options: dict[str, Any]) -> Plan:
 
 def begun(tables: TomlTable, options: dict[str, Any]) -> Config:
     """What a new run is to be. Real data are the nodes'; without a word on it, what is here decides for all of them."""
-    preset, own = asked(tables, options)
+    preset, own = choose_preset(tables, options)
     config = resolve_preset(preset, own)
     if config.data.source != "real":
         unsaid = config.data.source == "auto"
         config, found = plan_experiment(preset, own, options["data_dir"])
         if unsaid and found.standin:
             words = f"{found.notes[0]}; nodes that have real ones use them with --data real"
-            console(stderr=True).print(f"STAND-IN DATA: {words}", style="bold yellow", soft_wrap=True)
+            make_console(stderr=True).print(f"STAND-IN DATA: {words}", style="bold yellow", soft_wrap=True)
         # said to all, or nodes that have other data would train on those
         config = replace(config, data=config.data.meaning(standin=found.standin))
-    refuse_idle_alpha(config, options)
+    check_alpha_is_used(config, options)
     return config
 
 
@@ -74,7 +74,7 @@ def in_simulation(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
     """On nodes of this process's; the summary."""
     from fedtrain.flower.simulate import simulate
 
-    screen, quiet, folder = console(stderr=options["as_json"]), options["as_json"], plan.folder
+    screen, quiet, folder = make_console(stderr=options["as_json"]), options["as_json"], plan.folder
     if options["data_dir"] is not None:  # nodes have no settings of their own here
         os.environ["FEDCO2_DATA"] = str(options["data_dir"].absolute())
     machine = replace(plan.config.machine, threads=plan.config.machine.threads or 1)
@@ -85,12 +85,14 @@ def in_simulation(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
             simulate(
                 plan.clients,
                 workers,
-                lambda grid: conduct(grid, plan, lambda work: View(screen, work, folder, quiet), screen.print),
+                lambda grid: conduct(grid, plan, lambda work: TrainingView(screen, work, folder, quiet), screen.print),
                 plan.halt,
             )
         )
     except KeyboardInterrupt:
-        raise Interrupted(f"interrupted {way_on(folder, options['data_dir'], ['flower', 'simulate'])}") from None
+        raise Interrupted(
+            f"interrupted {describe_resume(folder, options['data_dir'], ['flower', 'simulate'])}"
+        ) from None
 
 
 def on_deployment(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
@@ -103,17 +105,17 @@ def on_deployment(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
     if nodes < plan.clients:
         raise InputError(f"this run has {plan.clients} clients and the deployment {nodes} nodes; see fedco2 flower up")
     log = deployment.folder / "logs" / f"{folder.path.name}.log"
-    screen = console(stderr=options["as_json"])
+    screen = make_console(stderr=options["as_json"])
 
     def state() -> str:
         control.stop_run(run_id)
-        return way_on(folder, options["data_dir"], ["flower", "run", "--dir", str(options["deployment"])])
+        return describe_resume(folder, options["data_dir"], ["flower", "run", "--dir", str(options["deployment"])])
 
     control = deployment.control
     with TemporaryDirectory(prefix="fedco2-") as app:
         write_app(Path(app), plan, log)
         run_id = control.submit(Path(app))
-    with stopping(state):
+    with handle_interrupts(state):
         follow(
             control,
             run_id,
@@ -141,4 +143,4 @@ def show(summary: dict[str, Any], plan: Plan, options: dict[str, Any]) -> None:
     if options["as_json"]:
         click.echo(json.dumps({**summary, "out": str(plan.folder.path)}, ensure_ascii=False))
     else:
-        show_summary(console(), summary, plan.folder.path)
+        show_summary(make_console(), summary, plan.folder.path)

@@ -6,7 +6,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
-from cli.train_view import View
+from cli.train_view import TrainingView
 from fedtrain.flower.app import read_plan
 from fedtrain.flower.conduct import conduct
 
@@ -19,7 +19,7 @@ def main(grid: Grid, context: Context) -> None:
     plan, log = read_plan(context.run_config)
     with log.open("a", encoding="utf-8", buffering=1) as file:
         screen = Console(file=file, width=WIDTH, markup=False, highlight=False, emoji=False)
-        conduct(grid, plan, lambda work: View(screen, work, plan.folder, quiet=False), screen.print)
+        conduct(grid, plan, lambda work: TrainingView(screen, work, plan.folder, quiet=False), screen.print)
 
 
 app = ServerApp()

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 
-def new_folder(kind: str) -> Path:
+def choose_new_folder(kind: str) -> Path:
     """runs/KIND-DATE-TIME, numbered where that is taken."""
     stamp = f"{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
     numbered = (Path("runs") / (stamp if k == 1 else f"{stamp}-{k}") for k in range(1, 1000))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options import DATASETS, given, partition_options
+from cli.options import DATASETS, add_partition_options, is_given
 
 FOR_FILES = {"path", "target", "width", "network_seed", "as_json"}
 """Options that mean something to --file."""
@@ -18,7 +18,7 @@ FOR_FILES = {"path", "target", "width", "network_seed", "as_json"}
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--dataset", type=click.Choice(DATASETS), default=None, help="Which data.")
-@partition_options("the stand-in")
+@add_partition_options("the stand-in")
 @click.option(
     "--samples", type=click.IntRange(min=4), help="Training samples of each client.  [default: 4,000 of all together]"
 )
@@ -63,7 +63,7 @@ def forecast(ctx: click.Context, /, **options: Any) -> None:
     """
     if (options["dataset"] is None) == (options["path"] is None):
         raise click.UsageError("name the data: either --dataset, for instance digits, or --file FILE.npz")
-    said = {option.name: option.opts[0] for option in ctx.command.params if given(ctx, str(option.name))}
+    said = {option.name: option.opts[0] for option in ctx.command.params if is_given(ctx, str(option.name))}
     if options["path"] is not None and (idle := [said[name] for name in said if name not in FOR_FILES]):
         raise click.UsageError(f"{idle[0]} is for --dataset; the file says who holds what")
     if options["path"] is None and "target" in said:

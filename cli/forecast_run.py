@@ -11,7 +11,7 @@ import click
 import torch
 from torch import Tensor
 
-from cli.console import console, working
+from cli.console import make_console, show_status_line
 from cli.data_clients_run import settings_of
 from cli.forecast_view import show
 from fedtrain.about.outlook import build_kernel_problem, count_used_samples
@@ -45,13 +45,13 @@ def run(options: dict[str, Any]) -> None:
     if len(asked.names) < 2:
         raise InputError("one client alone has nobody to learn with; give two or more")
     how = {"width": options["width"], "alpha": ALPHA, "seed": options["network_seed"]}
-    with working(f"kernels of {len(asked.problem.x):,} samples in {asked.problem.dim:,} dimensions"):
+    with show_status_line(f"kernels of {len(asked.problem.x):,} samples in {asked.problem.dim:,} dimensions"):
         found = forecast(asked.problem, asked.labels, **how, names=asked.names)
     told = {**report(asked, found), **how, "folds": FOLDS}
     if options["as_json"]:
         click.echo(json.dumps(told, ensure_ascii=False))
     else:
-        show(console(), told)
+        show(make_console(), told)
 
 
 def of_dataset(options: dict[str, Any]) -> Asked:
@@ -60,7 +60,7 @@ def of_dataset(options: dict[str, Any]) -> Asked:
     data = federation(settings, options["data_dir"])
     counts, held = count_used_samples(data, options["samples"]), [len(client.train) for client in data.clients]
     refuse_if_too_many(sum(counts), "lower --samples")
-    with working("covariances of the clients"):
+    with show_status_line("covariances of the clients"):
         images = build_kernel_problem(data, options["samples"], options["network_seed"])
     title = f"{data.title}: {partition_words(settings)}"
     notes = [*data.notes, f"seen by a two-layer network, as images of {images.side} x {images.side} pixels"]

@@ -31,13 +31,13 @@ from cli.train import train
 
 
 @dataclass
-class Settings:
+class GlobalOptions:
     """What the options before the subcommand say."""
 
     debug: bool = False
 
 
-class Group(click.Group):
+class SuggestingGroup(click.Group):
     """A group that guesses what a misspelt subcommand was meant to be (click does so itself from 8.4 on)."""
 
     def resolve_command(
@@ -65,7 +65,7 @@ def show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=SuggestingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="Show version.")
 @click.option("--debug", is_flag=True, help="Show the traceback of every error.")
 @click.pass_context
@@ -96,7 +96,7 @@ def fedco2(ctx: click.Context, debug: bool) -> None:
       70   a bug in fedco2
       130  interrupted
     """
-    ctx.ensure_object(Settings).debug = debug
+    ctx.ensure_object(GlobalOptions).debug = debug
 
 
 COMMANDS = (
@@ -106,7 +106,7 @@ for command in COMMANDS:
     fedco2.add_command(command)
 
 
-def explain(error: Exception) -> str | None:
+def explain_error(error: Exception) -> str | None:
     """One line for an error that the user can mend; None for a bug."""
     ours = sys.modules.get("theory.errors")  # not loaded: then it was not raised either, and torch stays unloaded
     if ours is not None and isinstance(error, ours.InputError):
@@ -120,9 +120,9 @@ def explain(error: Exception) -> str | None:
     return None
 
 
-def report(error: Exception, debug: bool) -> int:
+def report_error(error: Exception, debug: bool) -> int:
     """Say on stderr what went wrong; the exit code."""
-    line = explain(error)
+    line = explain_error(error)
     if debug or line is None:
         traceback.print_exception(error)
     if line is None:
@@ -132,7 +132,7 @@ def report(error: Exception, debug: bool) -> int:
     return getattr(error, "exit_code", BAD_INPUT)  # DataError has its own
 
 
-def settle_stdout() -> None:
+def flush_stdout() -> None:
     """Drop what cannot be written (nobody reads, or the disk is full): Python would complain again while it exits."""
     try:
         sys.stdout.flush()
@@ -140,7 +140,7 @@ def settle_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def run(arguments: Sequence[str], settings: Settings) -> int:
+def run_command(arguments: Sequence[str], settings: GlobalOptions) -> int:
     """Do what the arguments ask, or complete them for a shell; the exit code."""
     if instruction := os.environ.get("_FEDCO2_COMPLETE"):
         return shell_complete(fedco2, {}, "fedco2", "_FEDCO2_COMPLETE", instruction)
@@ -156,12 +156,12 @@ def run(arguments: Sequence[str], settings: Settings) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, errors included; the exit code. Not click's own ``main``, which ends with 1 for much."""
-    settings = Settings()
+    settings = GlobalOptions()
     # Before torch is loaded: threads that wait long by spinning make a busy machine fifty times slower, threads that
     # sleep at once make a quiet one twice as slow. A short spin is best on both.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
-        return run(sys.argv[1:] if arguments is None else arguments, settings)
+        return run_command(sys.argv[1:] if arguments is None else arguments, settings)
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -171,6 +171,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return PIPE_CLOSED
     except Exception as error:
-        return report(error, settings.debug)
+        return report_error(error, settings.debug)
     finally:
-        settle_stdout()
+        flush_stdout()

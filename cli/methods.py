@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-NAMES = ("singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa", "fedbn", "fedco2")
-MODELS = ("digits", "alexnet", "cifar", "two-layer")
+METHOD_NAMES = ("singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa", "fedbn", "fedco2")
+MODEL_NAMES = ("digits", "alexnet", "cifar", "two-layer")
 
 
 @click.command(
     short_help="What each method shares, keeps and costs.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.argument("method", required=False, type=click.Choice(NAMES), metavar="[METHOD]")
-@click.option("--model", type=click.Choice(MODELS), default="digits", show_default=True, help="On which network.")
+@click.argument("method", required=False, type=click.Choice(METHOD_NAMES), metavar="[METHOD]")
+@click.option("--model", type=click.Choice(MODEL_NAMES), default="digits", show_default=True, help="On which network.")
 @click.option("--clients", type=click.IntRange(1), default=None, help="How many.  [default: as in the paper]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 def methods(method: str | None, model: str, clients: int | None, as_json: bool) -> None:
@@ -30,6 +30,6 @@ def methods(method: str | None, model: str, clients: int | None, as_json: bool) 
       fedco2 methods fedco2 --model alexnet --clients 6
       fedco2 methods --json
     """
-    from cli.methods_run import run
+    from cli.methods_run import run_methods
 
-    run(method, model, clients, as_json)
+    run_methods(method, model, clients, as_json)

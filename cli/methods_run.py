@@ -9,17 +9,17 @@ from typing import Any
 
 import click
 
-from cli.console import console
+from cli.console import make_console
 from cli.methods_view import show_all, show_one
 from fedtrain.about.compare import PRESET_FOR_MODEL, MethodSummary, summarise_method
 from fedtrain.about.options import get_method_description, list_method_options
 from fedtrain.methods import METHODS
 
 
-def run(method: str | None, model: str, clients: int | None, as_json: bool) -> None:
+def run_methods(method: str | None, model: str, clients: int | None, as_json: bool) -> None:
     """Describe one method or all."""
     names = METHODS if method is None else [method]
-    found = {name: told(name, summarise_method(name, model, clients)) for name in names}
+    found = {name: describe_method(name, summarise_method(name, model, clients)) for name in names}
     some = next(iter(found.values()))
     report = {
         "model": model,
@@ -30,12 +30,12 @@ def run(method: str | None, model: str, clients: int | None, as_json: bool) -> N
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
     elif method is None:
-        show_all(console(), report)
+        show_all(make_console(), report)
     else:
-        show_one(console(), report, some)
+        show_one(make_console(), report, some)
 
 
-def told(name: str, on: MethodSummary) -> dict[str, Any]:
+def describe_method(name: str, on: MethodSummary) -> dict[str, Any]:
     """All there is to say of a method, for programs and for people."""
     kind = METHODS[name]
     parts = {

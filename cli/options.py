@@ -10,7 +10,7 @@ import click
 
 DATASETS = ("digits", "office", "domainnet", "cifar10", "cifar100")
 SKEWS = ("domain", "label+feature", "iid", "pathological", "dirichlet", "pachinko")
-PARTITION = (
+PARTITION_OPTIONS = (
     click.option("--skew", type=click.Choice(SKEWS), help="How clients differ.  [default: the data set's]"),
     click.option("--clients", type=int, help="How many.  [default: 100, or one a domain]"),
     click.option(
@@ -28,7 +28,7 @@ PARTITION = (
 )
 
 
-def partition_options(source: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def add_partition_options(source: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Which clients a data set makes; ``source`` says what stands for real data that are not there."""
     data = click.option(
         "--data",
@@ -43,13 +43,13 @@ def partition_options(source: str) -> Callable[[Callable[..., Any]], Callable[..
     )
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed((*PARTITION, data, folder)):
+        for option in reversed((*PARTITION_OPTIONS, data, folder)):
             command = option(command)
         return command
 
     return decorate
 
 
-def given(ctx: click.Context, name: str) -> bool:
+def is_given(ctx: click.Context, name: str) -> bool:
     """Whether the command line says it, and not the default."""
     return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE

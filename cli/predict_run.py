@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from cli.console import console
-from cli.evaluate_run import heading_of, show_heading
+from cli.console import make_console
+from cli.evaluate_run import describe_run, show_heading
 from fedtrain.tables import suggest_name
 from fedtrain.use.newcomer import ENOUGH_IMAGES, POLICY, UNSEEN_CLIENT, build_unseen_client, choose_branch
 from fedtrain.use.personal import TrainedRun, load_run
 from theory.errors import InputError
 
 
-def predict_run(
+def run_predict(
     folder: Path,
     paths: Sequence[Path],
     client: str | None,
@@ -32,21 +32,23 @@ def predict_run(
 ) -> None:
     """Open, read, predict, show."""
     run = load_run(folder, device)
-    report: dict[str, Any] = {**heading_of(run), "client": client}
+    report: dict[str, Any] = {**describe_run(run), "client": client}
     if client is None:
-        used, logits, notes = newcomer(run, paths)
+        used, logits, notes = predict_unseen_client(run, paths)
         report["policy"] = POLICY
     else:
-        used, logits, notes = known(run, client, branch or "fused", paths)
-    report |= {"branch": used, "predictions": ranked(logits, paths, run.federation.classes, top)}
+        used, logits, notes = predict_known_client(run, client, branch or "fused", paths)
+    report |= {"branch": used, "predictions": rank_classes(logits, paths, run.federation.classes, top)}
     report["notes"] += notes
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
     else:
-        show(console(), report)
+        show_predictions(make_console(), report)
 
 
-def known(run: TrainedRun, name: str, branch: str, paths: Sequence[Path]) -> tuple[str, Tensor, list[str]]:
+def predict_known_client(
+    run: TrainedRun, name: str, branch: str, paths: Sequence[Path]
+) -> tuple[str, Tensor, list[str]]:
     """The branch used, its logits, and what to note."""
     noise = run.client(name).noise
     notes = [f"{name} was trained with noise of {noise:g} on its images; none is added here"] if noise else []
@@ -56,7 +58,7 @@ def known(run: TrainedRun, name: str, branch: str, paths: Sequence[Path]) -> tup
     return branch, logits[branch], notes
 
 
-def newcomer(run: TrainedRun, paths: Sequence[Path]) -> tuple[str, Tensor, list[str]]:
+def predict_unseen_client(run: TrainedRun, paths: Sequence[Path]) -> tuple[str, Tensor, list[str]]:
     """The same by the policy for a client that was never seen."""
     choose_branch(run)  # refused before images are read
     images = run.read(paths)
@@ -69,7 +71,7 @@ def newcomer(run: TrainedRun, paths: Sequence[Path]) -> tuple[str, Tensor, list[
     return new.branch, logits, notes
 
 
-def ranked(logits: Tensor, paths: Sequence[Path], classes: Sequence[str], top: int) -> list[dict[str, Any]]:
+def rank_classes(logits: Tensor, paths: Sequence[Path], classes: Sequence[str], top: int) -> list[dict[str, Any]]:
     """The likeliest classes of each image."""
     chances, places = logits.double().softmax(-1).cpu().topk(min(top, len(classes)))
     return [
@@ -81,7 +83,7 @@ def ranked(logits: Tensor, paths: Sequence[Path], classes: Sequence[str], top: i
     ]
 
 
-def show(screen: Console, report: dict[str, Any]) -> None:
+def show_predictions(screen: Console, report: dict[str, Any]) -> None:
     """A row an image."""
     whose = f"model of {report['client']}" if report["client"] else f"for {UNSEEN_CLIENT} ({report['policy']})"
     show_heading(screen, report, f"{whose}, branch {report['branch']}")

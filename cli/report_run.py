@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from cli.console import console, working
-from cli.folders import new_folder
-from cli.report_view import show_boards, show_comparison
+from cli.console import make_console, show_status_line
+from cli.folders import choose_new_folder
+from cli.report_view import show_comparison, show_result_tables
 from fedtrain.report.boards import ResultTable, build_result_tables, table_to_dict
 from fedtrain.report.compare import compare_runs
 from fedtrain.report.likeness import find_setting_differences
@@ -22,36 +22,38 @@ from fedtrain.report.records import NotEvaluatedError, RunRecord, find_runs, rea
 from theory.errors import InputError
 
 
-def report_run(
+def run_report(
     runs: Sequence[Path], sides: tuple[str, str] | None, out: Path | None, rule: str | None, as_json: bool
 ) -> None:
     """Read, compare if asked to, write the page, show."""
     if out is not None:
         check_new_page(out)
-    a, b = (_paths(side) for side in sides) if sides else ([], [])
+    a, b = (_parse_side(side) for side in sides) if sides else ([], [])
     named = [*a, *b, *(one for path in runs for one in find_runs(path))]
     known = {path.resolve(): path for path in named[::-1]}  # a folder that is named twice is one run
-    records, empty = _read(dict(reversed(known.items())), {path.resolve() for path in (*a, *b)})
-    comparison = compare_runs(_of(a, records), _of(b, records), rule) if sides else None
+    records, empty = _read_records(dict(reversed(known.items())), {path.resolve() for path in (*a, *b)})
+    comparison = compare_runs(_select_records(a, records), _select_records(b, records), rule) if sides else None
     found = build_result_tables(list(records.values()), rule)
-    page = out if out or as_json or sides else _default()
+    page = out if out or as_json or sides else _choose_default_page()
     if page is not None:
-        _write(found, page, comparison)
+        _draw_and_write_page(found, page, comparison)
     if as_json:
-        click.echo(json.dumps(_report(found, comparison, page) | {"left_out": list(empty)}, ensure_ascii=False))
+        click.echo(
+            json.dumps(_build_json_report(found, comparison, page) | {"left_out": list(empty)}, ensure_ascii=False)
+        )
         return
-    screen = console()
+    screen = make_console()
     if comparison is not None:
         show_comparison(screen, comparison)
     else:
-        show_boards(screen, found)
+        show_result_tables(screen, found)
     for why in empty.values():
         screen.print(f"note: left out: {why}", style="yellow", soft_wrap=True)
     if page is not None:
         screen.print(f"Written to {page}: open it in a browser", soft_wrap=True)
 
 
-def _read(places: dict[Path, Path], compared: set[Path]) -> tuple[dict[Path, RunRecord], dict[str, str]]:
+def _read_records(places: dict[Path, Path], compared: set[Path]) -> tuple[dict[Path, RunRecord], dict[str, str]]:
     """The runs, and why some have nothing to tell yet: among others these are left out, not in a comparison."""
     records: dict[Path, RunRecord] = {}
     empty: dict[str, NotEvaluatedError] = {}
@@ -67,7 +69,7 @@ def _read(places: dict[Path, Path], compared: set[Path]) -> tuple[dict[Path, Run
     return records, {path: str(error) for path, error in empty.items()}
 
 
-def _paths(side: str) -> list[Path]:
+def _parse_side(side: str) -> list[Path]:
     """The folders of one side; a comma separates them, unless it is part of a folder's name."""
     names = [side] if Path(side).exists() else [name.strip() for name in side.split(",") if name.strip()]
     if not names:
@@ -75,22 +77,24 @@ def _paths(side: str) -> list[Path]:
     return [one for name in names for one in find_runs(Path(name))]
 
 
-def _of(paths: Sequence[Path], records: dict[Path, RunRecord]) -> list[RunRecord]:
+def _select_records(paths: Sequence[Path], records: dict[Path, RunRecord]) -> list[RunRecord]:
     return [records[place] for place in dict.fromkeys(path.resolve() for path in paths)]
 
 
-def _default() -> Path:
-    folder = new_folder("report")
+def _choose_default_page() -> Path:
+    folder = choose_new_folder("report")
     folder.parent.mkdir(exist_ok=True)
     return folder.with_suffix(".html")
 
 
-def _write(found: Sequence[ResultTable], page: Path, comparison: dict[str, Any] | None) -> None:
-    with working("drawing the figures"):
+def _draw_and_write_page(found: Sequence[ResultTable], page: Path, comparison: dict[str, Any] | None) -> None:
+    with show_status_line("drawing the figures"):
         write_page(found, page, comparison, shlex.join(["fedco2", *sys.argv[1:]]))
 
 
-def _report(found: Sequence[ResultTable], comparison: dict[str, Any] | None, page: Path | None) -> dict[str, Any]:
+def _build_json_report(
+    found: Sequence[ResultTable], comparison: dict[str, Any] | None, page: Path | None
+) -> dict[str, Any]:
     apart, common = find_setting_differences([row.runs for board in found for row in board.rows])
     labels = [row.label for board in found for row in board.rows]
     return {

@@ -14,14 +14,14 @@ from fedtrain.report.page_tables import format_results
 from fedtrain.report.wording import format_p_value, format_percent, format_points
 
 
-def show_boards(screen: Console, found: Sequence[ResultTable]) -> None:
+def show_result_tables(screen: Console, found: Sequence[ResultTable]) -> None:
     """A table for each set of data, the best of each column in bold."""
     for board in found:
         screen.print(
             f"Test accuracy in %, {board.title}, {RULE_DESCRIPTIONS[board.rule]}", style="bold", soft_wrap=True
         )
         grid = format_results(board)
-        table = _table("method", *grid.heads)
+        table = _make_table("method", *grid.heads)
         for label, cells in grid.rows:
             texts = [cell.text + ("" if cell.std is None else f"±{cell.std}") for cell in cells]
             marked = [f"{text}*" if cell.best else f"{text} " for text, cell in zip(texts, cells, strict=True)]
@@ -31,7 +31,7 @@ def show_boards(screen: Console, found: Sequence[ResultTable]) -> None:
             screen.print("± std over seeds (ddof 1)")
         if board.ranked:
             screen.print("* the highest of its column" + " among finished runs" * (len(board.ranked) < len(board.rows)))
-        _notes(screen, board.standin, [*board.cautions, *board.notes])
+        _show_notes(screen, board.standin, [*board.cautions, *board.notes])
         screen.print()
 
 
@@ -45,7 +45,7 @@ def show_comparison(screen: Console, comparison: dict[str, Any]) -> None:
     )
     paired = comparison["paired"]
     tests = ("\nstd", "p,\npaired t", "p,\nWilcoxon") if paired else ("p,\napproximate",)
-    table = _table("\nclient", "\nA", "\nB", "\nB - A", "95 %\ninterval", *tests)
+    table = _make_table("\nclient", "\nA", "\nB", "\nB - A", "95 %\ninterval", *tests)
     for row in comparison["rows"]:
         last = row is comparison["rows"][-1]
         if last:
@@ -61,10 +61,10 @@ def show_comparison(screen: Console, comparison: dict[str, Any]) -> None:
     screen.print(table)
     screen.print(f"B is higher on {comparison['higher']} of {len(comparison['rows']) - 1} clients")
     screen.print(comparison["test"], "p values are two-sided, and not corrected for the number of clients.")
-    _notes(screen, comparison["standin"], comparison["notes"])
+    _show_notes(screen, comparison["standin"], comparison["notes"])
 
 
-def _table(first: str, *others: str) -> Table:
+def _make_table(first: str, *others: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     table.add_column(first, overflow="fold", min_width=10)
     for name in others:
@@ -72,7 +72,7 @@ def _table(first: str, *others: str) -> Table:
     return table
 
 
-def _notes(screen: Console, standin: bool, notes: Sequence[str]) -> None:
+def _show_notes(screen: Console, standin: bool, notes: Sequence[str]) -> None:
     if standin:
         screen.print("STAND-IN DATA: these numbers say nothing about the real data set", style="bold yellow")
     for note in notes:

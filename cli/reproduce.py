@@ -77,11 +77,11 @@ def reproduce(ctx: click.Context, /, **options: Any) -> None:
     """
     if not options["names"] and not options["listing"]:
         raise click.UsageError("name tables or figures, for instance T7 or F2; --list shows all")
-    from cli.reproduce_run import run
+    from cli.reproduce_run import run_reproduce
     from cli.stopping import Interrupted
 
     try:
-        if not run(options):
+        if not run_reproduce(options):
             ctx.exit(CHECK_FAILED)
     except Interrupted as stop:
         click.echo(str(stop), err=True)

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from cli.console import console
-from cli.reproduce_view import show_commands, show_failures, show_grids, show_impossible, show_list
-from cli.reproduce_work import cores, expected, work
-from cli.train_run import nested
+from cli.console import make_console
+from cli.reproduce_view import show_commands, show_comparison_tables, show_failures, show_impossible, show_list
+from cli.reproduce_work import count_cores, estimate_job_seconds, run_unfinished_jobs
+from cli.train_run import nest_settings
 from fedtrain.report.records import RunRecord, read_record
 from fedtrain.reproduce.estimate import estimate_total_seconds
 from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES, load_paper_item
@@ -27,58 +27,62 @@ from fedtrain.reproduce.runner import read_last_log_line
 from fedtrain.reproduce.runs import Job, StoredRun, build_jobs, load_adopted_runs
 from fedtrain.reproduce.tables import to_csv, to_dict, to_json, to_latex, to_markdown
 
-TABLES = ("table.md", "table.csv", "table.json", "table.tex")
-FIGURE = "figure.png"
+TABLE_FILES = ("table.md", "table.csv", "table.json", "table.tex")
+FIGURE_FILE = "figure.png"
 
 
-def run(options: dict[str, Any]) -> bool:
+def run_reproduce(options: dict[str, Any]) -> bool:
     """List, or plan, run and show; whether all runs are finished."""
     names = list(dict.fromkeys(name.upper() for name in options["names"])) or list(PAPER_ITEM_NAMES)
-    request = requested(options)
+    request = build_request(options)
     look = make_dataset_finder(request)
     plans = [build_plan(name, request, look) for name in names]
     if options["listing"]:
-        show_list(console(), [about(one) for one in plans], options["as_json"])
+        show_list(make_console(), [describe_plan(one) for one in plans], options["as_json"])
         return True
-    papers = paper_numbers(plans, options["paper"])
+    papers = collect_paper_numbers(plans, options["paper"])
     out: Path = options["out"]
     ahead = make_clients_preview(plans)
     todo = build_jobs(plans, out / "runs", adopt := load_adopted_runs(options["adopt"]), ahead)
     show_impossible(
-        console(stderr=True), find_impossible_runs((job.cell for job in todo.values() if not job.finished), ahead)
+        make_console(stderr=True), find_impossible_runs((job.cell for job in todo.values() if not job.finished), ahead)
     )
-    threads = max(1, cores() // options["jobs"])
+    threads = max(1, count_cores() // options["jobs"])
     extra = ["--data-dir", str(request.data_dir)] if request.data_dir else []
     if options["dry_run"]:
-        show_commands(console(), expected(plans, list(todo.values())), threads, extra, options["as_json"])
+        show_commands(
+            make_console(), estimate_job_seconds(plans, list(todo.values())), threads, extra, options["as_json"]
+        )
         return True
     for one in plans:
-        check_owned(out / one.exhibit.name, files_of(one))
-    tell_unused(adopt, todo)
-    outcomes = work(plans, [job for job in todo.values() if not job.finished], threads, extra, options["jobs"])
+        check_owned(out / one.exhibit.name, list_output_files(one))
+    warn_unused_runs(adopt, todo)
+    outcomes = run_unfinished_jobs(
+        plans, [job for job in todo.values() if not job.finished], threads, extra, options["jobs"]
+    )
     failed = [outcome for outcome in outcomes if outcome.code]
     results, written = {}, {}
     for one in plans:
-        results[one.exhibit.name], written[one.exhibit.name] = conclude(one, todo, papers[one.exhibit.name], out)
+        results[one.exhibit.name], written[one.exhibit.name] = write_results(one, todo, papers[one.exhibit.name], out)
     if options["as_json"]:
         told = [{"folder": str(f.job.folder), "log": str(f.job.log), "why": read_last_log_line(f.job)} for f in failed]
         all_of_them = [to_dict(name, grids) for name, grids in results.items()]
         click.echo(json.dumps({"out": str(out), "experiments": all_of_them, "failed": told}, ensure_ascii=False))
     else:
         for name, found in results.items():
-            show_grids(console(), found, out / name, written[name])
-    show_failures(console(stderr=True), failed)
+            show_comparison_tables(make_console(), found, out / name, written[name])
+    show_failures(make_console(stderr=True), failed)
     return not failed
 
 
-def requested(options: dict[str, Any]) -> Request:
+def build_request(options: dict[str, Any]) -> Request:
     """The request that the options make."""
     methods = tuple(word.strip().lower() for word in (options["methods"] or "").split(",") if word.strip())
     keys = ("seeds", "rounds", "source", "dataset", "eval_every", "rule", "legacy", "data_dir")
-    return Request(methods=methods, sets=nested({}, options["sets"]), **{key: options[key] for key in keys})
+    return Request(methods=methods, sets=nest_settings({}, options["sets"]), **{key: options[key] for key in keys})
 
 
-def about(one: Plan) -> dict[str, Any]:
+def describe_plan(one: Plan) -> dict[str, Any]:
     """What a table or figure needs, and takes here and now."""
     runs = {cell.identity for cell in one.cells.values()}
     rounds = [cell.config.server.rounds for cell in one.cells.values()]
@@ -95,13 +99,15 @@ def about(one: Plan) -> dict[str, Any]:
     }
 
 
-def paper_numbers(plans: Sequence[Plan], path: Path | None) -> dict[str, PaperNumbers]:
+def collect_paper_numbers(plans: Sequence[Plan], path: Path | None) -> dict[str, PaperNumbers]:
     """Ours, and the user's above them."""
-    more = load_user_numbers(path, {name: _places(name, plans) for name in PAPER_ITEM_NAMES}) if path else {}
+    more = (
+        load_user_numbers(path, {name: _list_known_numbers(name, plans) for name in PAPER_ITEM_NAMES}) if path else {}
+    )
     return {name: load_paper_numbers(name) | more.get(name, {}) for name in (one.exhibit.name for one in plans)}
 
 
-def _places(name: str, plans: Sequence[Plan]) -> dict[str, tuple[set[str], set[str]]]:
+def _list_known_numbers(name: str, plans: Sequence[Plan]) -> dict[str, tuple[set[str], set[str]]]:
     """Rows and columns of each panel, as in the paper and as asked for: one file may hold more than is shown."""
     whole = load_paper_item(name)
     rows = {row.name for row in whole.rows}
@@ -113,12 +119,12 @@ def _places(name: str, plans: Sequence[Plan]) -> dict[str, tuple[set[str], set[s
     return found
 
 
-def files_of(one: Plan) -> list[str]:
+def list_output_files(one: Plan) -> list[str]:
     """What is written for a table or figure."""
-    return [*TABLES, *[FIGURE] * bool(one.exhibit.figure)]
+    return [*TABLE_FILES, *[FIGURE_FILE] * bool(one.exhibit.figure)]
 
 
-def tell_unused(adopt: Sequence[StoredRun], todo: dict[str, Job]) -> None:
+def warn_unused_runs(adopt: Sequence[StoredRun], todo: dict[str, Job]) -> None:
     """A run that was to be used and is none of the cells is worth a word."""
     used = {job.folder for job in todo.values()}
     for run in adopt:
@@ -126,10 +132,10 @@ def tell_unused(adopt: Sequence[StoredRun], todo: dict[str, Job]) -> None:
             why = "none of the runs wanted"
             if run.identity in todo:
                 why = "evaluated too seldom, made with other data, or there already"
-            console(stderr=True).print(f"note: {run.path} is not used: {why}", soft_wrap=True)
+            make_console(stderr=True).print(f"note: {run.path} is not used: {why}", soft_wrap=True)
 
 
-def conclude(
+def write_results(
     one: Plan, todo: dict[str, Job], paper: PaperNumbers, out: Path
 ) -> tuple[list[ComparisonTable], list[str]]:
     """Read the finished runs, write the tables and the figure; the tables, and the names of the files."""
@@ -137,12 +143,12 @@ def conclude(
     records: dict[str, RunRecord] = {i: read_record(todo[i].folder) for i in identities if todo[i].finished}
     found, name = build_comparison_tables(one, records, paper), one.exhibit.name
     for file, text in zip(
-        TABLES, (to_markdown(found), to_csv(name, found), to_json(name, found), to_latex(found)), strict=True
+        TABLE_FILES, (to_markdown(found), to_csv(name, found), to_json(name, found), to_latex(found)), strict=True
     ):
         write_owned(out / name, file, text)
     if not one.exhibit.figure or not records:
-        return found, [*TABLES]
+        return found, [*TABLE_FILES]
     from fedtrain.reproduce.figures import draw_paper_figure
 
-    write_owned(out / name, FIGURE, draw_paper_figure(one, records, found))
-    return found, [*TABLES, FIGURE]
+    write_owned(out / name, FIGURE_FILE, draw_paper_figure(one, records, found))
+    return found, [*TABLE_FILES, FIGURE_FILE]

@@ -23,12 +23,12 @@ from fedtrain.reproduce.runner import JobOutcome, RunningJob, read_last_log_line
 from fedtrain.reproduce.runs import Job
 from fedtrain.reproduce.tables import format_lines, list_notes
 
-DAY = 86_400
+SECONDS_PER_DAY = 86_400
 
 
-def long(seconds: float) -> str:
+def format_long_duration(seconds: float) -> str:
     """A time that may be days."""
-    return f"{seconds / DAY:.0f} days" if seconds > 3 * DAY else duration(seconds)
+    return f"{seconds / SECONDS_PER_DAY:.0f} days" if seconds > 3 * SECONDS_PER_DAY else duration(seconds)
 
 
 def show_list(screen: Console, items: Sequence[dict[str, Any]], as_json: bool) -> None:
@@ -45,10 +45,12 @@ def show_list(screen: Console, items: Sequence[dict[str, Any]], as_json: bool) -
         data = ", ".join(
             DATASETS[name].title + " (stand-in)" * (state != "here") for name, state in item["data"].items()
         )
-        rounds = of(item["rounds"], item["paper_rounds"])
-        seeds = of([item["seeds"]], [item["paper_seeds"]])
+        rounds = format_ours_of_paper(item["rounds"], item["paper_rounds"])
+        seeds = format_ours_of_paper([item["seeds"]], [item["paper_seeds"]])
         what = item["title"].partition(": ")[2]
-        table.add_row(item["name"], what, data, rounds, seeds, str(item["runs"]), long(item["estimated_seconds"]))
+        table.add_row(
+            item["name"], what, data, rounds, seeds, str(item["runs"]), format_long_duration(item["estimated_seconds"])
+        )
     screen.print(table)
     screen.print(
         "time: an estimate for this machine, each alone, from counted operations and a short measurement; right within "
@@ -57,7 +59,7 @@ def show_list(screen: Console, items: Sequence[dict[str, Any]], as_json: bool) -
     )
 
 
-def of(ours: Sequence[int], paper: Sequence[int]) -> str:
+def format_ours_of_paper(ours: Sequence[int], paper: Sequence[int]) -> str:
     """Ours, and the paper's if they are others."""
     some, full = (", ".join(map(str, numbers)) for numbers in (ours, paper))
     return some if some == full else f"{some} of {full}"
@@ -78,13 +80,13 @@ def show_commands(
     for job, command in zip(todo, commands, strict=True):
         screen.print(f"# finished: {job.folder}" if job.finished else command, soft_wrap=True)
     left = [cost for job, cost in todo.items() if not job.finished]
-    time = f", roughly {long(sum(left))} one after the other" if left else ""
+    time = f", roughly {format_long_duration(sum(left))} one after the other" if left else ""
     screen.print(
         f"# dry run: {len(left)} of {len(todo)} runs to be made or finished{time}; nothing was run", soft_wrap=True
     )
 
 
-class Watching:
+class JobsProgress:
     """Looks on while cells run."""
 
     def __init__(self, screen: Console, weights: Mapping[Job, float]) -> None:
@@ -92,7 +94,7 @@ class Watching:
         self.told, self.first = 0, {job: read_rounds_done(job) for job in weights}
         self.live = Live(console=screen, transient=True, auto_refresh=False) if screen.is_terminal else None
 
-    def __enter__(self) -> Watching:
+    def __enter__(self) -> JobsProgress:
         self.screen.print(f"{len(self.weights)} runs to make; Ctrl-C is safe, the same command goes on")
         if self.live:
             self.live.start()
@@ -130,7 +132,7 @@ class Watching:
         spent = time.monotonic() - self.start
         eta = left * spent / worked if worked else left
         head = f"{len(done)} of {len(self.weights)} runs ended, {len(running)} at work, {waiting} wait"
-        return [f"{head}; roughly {long(max(eta, 0))} left", *said]
+        return [f"{head}; roughly {format_long_duration(max(eta, 0))} left", *said]
 
 
 def show_impossible(screen: Console, why: Mapping[str, int]) -> None:
@@ -148,7 +150,9 @@ def show_failures(screen: Console, failed: Sequence[JobOutcome]) -> None:
         screen.print(f"  its log: {outcome.job.log}", soft_wrap=True)
 
 
-def show_grids(screen: Console, grids: Sequence[ComparisonTable], folder: Path, files: Sequence[str]) -> None:
+def show_comparison_tables(
+    screen: Console, grids: Sequence[ComparisonTable], folder: Path, files: Sequence[str]
+) -> None:
     """Every table, and where it was written."""
     for grid in grids:
         screen.print(grid.title, style="bold")

@@ -7,35 +7,35 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from cli.console import console
-from cli.reproduce_view import Watching
-from cli.stopping import stopping
+from cli.console import make_console
+from cli.reproduce_view import JobsProgress
+from cli.stopping import handle_interrupts
 from fedtrain.reproduce.estimate import estimate_run_seconds
 from fedtrain.reproduce.plan import Plan
 from fedtrain.reproduce.runner import JobOutcome, run_jobs
 from fedtrain.reproduce.runs import Job
 
 
-def cores() -> int:
+def count_cores() -> int:
     """That this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def work(
+def run_unfinished_jobs(
     plans: Sequence[Plan], todo: Sequence[Job], threads: int, extra: Sequence[str], at_once: int
 ) -> list[JobOutcome]:
     """Run what is not finished."""
     if not todo:
         return []
-    weights = expected(plans, todo)
+    weights = estimate_job_seconds(plans, todo)
     command = [sys.executable, "-m", "cli.tied", str(os.getpid())]
-    watch = Watching(console(stderr=True), weights)
+    watch = JobsProgress(make_console(stderr=True), weights)
     longest_first = sorted(todo, key=lambda job: -weights[job])  # or it would be the last one, alone
-    with stopping(lambda: way_on(todo)), watch:
+    with handle_interrupts(lambda: describe_resume(todo)), watch:
         return run_jobs(longest_first, command, extra, at_once, threads, watch)
 
 
-def expected(plans: Sequence[Plan], todo: Sequence[Job]) -> dict[Job, float]:
+def estimate_job_seconds(plans: Sequence[Plan], todo: Sequence[Job]) -> dict[Job, float]:
     """Seconds that each will take from its first round to its last, roughly; none if it is finished."""
     found = {name: data for one in plans for name, data in one.found.items()}
     return {
@@ -44,7 +44,7 @@ def expected(plans: Sequence[Plan], todo: Sequence[Job]) -> dict[Job, float]:
     }
 
 
-def way_on(todo: Sequence[Job]) -> str:
+def describe_resume(todo: Sequence[Job]) -> str:
     """How far it came, and the command that goes on."""
     done = sum(job.finished for job in todo)
     way = shlex.join(["fedco2", *sys.argv[1:]])

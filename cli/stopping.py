@@ -13,7 +13,7 @@ class Interrupted(Exception):  # noqa: N818 - it is no error
 
 
 @contextmanager
-def stopping(state: Callable[[], str]) -> Iterator[None]:
+def handle_interrupts(state: Callable[[], str]) -> Iterator[None]:
     """Turn an interruption into `Interrupted`, once all within has saved what it had; ``state`` is asked then."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:

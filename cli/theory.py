@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cli.console import CHECK_FAILED
-from cli.options import given
+from cli.options import is_given
 
 
 @click.command(
@@ -71,10 +71,10 @@ def theory(ctx: click.Context, /, **options: Any) -> None:
       fedco2 theory --sweep clients=2,5,10,20 --sweep heterogeneity=0.5,1,2
       fedco2 theory --data clients.npz --out my-report
     """
-    said = [p for p in ("clients", "samples", "dim", "covariance", "heterogeneity") if given(ctx, p)]
+    said = [p for p in ("clients", "samples", "dim", "covariance", "heterogeneity") if is_given(ctx, p)]
     if options["data"] is not None and said:
         raise click.UsageError(f"--{said[0]} contradicts --data: the data say what it is; leave --{said[0]} out")
-    if options["data"] is None and given(ctx, "ridge"):
+    if options["data"] is None and is_given(ctx, "ridge"):
         raise click.UsageError("--ridge is for --data; synthetic clients have known covariances")
     if options["certify"] and options["sweeps"]:
         raise click.UsageError("--certify proves the orderings of one setting, not of a --sweep; leave one of them out")

@@ -15,8 +15,8 @@ import click
 import torch
 
 from cli import theory_view
-from cli.console import console
-from cli.folders import new_folder
+from cli.console import make_console
+from cli.folders import choose_new_folder
 from theory.claims import CLAIMS, Claim, choose
 from theory.errors import InputError
 from theory.examine import effect_of_parallel_samples, examine
@@ -45,7 +45,7 @@ def run(options: dict[str, Any]) -> bool:
     if not options["allow_parallel"]:
         for _, one in settings:
             _refuse_parallel(one)
-    folder = claim_folder(options["out"] or new_folder("sweep" if sweeps else "theory"))
+    folder = claim_folder(options["out"] or choose_new_folder("sweep" if sweeps else "theory"))
     try:
         if sweeps:
             return _sweep(settings, [name for name, _ in sweeps], claims, folder, options["as_json"])
@@ -63,7 +63,7 @@ def _examine(setting: Setting, claims: list[Claim], certify: bool, folder: Path,
     if as_json:
         click.echo(json.dumps(plain({**report, "out": str(folder)}), ensure_ascii=False))
     else:
-        theory_view.show(console(), report, folder)
+        theory_view.show(make_console(), report, folder)
     return all(row["verdict"] == "holds" for row in report["claims"] if row["ordering"])
 
 
@@ -77,7 +77,7 @@ def _sweep(
     if as_json:
         click.echo(json.dumps(plain({**table, "out": str(folder)}), ensure_ascii=False))
     else:
-        theory_view.show_sweep(console(), rows, names, figure, folder)
+        theory_view.show_sweep(make_console(), rows, names, figure, folder)
     orderings = [claim.id for claim in claims if CLAIMS[claim.id].ordering]
     return all(row["held"][name] == row["draws"] for row in rows for name in orderings)
 
@@ -97,7 +97,7 @@ def _foresee(settings: list[Setting], claims: list[Claim], figures: bool, quiet:
     refuse_if_too_large(largest.bytes, available, largest.cure)
     if not quiet:
         seconds = SECONDS_TO_DRAW + sum(cost.seconds for cost in costs)
-        console(stderr=True).print(
+        make_console(stderr=True).print(
             f"needs about {max(largest.bytes / 2**20, 1):.0f} MiB of {available / 2**30:.0f} GiB and "
             f"roughly {theory_view.duration(seconds)}"
         )
@@ -117,7 +117,7 @@ def _refuse_parallel(setting: Setting) -> None:
 @contextmanager
 def _progress(quiet: bool) -> Iterator[Progress]:
     """A bar on stderr while there is a terminal to see it."""
-    screen = console(stderr=True)
+    screen = make_console(stderr=True)
     if quiet or not screen.is_terminal:
         yield lambda what, done, total: None
         return

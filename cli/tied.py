@@ -13,7 +13,7 @@ from cli.main import main
 PAUSE = 0.5
 
 
-def watch(parent: int) -> None:
+def stop_when_parent_exits(parent: int) -> None:
     """Ask ourselves to end, as Ctrl-C would, once our parent is no longer the one that started us."""
     while os.getppid() == parent:
         time.sleep(PAUSE)
@@ -23,5 +23,5 @@ def watch(parent: int) -> None:
 if __name__ == "__main__":
     parent, *arguments = sys.argv[1:]
     sys.argv = ["fedco2", *arguments]  # what the run will say that it was called with
-    Thread(target=watch, args=(int(parent),), daemon=True).start()
+    Thread(target=stop_when_parent_exits, args=(int(parent),), daemon=True).start()
     sys.exit(main(arguments))

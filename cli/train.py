@@ -9,7 +9,7 @@ import click
 
 from cli.console import INTERRUPTED
 
-PLACES = {
+SETTING_FOR_OPTION = {
     "method": "method.name",
     "dataset": "data.dataset",
     "source": "data.source",
@@ -99,19 +99,19 @@ def train(ctx: click.Context, /, **options: Any) -> None:
 
     Settings come from, the later the stronger: preset, --config, options and --set.
     """
-    given = {PLACES[name]: options[name] for name in PLACES if options[name] is not None}
-    if options["resume"] is not None and (clash := _clash(options)):
+    given = {SETTING_FOR_OPTION[name]: options[name] for name in SETTING_FOR_OPTION if options[name] is not None}
+    if options["resume"] is not None and (clash := _find_resume_conflict(options)):
         raise click.UsageError(f"{clash} contradicts --resume: the run says what it is; leave it out")
     from cli.stopping import Interrupted
-    from cli.train_run import run
+    from cli.train_run import run_train
 
     try:
-        run(given, options)
+        run_train(given, options)
     except Interrupted as stop:
         click.echo(str(stop), err=True)
         ctx.exit(INTERRUPTED)
 
 
-def _clash(options: dict[str, Any]) -> str | None:
+def _find_resume_conflict(options: dict[str, Any]) -> str | None:
     """An option that has no place beside --resume."""
     return next((f"--{name}" for name in ("preset", "config", "out") if options[name] is not None), None)

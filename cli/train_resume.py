@@ -9,7 +9,7 @@ from pathlib import Path
 from fedtrain.folder import RunFolder
 
 
-def way_on(folder: RunFolder, data_dir: Path | None, command: Sequence[str] = ("train",)) -> str:
+def describe_resume(folder: RunFolder, data_dir: Path | None, command: Sequence[str] = ("train",)) -> str:
     """How far an interrupted run came, and the command that goes on."""
     rounds = folder.round_reached()
     when = f"after {rounds} rounds, which are saved" if rounds else "before the first round was over"

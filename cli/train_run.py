@@ -14,12 +14,12 @@ from typing import Any
 import click
 import torch
 
-from cli.console import console
-from cli.folders import new_folder
-from cli.stopping import stopping
+from cli.console import make_console
+from cli.folders import choose_new_folder
+from cli.stopping import handle_interrupts
 from cli.train_ranks import start
-from cli.train_resume import way_on
-from cli.train_view import View, show_plan, show_summary
+from cli.train_resume import describe_resume
+from cli.train_view import TrainingView, show_plan, show_summary
 from fedtrain.config import Config, load_toml
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.settings import USED
@@ -37,11 +37,11 @@ from fedtrain.tables import TomlTable, merge_tables, parse_override
 from theory.errors import InputError
 
 
-def run(given: Mapping[str, Any], options: dict[str, Any]) -> None:
+def run_train(given: Mapping[str, Any], options: dict[str, Any]) -> None:
     """Plan, show, train, show."""
     if given.get("machine.fleet") == "torchrun":
-        hush()
-    tables = nested(given, options["sets"])
+        silence_other_ranks()
+    tables = nest_settings(given, options["sets"])
     if options["resume"] is not None:
         folder = RunFolder(options["resume"])
         if not folder.holds_a_run:
@@ -49,15 +49,15 @@ def run(given: Mapping[str, Any], options: dict[str, Any]) -> None:
         config = resume_config(folder, tables)
         found = find(resolve_original_data(folder, config), options["data_dir"])
     else:
-        config, found = planned(tables, options)
-        folder = RunFolder(options["out"] or new_folder(f"{config.data.dataset}-{config.method_name}"))
-    place = member(config, options)
+        config, found = plan_run(tables, options)
+        folder = RunFolder(options["out"] or choose_new_folder(f"{config.data.dataset}-{config.method_name}"))
+    place = find_own_rank(config, options)
     if options["nproc"] and place is None and not options["dry_run"]:
         raise click.exceptions.Exit(start(options["nproc"], config.machine.threads))
     work = build_experiment(set_threads(config), found.without_images() if options["dry_run"] else found)
     if options["dry_run"]:
         refuse_idle_ranks(work, options["nproc"] or 1)
-        show_plan(console(), work, as_json=options["as_json"])
+        show_plan(make_console(), work, as_json=options["as_json"])
         return
     keep_freed_memory()
     if place is not None and place.rank:
@@ -67,20 +67,20 @@ def run(given: Mapping[str, Any], options: dict[str, Any]) -> None:
         told = build_manifest(work.config, describe_data(work.federation), shlex.join(["fedco2", *sys.argv[1:]]))
         if folder.holds_a_run:
             for note in prepare_resume(folder, work.config, told):
-                console(stderr=True).print(f"note: {note}", soft_wrap=True)
+                make_console(stderr=True).print(f"note: {note}", soft_wrap=True)
         else:
             folder.begin(work.config, told)
-        with stopping(lambda: way_on(folder, options["data_dir"])):
-            view = View(console(stderr=options["as_json"]), work, folder, quiet=options["as_json"])
+        with handle_interrupts(lambda: describe_resume(folder, options["data_dir"])):
+            view = TrainingView(make_console(stderr=options["as_json"]), work, folder, quiet=options["as_json"])
             with view, leading(work, place, folder) if place else nullcontext() as fleet:
                 summary = run_rounds(work, folder, view, fleet)
     if options["as_json"]:
         click.echo(json.dumps({**summary, "out": str(folder.path)}, ensure_ascii=False))
     else:
-        show_summary(console(), summary, folder.path)
+        show_summary(make_console(), summary, folder.path)
 
 
-def member(config: Config, options: dict[str, Any]) -> Place | None:
+def find_own_rank(config: Config, options: dict[str, Any]) -> Place | None:
     """Which of several processes this is; rank 0 speaks for all. None if there is but one, or they are not started."""
     if config.machine.fleet != "torchrun":
         if options["nproc"]:
@@ -89,18 +89,18 @@ def member(config: Config, options: dict[str, Any]) -> Place | None:
     place = Place.ours()
     if place is None and not options["nproc"] and not options["dry_run"]:
         raise InputError("--fleet torchrun needs its processes: start this with torchrun, or add --nproc 2")
-    hush()
+    silence_other_ranks()
     return place
 
 
-def hush() -> None:
+def silence_other_ranks() -> None:
     """Let rank 0 speak for all, of errors too."""
     place = Place.ours()
     if place is not None and place.rank:
         sys.stderr = sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - to the end of the process
 
 
-def nested(given: Mapping[str, Any], sets: tuple[str, ...]) -> TomlTable:
+def nest_settings(given: Mapping[str, Any], sets: tuple[str, ...]) -> TomlTable:
     """Options and --set as the tables of a configuration; --set wins."""
     tables: TomlTable = {}
     pairs = [(*path.partition(".")[::2], value) for path, value in given.items()]
@@ -109,7 +109,7 @@ def nested(given: Mapping[str, Any], sets: tuple[str, ...]) -> TomlTable:
     return tables
 
 
-def asked(tables: TomlTable, options: dict[str, Any]) -> tuple[str, TomlTable]:
+def choose_preset(tables: TomlTable, options: dict[str, Any]) -> tuple[str, TomlTable]:
     """The preset of a new run, and what file and options say beside it."""
     own = merge_tables(load_toml(options["config"]) if options["config"] else {}, tables)
     data = own.get("data")
@@ -121,14 +121,14 @@ def asked(tables: TomlTable, options: dict[str, Any]) -> tuple[str, TomlTable]:
     return preset, own
 
 
-def planned(tables: TomlTable, options: dict[str, Any]) -> tuple[Config, Found]:
+def plan_run(tables: TomlTable, options: dict[str, Any]) -> tuple[Config, Found]:
     """What a new run is to be, from preset, file and options, and its data."""
-    config, found = plan_experiment(*asked(tables, options), options["data_dir"])
-    refuse_idle_alpha(config, options)
+    config, found = plan_experiment(*choose_preset(tables, options), options["data_dir"])
+    check_alpha_is_used(config, options)
     return config, found
 
 
-def refuse_idle_alpha(config: Config, options: dict[str, Any]) -> None:
+def check_alpha_is_used(config: Config, options: dict[str, Any]) -> None:
     """A concentration is said for a skew that has one."""
     if options["alpha"] is not None and "alpha" not in USED[config.data.skew]:
         raise InputError(f"--alpha means nothing to skew {config.data.skew!r}; leave it out or choose another --skew")

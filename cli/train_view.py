@@ -28,11 +28,11 @@ from fedtrain.report.wording import format_percent
 from fedtrain.run import RoundProgress as RoundProgress
 from fedtrain.selection import RULE_DESCRIPTIONS
 
-FEW = 8
+MAX_CLIENT_COLUMNS = 8
 """Up to so many clients have a column each."""
 
 
-def amount(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Bytes as people say them."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if count < 1000 or unit == "TB":
@@ -41,7 +41,7 @@ def amount(count: float) -> str:
     raise AssertionError
 
 
-def header(screen: Console, work: Experiment, parts: ModelSummary) -> None:
+def show_header(screen: Console, work: Experiment, parts: ModelSummary) -> None:
     """What is about to happen, and on what."""
     config, data = work.config, work.federation
     screen.print(f"{config.method.title} on {data.title}", style="bold")
@@ -50,38 +50,38 @@ def header(screen: Console, work: Experiment, parts: ModelSummary) -> None:
         screen.print(f"{'STAND-IN DATA' if loud else 'note'}: {note}", style="bold yellow" * loud, soft_wrap=True)
     skew = config.data.skew + (f" (alpha {config.data.alpha:g})" if "alpha" in USED[config.data.skew] else "")
     sizes = [len(client.train) for client in data.clients]
-    screen.print(f"clients   {len(sizes)}, skew {skew}, {spread(sizes)} training images each")
-    if len(sizes) <= FEW:
+    screen.print(f"clients   {len(sizes)}, skew {skew}, {format_range(sizes)} training images each")
+    if len(sizes) <= MAX_CLIENT_COLUMNS:
         for client in data.clients:
             val = f" + {len(client.val)} val" if client.val else ""
             screen.print(f"          {client.name:<12} {len(client.train)} train{val}, {len(client.test)} test")
-    screen.print(f"network   {config.model.name}: {split_line(parts)}", soft_wrap=True)
-    screen.print(f"a round   {traffic_line(parts.traffic)} for each client", soft_wrap=True)
+    screen.print(f"network   {config.model.name}: {format_parameter_split(parts)}", soft_wrap=True)
+    screen.print(f"a round   {format_traffic(parts.traffic)} for each client", soft_wrap=True)
     screen.print(
-        f"training  {counted(config.server.rounds, 'round')} of {counted(config.local.epochs, 'local epoch')}, batch "
+        f"training  {format_count(config.server.rounds, 'round')} of {format_count(config.local.epochs, 'local epoch')}, batch "
         f"{config.local.batch_size}, lr {config.local.lr:g}, momentum {config.local.momentum:g}, "
         f"{config.server.weights} weights, {100 * config.server.sample:g} % of the clients a round",
         soft_wrap=True,
     )
     screen.print(
         f"seeds     {config.seed}, data {config.data.seed}; device {config.machine.resolved()}, "
-        f"{counted(config.machine.threads or 1, 'thread')}; fedco2 {get_version()}",
+        f"{format_count(config.machine.threads or 1, 'thread')}; fedco2 {get_version()}",
         soft_wrap=True,
     )
     screen.print()
 
 
-def counted(number: int, what: str) -> str:
+def format_count(number: int, what: str) -> str:
     """1 round, 2 rounds."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-def spread(sizes: list[int]) -> str:
+def format_range(sizes: list[int]) -> str:
     """One number if all are equal."""
     return f"{sizes[0]}" if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
 
 
-def split_line(parts: ModelSummary) -> str:
+def format_parameter_split(parts: ModelSummary) -> str:
     """Shared, personal and published numbers."""
 
     def one(name: str, part: EntrySummary) -> str:
@@ -92,12 +92,12 @@ def split_line(parts: ModelSummary) -> str:
     return ", ".join(lines + ([one("published", parts.published)] if parts.published.numbers else []))
 
 
-def traffic_line(ledger: CommunicationCost) -> str:
+def format_traffic(ledger: CommunicationCost) -> str:
     """Up and down."""
-    return f"{amount(ledger.up.total)} up, {amount(ledger.down.total)} down"
+    return f"{format_bytes(ledger.up.total)} up, {format_bytes(ledger.down.total)} down"
 
 
-class View:
+class TrainingView:
     """Looks on while rounds are made."""
 
     def __init__(self, screen: Console, work: Experiment, folder: RunFolder, quiet: bool) -> None:
@@ -119,9 +119,9 @@ class View:
         self.first: float | None = None
         self.times: list[float] = []
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> TrainingView:
         if not self.quiet:
-            header(self.screen, self.work, anatomy_of(self.work))
+            show_header(self.screen, self.work, summarise_experiment(self.work))
             seconds = estimate_seconds_left(self.work.config, estimate_round_seconds(self.work), self.done)
             self.screen.print(f"this will take roughly {duration(seconds)} (or half or twice that); Ctrl-C is safe")
             self.screen.print()
@@ -143,8 +143,8 @@ class View:
         loss = fmean(progress.losses.values())
         line = f"round {progress.round:>{len(str(rounds))}}/{rounds}  loss {loss:.3f}"
         if progress.scores:
-            line += "  " + scores_line(progress.scores)
-        line += f"  {amount(progress.traffic.up.total)} up  {progress.seconds:.1f} s"
+            line += "  " + format_scores(progress.scores)
+        line += f"  {format_bytes(progress.traffic.up.total)} up  {progress.seconds:.1f} s"
         line += "" if self.live or progress.round == rounds else f"  left {duration(left)}"
         self.screen.print(line, soft_wrap=True)
         for failure in progress.failures:
@@ -156,7 +156,7 @@ class View:
         self.bar.update(self.task, completed=progress.round)
 
 
-def scores_line(scores: Mapping[str, Scores]) -> str:
+def format_scores(scores: Mapping[str, Scores]) -> str:
     """Mean and worst test accuracy, validation, and each client's if they are few."""
     test = {name: splits["test"]["fused"].accuracy for name, splits in scores.items() if "test" in splits}
     val = [splits["val"]["fused"].accuracy for splits in scores.values() if "val" in splits]
@@ -166,12 +166,12 @@ def scores_line(scores: Mapping[str, Scores]) -> str:
     line += (
         "  " * bool(val) + f"test {format_percent(fmean(test.values()))} (worst {format_percent(min(test.values()))})"
     )
-    if len(test) <= FEW:
+    if len(test) <= MAX_CLIENT_COLUMNS:
         line += "  " + " ".join(f"{name} {format_percent(value)}" for name, value in test.items())
     return line
 
 
-def anatomy_of(work: Experiment) -> ModelSummary:
+def summarise_experiment(work: Experiment) -> ModelSummary:
     """Of the module that this experiment trains."""
     dtype = DTYPES[work.config.machine.dtype]
     clients, peers = len(work.federation.clients), work.config.server.peers
@@ -180,7 +180,7 @@ def anatomy_of(work: Experiment) -> ModelSummary:
 
 def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:
     """All that is decided, the split, the bytes and the time, without training."""
-    parts = anatomy_of(work)
+    parts = summarise_experiment(work)
     config, (training, evaluation) = work.config, estimate_round_seconds(work)
     seconds = estimate_seconds_left(config, (training, evaluation))
     if as_json:
@@ -189,7 +189,7 @@ def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:
         plan = {"config": serialize_config(config), "title": work.federation.title, "standin": work.federation.standin}
         screen.file.write(json.dumps({**plan, "numbers": numbers, "bytes": traffic, "seconds": seconds}) + "\n")
         return
-    header(screen, work, parts)
+    show_header(screen, work, parts)
     screen.print(format_config(config), soft_wrap=True)
     screen.print(
         f"roughly {duration(training)} a round and {duration(evaluation)} an evaluation, {duration(seconds)} in all"
@@ -213,11 +213,11 @@ def show_summary(screen: Console, summary: dict[str, Any], folder: Path) -> None
     screen.print(f"Test accuracy in %, {summary['title']}, {when}", style="bold", soft_wrap=True)
     table = Table("client", *branches, box=box.SIMPLE_HEAD)
     clients = best["clients"]
-    if len(clients) <= 2 * FEW:
+    if len(clients) <= 2 * MAX_CLIENT_COLUMNS:
         for name, values in clients.items():
             table.add_row(name, *(format_percent(values[branch]) for branch in branches))
         table.add_section()
-    for kind, label in LABELS.items():
+    for kind, label in STATISTIC_LABELS.items():
         table.add_row(
             label, *(format_percent(best[kind][branch]) for branch in branches), style="bold" * (kind == "mean")
         )
@@ -227,7 +227,7 @@ def show_summary(screen: Console, summary: dict[str, Any], folder: Path) -> None
             screen.print(f"{RULE_DESCRIPTIONS[other]}: mean {format_percent(results['mean']['fused'])}")
     up, down = summary["bytes"]["up"]["total"], summary["bytes"]["down"]["total"]
     screen.print(
-        f"{counted(summary['rounds'], 'round')} in {duration(summary['seconds'])}; {amount(up)} up, {amount(down)} down"
+        f"{format_count(summary['rounds'], 'round')} in {duration(summary['seconds'])}; {format_bytes(up)} up, {format_bytes(down)} down"
     )
     if summary["skipped"]:
         clients = ", ".join(sorted({one["client"] for one in summary["skipped"]}))
@@ -238,7 +238,7 @@ def show_summary(screen: Console, summary: dict[str, Any], folder: Path) -> None
     screen.print(f"Written to {folder}: summary.json, metrics.jsonl, figures/accuracy.png, ...", soft_wrap=True)
 
 
-LABELS = {
+STATISTIC_LABELS = {
     "mean": "mean",
     "worst": "worst",
     "std": "std over clients (ddof 0)",

@@ -10,7 +10,7 @@ import torch
 from packaging.requirements import Requirement
 
 from cli import checkup
-from cli.checkup import Finding, data_folder, folder, hardware, ours, package
+from cli.checkup import CheckResult, check_folder, check_hardware, check_import, check_package, get_data_folder
 from cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,10 +26,10 @@ def doctor(*, path: str, cwd: Path) -> tuple[int, dict[str, dict[str, str]]]:
 
 
 @pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
+def found(monkeypatch: pytest.MonkeyPatch) -> list[CheckResult]:
     """What the checkup finds, to be filled by the test; and no terminal."""
-    findings: list[Finding] = []
-    monkeypatch.setattr("cli.doctor.checkup", lambda: iter(findings))
+    findings: list[CheckResult] = []
+    monkeypatch.setattr("cli.doctor.run_checks", lambda: iter(findings))
     for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
     return findings
@@ -58,8 +58,8 @@ def test_a_package_of_the_same_name_that_hides_ours(tmp_path: Path) -> None:
 
 
 def test_a_package_of_ours_that_is_gone() -> None:
-    assert ours("fedtrain").ok
-    assert ours("fedco2_no_such_package").value == "missing"
+    assert check_import("fedtrain").ok
+    assert check_import("fedco2_no_such_package").value == "missing"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_package_that_is_missing_or_old_or_broken(
     (tmp_path / "lame-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: lame\nVersion: 1.0\n")
     (tmp_path / "lame.py").write_text("raise OSError('libx\\nand more')")
     monkeypatch.syspath_prepend(tmp_path)
-    finding = package(Requirement(need))
+    finding = check_package(Requirement(need))
     assert (finding.value, finding.mend) == (value, mend)
 
 
@@ -86,7 +86,7 @@ def test_fedco2_itself_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         raise checkup.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(checkup.metadata, "metadata", missing)
-    (finding,) = checkup.packages()
+    (finding,) = checkup.check_packages()
     assert "pip install" in finding.mend
 
 
@@ -94,7 +94,7 @@ def test_a_python_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkup.platform, "python_version", lambda: "3.8.1")
     monkeypatch.setattr(checkup.metadata, "metadata", lambda _: {"Requires-Python": ">=3.11", "Version": "0"})
     monkeypatch.setattr(checkup.metadata, "requires", lambda _: ["nothing-at-all ; extra == 'dev'"])
-    python, fedco2 = checkup.packages()  # and an extra is not required
+    python, fedco2 = checkup.check_packages()  # and an extra is not required
     assert "Python >=3.11" in python.mend
     assert fedco2.ok
 
@@ -103,12 +103,12 @@ def test_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_name", "GPU {}".format)
-    assert next(hardware()).value == "cuda: GPU 0, GPU 1"
+    assert next(check_hardware()).value == "cuda: GPU 0, GPU 1"
 
 
 def test_a_device_that_torch_complains_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: warnings.warn("driver too old", stacklevel=1))
-    assert next(hardware()).value == "cpu (cuda: driver too old)"
+    assert next(check_hardware()).value == "cpu (cuda: driver too old)"
 
 
 @pytest.mark.parametrize(
@@ -132,21 +132,21 @@ def test_where_data_are_looked_for(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", "/home/ann")
     monkeypatch.setattr(sys, "platform", platform)
-    assert str(data_folder()) == expected
+    assert str(get_data_folder()) == expected
 
 
 def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
-    assert folder("runs", tmp_path, "mend").value == f"{tmp_path} (there)"
-    assert folder("runs", tmp_path / "a" / "b", "mend").value == f"{tmp_path / 'a' / 'b'} (not there yet)"
-    blocked = folder("runs", tmp_path / "file" / "b", "mend")
-    assert blocked == Finding("runs", f"{tmp_path / 'file' / 'b'}: {tmp_path / 'file'} is not a folder", "mend")
+    assert check_folder("runs", tmp_path, "mend").value == f"{tmp_path} (there)"
+    assert check_folder("runs", tmp_path / "a" / "b", "mend").value == f"{tmp_path / 'a' / 'b'} (not there yet)"
+    blocked = check_folder("runs", tmp_path / "file" / "b", "mend")
+    assert blocked == CheckResult("runs", f"{tmp_path / 'file' / 'b'}: {tmp_path / 'file'} is not a folder", "mend")
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere, so permission is played
-    assert folder("runs", tmp_path / "a", "mend").mend == "mend"
+    assert check_folder("runs", tmp_path / "a", "mend").mend == "mend"
 
 
-def test_the_report_is_plain_in_a_pipe(found: list[Finding], capsys: pytest.CaptureFixture[str]) -> None:
-    found += [Finding("device", "cpu"), Finding("torch", "missing [bold]", "pip install torch")]
+def test_the_report_is_plain_in_a_pipe(found: list[CheckResult], capsys: pytest.CaptureFixture[str]) -> None:
+    found += [CheckResult("device", "cpu"), CheckResult("torch", "missing [bold]", "pip install torch")]
     assert main(["doctor"]) == 1
     assert capsys.readouterr().out == (
         "ok       device      cpu\n"
@@ -157,21 +157,21 @@ def test_the_report_is_plain_in_a_pipe(found: list[Finding], capsys: pytest.Capt
     )
 
 
-def test_all_well(found: list[Finding], capsys: pytest.CaptureFixture[str]) -> None:
-    found += [Finding("device", "cpu")]
+def test_all_well(found: list[CheckResult], capsys: pytest.CaptureFixture[str]) -> None:
+    found += [CheckResult("device", "cpu")]
     assert main(["doctor"]) == 0
     assert capsys.readouterr().out.endswith("nothing is wrong\n")
 
 
 @pytest.mark.parametrize("colour", [True, False])
 def test_a_table_on_a_terminal(
-    colour: bool, found: list[Finding], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    colour: bool, found: list[CheckResult], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     if not colour:
         monkeypatch.setenv("NO_COLOR", "1")
-    found += [Finding("torch", "missing [bold]", "pip install torch")]
+    found += [CheckResult("torch", "missing [bold]", "pip install torch")]
     assert main(["doctor"]) == 1
     out = capsys.readouterr().out
     assert out.count("missing [bold]") == 2  # in the table and below it: text as it is, no markup
@@ -179,9 +179,9 @@ def test_a_table_on_a_terminal(
 
 
 def test_a_report_without_rich(
-    found: list[Finding], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    found: list[CheckResult], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "rich.console", None)
-    found += [Finding("rich", "missing", "pip install rich")]
+    found += [CheckResult("rich", "missing", "pip install rich")]
     assert main(["doctor"]) == 1
     assert "PROBLEM  rich" in capsys.readouterr().out

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cli.main import main
-from cli.methods import MODELS, NAMES
+from cli.methods import METHOD_NAMES, MODEL_NAMES
 from fedtrain.about.compare import PRESET_FOR_MODEL, summarise_method
 from fedtrain.about.options import list_method_options
 from fedtrain.bench import ClientTrainer
@@ -34,8 +34,8 @@ def ask(capsys, monkeypatch):
 
 
 def test_the_choices_are_those_of_the_library():
-    assert tuple(METHODS) == NAMES
-    assert get_args(get_type_hints(ModelSettings)["name"]) == MODELS == tuple(PRESET_FOR_MODEL)
+    assert tuple(METHODS) == METHOD_NAMES
+    assert get_args(get_type_hints(ModelSettings)["name"]) == MODEL_NAMES == tuple(PRESET_FOR_MODEL)
 
 
 @pytest.mark.parametrize(("model", "side", "names"), [("two-layer", 28, ["fedbn", "fedco2"]), ("cifar", 32, METHODS)])
@@ -82,7 +82,7 @@ def test_what_is_shared_in_words(ask):
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", MODEL_NAMES)
 def test_the_table_fits_and_nothing_is_cut(ask, columns, model):
     text = ask("--model", model, columns=columns)
     lines = text.splitlines()

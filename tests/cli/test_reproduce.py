@@ -17,8 +17,8 @@ import pytest
 
 from cli.main import main
 from cli.reproduce import reproduce
-from cli.train import PLACES, train
-from cli.train_run import nested, planned
+from cli.train import SETTING_FOR_OPTION, train
+from cli.train_run import nest_settings, plan_run
 from fedtrain.folder import RunFolder
 from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES
 from fedtrain.reproduce.plan import build_plan, make_dataset_finder
@@ -87,8 +87,8 @@ def test_a_command_by_hand_is_the_same_run(name, legacy):
     look = make_dataset_finder(request)
     for cell in build_plan(name, request, look).cells.values():
         options = train.make_context("train", shlex.split(shlex.join(cell.arguments()))).params
-        given = {PLACES[key]: options[key] for key in PLACES if options[key] is not None}
-        config, _ = planned(nested(given, options["sets"]), options)
+        given = {SETTING_FOR_OPTION[key]: options[key] for key in SETTING_FOR_OPTION if options[key] is not None}
+        config, _ = plan_run(nest_settings(given, options["sets"]), options)
         assert config == cell.config
 
 

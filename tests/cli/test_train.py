@@ -13,7 +13,7 @@ import pytest
 from quick_runs import FILES, LAYERS, QUICK, ROOT, TINY, contents, refused
 
 from cli.main import main
-from cli.train import PLACES, train
+from cli.train import SETTING_FOR_OPTION, train
 from fedtrain.bench import ClientTrainer
 from fedtrain.folder import RunFolder
 
@@ -103,7 +103,7 @@ def test_every_option_goes_to_its_place(capsys):
     config = json.loads(capsys.readouterr().out)["config"]
     names = {"--data": "source"}
     for option, value in given.items():
-        section, _, key = PLACES[names.get(option) or option[2:].replace("-", "_")].partition(".")
+        section, _, key = SETTING_FOR_OPTION[names.get(option) or option[2:].replace("-", "_")].partition(".")
         assert (config[section][key] if key else config[section]) == value, option
 
 
@@ -276,7 +276,7 @@ def test_help_lists_every_option(capsys):
         *("--dry-run", "--json", "--data-dir", "--checkpoint-every", "--on-client-failure"),
     ):
         assert f"{option} " in shown, option
-    assert set(PLACES) < {parameter.name for parameter in train.params}
+    assert set(SETTING_FOR_OPTION) < {parameter.name for parameter in train.params}
 
 
 def test_a_misspelt_option_is_guessed(capsys):

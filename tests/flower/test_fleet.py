@@ -15,7 +15,7 @@ flwr = pytest.importorskip("flwr", reason="Flower is not installed: make test-al
 from flwr.app import Context, Error, Message, RecordDict  # noqa: E402
 from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
-from cli.console import console  # noqa: E402
+from cli.console import make_console  # noqa: E402
 from cli.train_view import show_summary  # noqa: E402
 from fedtrain.data.source import find  # noqa: E402
 from fedtrain.errors import TrainingError  # noqa: E402
@@ -231,7 +231,7 @@ def test_a_client_that_never_answers_is_left_out_if_enough_do(tmp_path, monkeypa
     assert "no answer within 0.5 s" in summary["skipped"][0]["reason"]
     assert summary["rules"] == {}  # a mean over four of five would be another number
     assert summary["rounds"] == 3
-    show_summary(console(), summary, tmp_path / "run")
+    show_summary(make_console(), summary, tmp_path / "run")
     assert "No evaluation was complete" in capsys.readouterr().out
 
 
@@ -247,7 +247,7 @@ def test_an_evaluation_that_was_not_complete_is_not_taken_for_the_last(tmp_path,
     grid.tamper = tamper
     summary = go(grid, "fedavg all", tmp_path, least=4, patience=0.5)
     assert (summary["rounds"], summary["rules"]["last"]["round"]) == (3, 2)
-    show_summary(console(), summary, tmp_path / "run")
+    show_summary(make_console(), summary, tmp_path / "run")
     assert "after round 2 of 3, the last in which all clients were evaluated" in capsys.readouterr().out
 
 
