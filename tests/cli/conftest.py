@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from quick_runs import QUICK
+from quick_runs import QUICK_TRAIN
 
 from cli.main import main
 
@@ -12,7 +12,7 @@ from cli.main import main
 def finished(tmp_path_factory):
     """One run to look at; its folder has a name that needs quotes."""
     folder = tmp_path_factory.mktemp("train") / "mein Lauf é"
-    assert main([*QUICK, "--out", str(folder)]) == 0
+    assert main([*QUICK_TRAIN, "--out", str(folder)]) == 0
     return folder
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from quick_runs import FILES, LAYERS, QUICK, ROOT, TINY, contents, refused
+from quick_runs import FILES, QUICK_TRAIN, ROOT, SMALL_MODEL, TINY, assert_refused, read_contents
 
 from cli.main import main
 from cli.train import SETTING_FOR_OPTION, train
@@ -38,7 +38,7 @@ def test_every_file_says_that_these_are_stand_in_data(finished):
 
 
 def test_it_prints_a_header_a_line_a_round_a_table_and_the_stand_in_loudly(tmp_path, capsys):
-    assert main([*QUICK, "--method", "fedbn", "--out", str(tmp_path / "out")]) == 0
+    assert main([*QUICK_TRAIN, "--method", "fedbn", "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
     for text in (
         "FedBN on Digits (stand-in)",
@@ -60,7 +60,7 @@ def test_it_prints_a_header_a_line_a_round_a_table_and_the_stand_in_loudly(tmp_p
 
 
 def test_json_is_all_that_stdout_gets(tmp_path, capsys, no_figures):
-    assert main([*QUICK, "--method", "fedavg", "--json", "--out", str(tmp_path / "out")]) == 0
+    assert main([*QUICK_TRAIN, "--method", "fedavg", "--json", "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr()
     result = json.loads(shown.out)
     assert (result["method"], result["standin"], result["rounds"]) == ("fedavg", True, 2)
@@ -73,11 +73,11 @@ def test_json_is_all_that_stdout_gets(tmp_path, capsys, no_figures):
 
 def test_a_dry_run_tells_all_and_writes_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main([*QUICK, "--dry-run", "--out", "out"]) == 0
+    assert main([*QUICK_TRAIN, "--dry-run", "--out", "out"]) == 0
     shown = capsys.readouterr().out
     for text in ("STAND-IN DATA", "published", "kB up", "[local]\nlr = 0.01", "roughly", "nothing was written"):
         assert text in shown, text
-    assert main([*QUICK, "--dry-run", "--json"]) == 0
+    assert main([*QUICK_TRAIN, "--dry-run", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["config"]["server"]["rounds"] == 2
     assert (plan["standin"], plan["title"]) == (True, "Digits (stand-in)")
@@ -108,7 +108,9 @@ def test_every_option_goes_to_its_place(capsys):
 
 
 def test_alpha_is_for_skews_that_read_it(capsys):
-    refused(capsys, ["train", *TINY, "--alpha", "0.7", "--dry-run"], "--alpha means nothing to skew 'domain'", "--skew")
+    assert_refused(
+        capsys, ["train", *TINY, "--alpha", "0.7", "--dry-run"], "--alpha means nothing to skew 'domain'", "--skew"
+    )
     skewed = ["--dataset", "digits", "--data", "standin", "--skew", "label+feature", "--alpha", "2"]
     assert main(["train", *skewed, "--set", "model.name=two-layer", "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["config"]["data"]["alpha"] == 2.0
@@ -116,20 +118,20 @@ def test_alpha_is_for_skews_that_read_it(capsys):
 
 def test_a_rule_without_data_for_it_is_refused(capsys):
     wanted = ["train", *TINY, "--set", "evaluation.report=best-by-validation", "--dry-run"]
-    refused(capsys, wanted, "no client has validation data", "data.val_size")
+    assert_refused(capsys, wanted, "no client has validation data", "data.val_size")
     wanted = ["train", *TINY, "--set", "evaluation.test=chosen", "--dry-run"]
-    refused(capsys, wanted, "no client has validation data", "evaluation.every")
+    assert_refused(capsys, wanted, "no client has validation data", "evaluation.every")
 
 
 def test_a_loss_that_rose_is_pointed_out(tmp_path, capsys, no_figures):
-    assert main([*QUICK, "--method", "fedavg", "--lr", "1e4", "--out", str(tmp_path / "out")]) == 0
+    assert main([*QUICK_TRAIN, "--method", "fedavg", "--lr", "1e4", "--out", str(tmp_path / "out")]) == 0
     assert "the training loss rose from" in capsys.readouterr().out
 
 
 def test_the_default_folder_is_a_new_one_under_runs(tmp_path, monkeypatch, capsys, no_figures):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        assert main([*QUICK, "--method", "fedavg", "--rounds", "1", "--json"]) == 0
+        assert main([*QUICK_TRAIN, "--method", "fedavg", "--rounds", "1", "--json"]) == 0
     found = sorted(path.name for path in (tmp_path / "runs").iterdir())
     assert len(found) == 2
     assert all(re.fullmatch(r"digits-fedavg-\d{8}-\d{6}(-\d+)?", name) for name in found)
@@ -137,7 +139,7 @@ def test_the_default_folder_is_a_new_one_under_runs(tmp_path, monkeypatch, capsy
 
 def test_real_data_that_are_missing_name_the_command(tmp_path, capsys):
     arguments = ["train", "--dataset", "office", "--data", "real", "--data-dir", str(tmp_path), "--out", "x"]
-    refused(capsys, arguments, "Office-Caltech10", "fedco2 data get office", code=3)
+    assert_refused(capsys, arguments, "Office-Caltech10", "fedco2 data get office", code=3)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -180,21 +182,23 @@ def test_real_data_that_are_missing_name_the_command(tmp_path, capsys):
 def test_bad_input_is_one_line_and_leaves_nothing(arguments, words, dry, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDCO2_DATA", str(tmp_path / "data"))
-    refused(capsys, ["train", *arguments, *dry], *words)
+    assert_refused(capsys, ["train", *arguments, *dry], *words)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_batch_norm_is_needed_and_refused_before_anything_is_written(tmp_path, capsys):
     arguments = ["--dataset", "cifar10", "--data", "standin", "--clients", "2", "--set", "model.norm=false"]
     out = ["--out", str(tmp_path / "out")]
-    refused(capsys, ["train", *arguments, "--method", "fedbn", *out], "FedBN keeps batch norm personal", "model.norm")
+    assert_refused(
+        capsys, ["train", *arguments, "--method", "fedbn", *out], "FedBN keeps batch norm personal", "model.norm"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("content", ["data = 3", "method = 'fedbn'", "[data]\ndataset = [1]", "seed = ["])
 def test_a_file_of_settings_that_is_wrong(content, tmp_path, capsys):
     (tmp_path / "my.toml").write_text(content)
-    refused(capsys, ["train", "--config", str(tmp_path / "my.toml"), "--dry-run"])
+    assert_refused(capsys, ["train", "--config", str(tmp_path / "my.toml"), "--dry-run"])
 
 
 def test_set_beats_options_beat_the_file_beats_the_preset(tmp_path, capsys):
@@ -221,21 +225,21 @@ def test_the_written_configuration_is_the_same_run_again(finished, tmp_path, cap
 @pytest.mark.parametrize("place", ["a file", "/proc/fedco2"])
 def test_a_folder_that_cannot_be_written(place, tmp_path, capsys):
     (tmp_path / "a file").write_text("mine")
-    refused(capsys, [*QUICK, "--out", str(tmp_path / place)], "cannot write to", "choose another --out")
+    assert_refused(capsys, [*QUICK_TRAIN, "--out", str(tmp_path / place)], "cannot write to", "choose another --out")
     assert (tmp_path / "a file").read_text() == "mine"
 
 
 @pytest.mark.parametrize("mine", ["metrics.jsonl", "figures", "summary.json"])
 def test_a_file_of_the_users_own_is_not_overwritten(mine, tmp_path, capsys):
     (tmp_path / mine).write_text("mine")
-    refused(capsys, [*QUICK, "--out", str(tmp_path)], f"holds {mine} already", "--out")
-    assert contents(tmp_path) == {tmp_path / mine: b"mine"}
+    assert_refused(capsys, [*QUICK_TRAIN, "--out", str(tmp_path)], f"holds {mine} already", "--out")
+    assert read_contents(tmp_path) == {tmp_path / mine: b"mine"}
 
 
 def test_a_loss_that_is_no_number_has_exit_code_1(tmp_path, capsys):
     out = tmp_path / "out"
-    arguments = [*QUICK, "--method", "fedavg", "--lr", "1e38", "--out", str(out)]
-    refused(capsys, arguments, "client mnist, round 1: the loss is", "lower local.lr", code=1)
+    arguments = [*QUICK_TRAIN, "--method", "fedavg", "--lr", "1e38", "--out", str(out)]
+    assert_refused(capsys, arguments, "client mnist, round 1: the loss is", "lower local.lr", code=1)
     assert not (out / "summary.json").exists()
 
 
@@ -252,9 +256,9 @@ def fails(client, round):
 
 def test_a_client_that_fails_stops_the_run_or_is_left_out(tmp_path, capsys, no_figures, monkeypatch):
     out = ["--out", str(tmp_path / "out")]
-    command = [*QUICK, "--method", "fedavg", "--rounds", "3"]
+    command = [*QUICK_TRAIN, "--method", "fedavg", "--rounds", "3"]
     monkeypatch.setattr(ClientTrainer, "adapt", fails("svhn", 2))
-    refused(capsys, [*command, *out], "client svhn, round 2: the loss is nan", "lower local.lr", code=1)
+    assert_refused(capsys, [*command, *out], "client svhn, round 2: the loss is nan", "lower local.lr", code=1)
     assert RunFolder(tmp_path / "out").round_reached() == 1
     assert main([*command, "--on-client-failure", "skip", *out]) == 0  # that may change
     shown = capsys.readouterr().out
@@ -288,11 +292,11 @@ METHODS = ["singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa",
 FEW = ["--set", "data.train_size=6", "--set", "data.val_size=2", "--batch-size", "3"]
 CIFAR = ["--clients", "20", "--sample", "0.1", "--local-epochs", "1", "--set", "local.batch_size=512"]
 MATRIX = {
-    "digits": [*LAYERS, "--set", "data.percent=0.002"],
-    "office": [*LAYERS, *FEW],
-    "domainnet": [*LAYERS, *FEW],
-    "cifar10": [*LAYERS, *CIFAR],
-    "cifar100": [*LAYERS, *CIFAR],
+    "digits": [*SMALL_MODEL, "--set", "data.percent=0.002"],
+    "office": [*SMALL_MODEL, *FEW],
+    "domainnet": [*SMALL_MODEL, *FEW],
+    "cifar10": [*SMALL_MODEL, *CIFAR],
+    "cifar100": [*SMALL_MODEL, *CIFAR],
 }
 
 
@@ -328,7 +332,7 @@ def test_a_terminal_shows_a_bar(tmp_path):
     ours, theirs = pty.openpty()
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "120"}
     environment.pop("NO_COLOR", None)
-    command = [sys.executable, "-m", "cli", *QUICK, "--method", "fedavg", "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "cli", *QUICK_TRAIN, "--method", "fedavg", "--out", str(tmp_path / "out")]
     process = subprocess.Popen(command, env=environment, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL)
     os.close(theirs)
     shown = b""

@@ -12,7 +12,7 @@ import tomllib
 import numpy as np
 import pytest
 import torch
-from quick_runs import FILES, LAYERS, QUICK, contents, refused, start
+from quick_runs import FILES, QUICK_TRAIN, SMALL_MODEL, assert_refused, read_contents, start_command
 from safetensors import safe_open
 
 from cli.main import main
@@ -21,10 +21,10 @@ from fedtrain.resume import resume_config
 
 
 def test_a_finished_run_is_refused_and_left_as_it_is(finished, capsys):
-    before = contents(finished)
-    refused(capsys, [*QUICK, "--out", str(finished)], "finished after 2 rounds", "--rounds", "--out")
-    refused(capsys, ["train", "--resume", str(finished)], "finished after 2 rounds")
-    assert contents(finished) == before
+    before = read_contents(finished)
+    assert_refused(capsys, [*QUICK_TRAIN, "--out", str(finished)], "finished after 2 rounds", "--rounds", "--out")
+    assert_refused(capsys, ["train", "--resume", str(finished)], "finished after 2 rounds")
+    assert read_contents(finished) == before
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,16 @@ def test_a_finished_run_is_refused_and_left_as_it_is(finished, capsys):
     ],
 )
 def test_another_run_in_the_same_folder_is_refused(change, words, finished, capsys):
-    before = contents(finished)
-    refused(capsys, [*QUICK, "--rounds", "3", *change, "--out", str(finished)], "holds another run", *words)
-    refused(capsys, ["train", "--resume", str(finished), "--rounds", "3", *change], *words)
-    assert contents(finished) == before
+    before = read_contents(finished)
+    assert_refused(
+        capsys, [*QUICK_TRAIN, "--rounds", "3", *change, "--out", str(finished)], "holds another run", *words
+    )
+    assert_refused(capsys, ["train", "--resume", str(finished), "--rounds", "3", *change], *words)
+    assert read_contents(finished) == before
 
 
 def test_a_longer_run_goes_on_where_the_shorter_one_ended(tmp_path, capsys, no_figures):
-    base = [*QUICK, "--method", "fedbn", "--json"]
+    base = [*QUICK_TRAIN, "--method", "fedbn", "--json"]
     for name, rounds in (("whole", "3"), ("parts", "1")):
         assert main([*base, "--rounds", rounds, "--out", str(tmp_path / name)]) == 0
     assert main(["train", "--resume", str(tmp_path / "parts"), "--rounds", "2", "--json"]) == 0
@@ -55,7 +57,7 @@ def test_a_longer_run_goes_on_where_the_shorter_one_ended(tmp_path, capsys, no_f
     summaries = [json.loads((tmp_path / name / "summary.json").read_text()) for name in ("whole", "parts")]
     assert summaries[0]["rules"] == summaries[1]["rules"]
     assert tomllib.loads((tmp_path / "parts" / "config.toml").read_text())["server"]["rounds"] == 3
-    refused(capsys, ["train", "--resume", str(tmp_path / "parts"), "--rounds", "2"], "finished after 3 rounds")
+    assert_refused(capsys, ["train", "--resume", str(tmp_path / "parts"), "--rounds", "2"], "finished after 3 rounds")
 
 
 def test_other_data_under_the_same_settings_are_noticed(finished, tmp_path, capsys):
@@ -64,17 +66,17 @@ def test_other_data_under_the_same_settings_are_noticed(finished, tmp_path, caps
     told["data"]["sha256"] = "0" * 64
     try:
         (finished / "manifest.json").write_text(json.dumps(told))
-        refused(capsys, ["train", "--resume", str(finished), "--rounds", "9"], "begun with other data")
+        assert_refused(capsys, ["train", "--resume", str(finished), "--rounds", "9"], "begun with other data")
     finally:
         (finished / "manifest.json").write_bytes(before)
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path, capsys, no_figures):
     out = tmp_path / "out"
-    assert main([*QUICK, "--method", "fedavg", "--rounds", "1", "--json", "--out", str(out)]) == 0
+    assert main([*QUICK_TRAIN, "--method", "fedavg", "--rounds", "1", "--json", "--out", str(out)]) == 0
     (out / "checkpoints" / "last.safetensors").write_bytes(b"x")
     capsys.readouterr()
-    refused(capsys, ["train", "--resume", str(out), "--rounds", "2"], "last.safetensors", "not a checkpoint")
+    assert_refused(capsys, ["train", "--resume", str(out), "--rounds", "2"], "last.safetensors", "not a checkpoint")
 
 
 @pytest.fixture
@@ -86,7 +88,7 @@ def real(tmp_path):
     folder = ["--data-dir", str(tmp_path / "data")]
     assert main(["data", "add", "cifar10", str(tmp_path / "cifar10.npz"), *folder]) == 0
     few = ["--skew", "iid", "--clients", "3", "--sample", "1", "--local-epochs", "1", "--set", "evaluation.window=1"]
-    command = ["train", "--dataset", "cifar10", *LAYERS, *few, "--threads", "1", "--method", "fedavg", *folder]
+    command = ["train", "--dataset", "cifar10", *SMALL_MODEL, *few, "--threads", "1", "--method", "fedavg", *folder]
     return command, tmp_path / "data" / "cifar10" / "cifar10.safetensors"
 
 
@@ -95,7 +97,7 @@ def test_data_that_change_between_start_and_resume(damage, real, tmp_path, capsy
     command, path = real
     out = ["--out", str(tmp_path / "out")]
     assert main([*command, "--rounds", "1", *out, "--json"]) == 0
-    whole, before = path.read_bytes(), contents(tmp_path / "out")
+    whole, before = path.read_bytes(), read_contents(tmp_path / "out")
     spoilt = bytearray(whole)
     with safe_open(path, "np") as file:
         few = file.get_tensor("train_labels").tobytes()
@@ -103,22 +105,24 @@ def test_data_that_change_between_start_and_resume(damage, real, tmp_path, capsy
     path.write_bytes(whole[:-9] if damage == "cut off" else spoilt)
     resume = ["train", "--resume", str(tmp_path / "out"), "--rounds", "2", *command[-2:]]
     for again in ([*command, "--rounds", "2", *out], resume):
-        refused(capsys, again, str(path), "fedco2 data", code=3)
-    assert contents(tmp_path / "out") == before
+        assert_refused(capsys, again, str(path), "fedco2 data", code=3)
+    assert read_contents(tmp_path / "out") == before
     path.write_bytes(whole)
     assert main(resume) == 0
 
 
 def test_records_without_weights_are_left_alone(tmp_path, capsys, no_figures):
     out = tmp_path / "out"
-    assert main([*QUICK, "--method", "fedavg", "--rounds", "1", "--out", str(out), "--json"]) == 0
+    assert main([*QUICK_TRAIN, "--method", "fedavg", "--rounds", "1", "--out", str(out), "--json"]) == 0
     capsys.readouterr()
     (out / "checkpoints" / "last.safetensors").unlink()
-    before = contents(out)
+    before = read_contents(out)
     for rounds in ("1", "2"):
-        refused(capsys, ["train", "--resume", str(out), "--rounds", rounds], "records of a finished run", "--out")
-    refused(capsys, ["evaluate", str(out)], "without its weights")
-    assert contents(out) == before
+        assert_refused(
+            capsys, ["train", "--resume", str(out), "--rounds", rounds], "records of a finished run", "--out"
+        )
+    assert_refused(capsys, ["evaluate", str(out)], "without its weights")
+    assert read_contents(out) == before
 
 
 def test_a_stand_in_run_goes_on_when_real_data_were_added(real, tmp_path, capsys, no_figures):
@@ -126,25 +130,25 @@ def test_a_stand_in_run_goes_on_when_real_data_were_added(real, tmp_path, capsys
     out, data = str(tmp_path / "out"), command[-2:]
     assert main([*command[:-2], "--data-dir", str(tmp_path / "empty"), "--rounds", "1", "--out", out, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["standin"]
-    refused(capsys, [*command, "--rounds", "2", "--out", out], "stand-in images", f"fedco2 train --resume {out}")
+    assert_refused(capsys, [*command, "--rounds", "2", "--out", out], "stand-in images", f"fedco2 train --resume {out}")
     assert main(["train", "--resume", out, "--rounds", "2", *data, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["standin"]
 
 
 def test_a_run_of_a_machine_with_a_gpu_goes_on_without(tmp_path, capsys, no_figures):
     out = tmp_path / "out"
-    assert main([*QUICK, "--method", "fedavg", "--rounds", "1", "--out", str(out), "--json"]) == 0
+    assert main([*QUICK_TRAIN, "--method", "fedavg", "--rounds", "1", "--out", str(out), "--json"]) == 0
     config = out / "config.toml"
     config.write_text(config.read_text().replace('device = "auto"', 'device = "cuda:0"'))
     resume = ["train", "--resume", str(out), "--rounds", "2", "--json"]
     if not torch.cuda.is_available():
-        refused(capsys, resume, "sees no CUDA", "--device cpu")
+        assert_refused(capsys, resume, "sees no CUDA", "--device cpu")
     assert main([*resume, "--device", "cpu"]) == 0
 
 
 def test_other_processes_share_the_cores_anew(tmp_path, no_figures):
     out = tmp_path / "out"
-    assert main([*QUICK, "--method", "fedavg", "--rounds", "1", "--out", str(out), "--json"]) == 0
+    assert main([*QUICK_TRAIN, "--method", "fedavg", "--rounds", "1", "--out", str(out), "--json"]) == 0
     threads = [
         resume_config(RunFolder(out), {"machine": machine}).machine.threads
         for machine in ({}, {"fleet": "torchrun"}, {"fleet": "torchrun", "threads": 3})
@@ -155,17 +159,17 @@ def test_other_processes_share_the_cores_anew(tmp_path, no_figures):
 def test_a_second_process_is_refused(tmp_path, capsys, no_figures):
     out = ["--out", str(tmp_path / "out")]
     with RunFolder(tmp_path / "out").alone():
-        refused(capsys, [*QUICK, *out], "another process is at work here")
-    assert main([*QUICK, "--method", "fedavg", "--rounds", "1", *out]) == 0
-    before = contents(tmp_path / "out")
+        assert_refused(capsys, [*QUICK_TRAIN, *out], "another process is at work here")
+    assert main([*QUICK_TRAIN, "--method", "fedavg", "--rounds", "1", *out]) == 0
+    before = read_contents(tmp_path / "out")
     with RunFolder(tmp_path / "out").alone():
-        refused(capsys, ["train", "--resume", out[1], "--rounds", "2"], "another process is at work here")
-    assert contents(tmp_path / "out") == before
+        assert_refused(capsys, ["train", "--resume", out[1], "--rounds", "2"], "another process is at work here")
+    assert read_contents(tmp_path / "out") == before
 
 
 def test_other_threads_are_said_and_written_down(tmp_path, capsys, no_figures):
     out = str(tmp_path / "out")
-    assert main([*QUICK, "--method", "fedavg", "--rounds", "1", "--out", out]) == 0
+    assert main([*QUICK_TRAIN, "--method", "fedavg", "--rounds", "1", "--out", out]) == 0
     capsys.readouterr()
     try:
         assert main(["train", "--resume", out, "--rounds", "2", "--json"]) == 0  # as many as it was begun with
@@ -182,7 +186,7 @@ def test_other_threads_are_said_and_written_down(tmp_path, capsys, no_figures):
 def test_every_so_many_checkpoints_are_kept(tmp_path, capsys, no_figures):
     out = tmp_path / "out"
     keep = ["--checkpoint-every", "2", "--set", "checkpoints.keep=2"]
-    assert main([*QUICK, "--method", "fedavg", "--rounds", "7", *keep, "--out", str(out), "--json"]) == 0
+    assert main([*QUICK_TRAIN, "--method", "fedavg", "--rounds", "7", *keep, "--out", str(out), "--json"]) == 0
     names = ["last.safetensors", "round-000004.safetensors", "round-000006.safetensors"]
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == names
     with (out / "checkpoints" / "last.safetensors").open("r+b") as file:
@@ -190,7 +194,7 @@ def test_every_so_many_checkpoints_are_kept(tmp_path, capsys, no_figures):
         file.write(b"\x99")
     capsys.readouterr()
     resume = ["train", "--resume", str(out)]
-    refused(
+    assert_refused(
         capsys,
         [*resume, "--rounds", "8"],
         "its checksum is wrong",
@@ -206,7 +210,7 @@ def test_a_longer_run_that_died_before_its_summary_is_not_taken_for_finished(tmp
         raise KeyboardInterrupt
 
     out = ["--out", str(tmp_path / "out")]
-    command = [*QUICK, "--method", "fedavg", "--json", *out]
+    command = [*QUICK_TRAIN, "--method", "fedavg", "--json", *out]
     monkeypatch.setattr("fedtrain.run.draw_run_figures", lambda folder, summary: [])
     assert main([*command, "--rounds", "1"]) == 0
     with monkeypatch.context() as patch:
@@ -215,14 +219,14 @@ def test_a_longer_run_that_died_before_its_summary_is_not_taken_for_finished(tmp
     capsys.readouterr()
     assert main([*command, "--rounds", "2"]) == 0
     assert json.loads(capsys.readouterr().out)["rules"]["last"]["round"] == 2
-    refused(capsys, [*command, "--rounds", "2"], "finished after 2 rounds")
+    assert_refused(capsys, [*command, "--rounds", "2"], "finished after 2 rounds")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_a_signal_ends_a_run_that_can_go_on(number, tmp_path, capsys, no_figures):
     out = tmp_path / "mein Lauf"
-    arguments = [*QUICK, "--method", "fedbn", "--rounds", "100000", "--out", str(out)]
-    process = start(arguments, stdout=subprocess.PIPE)
+    arguments = [*QUICK_TRAIN, "--method", "fedbn", "--rounds", "100000", "--out", str(out)]
+    process = start_command(arguments, stdout=subprocess.PIPE)
     shown = []
     for line in process.stdout:
         shown.append(line)
@@ -262,7 +266,7 @@ def stop(monkeypatch):
 def test_before_the_first_round_there_is_nothing_to_save_and_a_way_to_go_on(tmp_path, capsys, stop, monkeypatch):
     out, data = str(tmp_path / "out"), str(tmp_path / "my data")
     stop(0)
-    assert main([*QUICK, "--method", "fedavg", "--out", out, "--data-dir", data]) == 130
+    assert main([*QUICK_TRAIN, "--method", "fedavg", "--out", out, "--data-dir", data]) == 130
     said = capsys.readouterr().err
     assert "interrupted before the first round was over" in said
     assert f"--resume {out} --data-dir '{data}'" in said
@@ -275,12 +279,14 @@ def test_a_run_cannot_end_where_it_has_been_already(tmp_path, capsys, stop, monk
     """It was not evaluated there."""
     out = str(tmp_path / "out")
     stop(2)
-    assert main([*QUICK, "--method", "fedavg", "--rounds", "5", "--eval-every", "5", "--out", out]) == 130
+    assert main([*QUICK_TRAIN, "--method", "fedavg", "--rounds", "5", "--eval-every", "5", "--out", out]) == 130
     monkeypatch.undo()
     monkeypatch.setattr("fedtrain.run.draw_run_figures", lambda folder, summary: [])
     capsys.readouterr()
     for rounds in ("1", "2"):
-        refused(capsys, ["train", "--resume", out, "--rounds", rounds], "has made 2 of its 5 rounds", "more than 2")
+        assert_refused(
+            capsys, ["train", "--resume", out, "--rounds", rounds], "has made 2 of its 5 rounds", "more than 2"
+        )
     assert main(["train", "--resume", out, "--rounds", "3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rules"]["last"]["round"] == 3
 
@@ -296,7 +302,7 @@ sys.exit(main(sys.argv[1:]))
 
 def test_a_full_disk_is_one_line_and_leaves_no_half_file(tmp_path, capsys, no_figures):
     out = tmp_path / "out"
-    process = start([*QUICK, "--out", str(out)], "-c", FULL, stdout=subprocess.PIPE)
+    process = start_command([*QUICK_TRAIN, "--out", str(out)], "-c", FULL, stdout=subprocess.PIPE)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 2, said
     assert "Traceback" not in said
@@ -309,7 +315,9 @@ def test_a_full_disk_is_one_line_and_leaves_no_half_file(tmp_path, capsys, no_fi
 
 def test_a_run_whose_reader_goes_away_can_go_on(tmp_path):
     out = tmp_path / "out"
-    process = start([*QUICK, "--method", "fedbn", "--rounds", "100000", "--out", str(out)], stdout=subprocess.PIPE)
+    process = start_command(
+        [*QUICK_TRAIN, "--method", "fedbn", "--rounds", "100000", "--out", str(out)], stdout=subprocess.PIPE
+    )
     with process.stdout as shown:
         next(line for line in shown if line.startswith("round      1/"))
     with process.stderr as said:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fake_reproduction import STANDIN, as_published, fake, planned
+from fake_reproduction import STANDIN_REQUEST, make_plan, make_published_data, write_fake_run
 
 from fedtrain.config import serialize_config
 from fedtrain.data.shares import check
@@ -27,7 +27,7 @@ RUNS = {
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("name", PAPER_ITEM_NAMES)
 def test_every_cell_is_a_configuration(name, legacy):
-    one = planned(name, legacy=legacy)
+    one = make_plan(name, legacy=legacy)
     assert len({cell.identity for cell in one.cells.values()}) == RUNS[name]
     for cell in one.cells.values():
         check(cell.config.data)
@@ -38,7 +38,7 @@ def test_every_cell_is_a_configuration(name, legacy):
 
 @pytest.mark.parametrize("name", PAPER_ITEM_NAMES)
 def test_seeds_and_rounds_are_the_papers(name):
-    one = planned(name)
+    one = make_plan(name)
     label_skew = one.exhibit.blocks[0].dataset.startswith("cifar")
     few = (0,) if label_skew else (1,) if name == "F2" else (1, 2, 3, 4, 5)
     assert one.seeds == few
@@ -47,7 +47,7 @@ def test_seeds_and_rounds_are_the_papers(name):
 
 
 def identities(name, **request):
-    return {cell.identity for cell in planned(name, **request).cells.values()}
+    return {cell.identity for cell in make_plan(name, **request).cells.values()}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_experiments_share_the_runs_that_they_have_in_common(one, other, shared)
 
 
 def test_a_shared_run_is_evaluated_as_often_as_the_most_demanding_wants(tmp_path):
-    both = build_jobs([planned("T7", methods=("fedavg",), seeds="1"), planned("F2", methods=("fedavg",))], tmp_path)
+    both = build_jobs([make_plan("T7", methods=("fedavg",), seeds="1"), make_plan("F2", methods=("fedavg",))], tmp_path)
     digits = [job for job in both.values() if job.cell.config.data.dataset == "digits"]
     assert len(both) == 2
     assert [(job.cell.every, job.cell.config.evaluation.every) for job in digits] == [(1, 1)]
@@ -69,7 +69,7 @@ def test_a_shared_run_is_evaluated_as_often_as_the_most_demanding_wants(tmp_path
 
 
 def test_test_data_wait_for_a_round_that_may_be_reported_unless_a_curve_is_wanted(tmp_path):
-    table, curve = planned("T1", methods=("fedbn",), seeds="1"), planned("F2", methods=("fedbn",), dataset="office")
+    table, curve = make_plan("T1", methods=("fedbn",), seeds="1"), make_plan("F2", methods=("fedbn",), dataset="office")
     ((identity, one),), ((same, other),) = (build_jobs([plan], tmp_path).items() for plan in (table, curve))
     assert identity == same
     assert one.folder != other.folder
@@ -77,16 +77,18 @@ def test_test_data_wait_for_a_round_that_may_be_reported_unless_a_curve_is_wante
     assert "evaluation.test=chosen" not in other.arguments(1)
     ((_, both),) = build_jobs([table, curve], tmp_path).items()
     assert both.cell.config.evaluation.test == "always"
-    fake(one)
+    write_fake_run(one)
     assert build_jobs([table], tmp_path)[identity].finished
     assert not build_jobs([curve], tmp_path)[identity].begun  # its curve has gaps
-    fake(other)
+    write_fake_run(other)
     assert build_jobs([curve], tmp_path)[identity].finished
-    assert "evaluation.test" not in " ".join(planned("T7").cells[0, 0, 1].arguments())  # there is nothing to choose by
+    assert "evaluation.test" not in " ".join(
+        make_plan("T7").cells[0, 0, 1].arguments()
+    )  # there is nothing to choose by
 
 
 def test_what_makes_another_cell():
-    config = planned("T7").cells[0, 1, 1].config
+    config = make_plan("T7").cells[0, 1, 1].config
 
     def identity(**changes):
         tables = serialize_config(config)
@@ -114,14 +116,14 @@ def test_what_makes_another_cell():
     ):
         assert identity(**other) != base, other
     assert hash_settings(serialize_config(config), standin=True) != base
-    office = serialize_config(planned("T1").cells[0, 1, 1].config)
+    office = serialize_config(make_plan("T1").cells[0, 1, 1].config)
     rarer = office | {"evaluation": office["evaluation"] | {"every": 5}}
     assert hash_settings(rarer, standin=False) != hash_settings(office, standin=False)  # the best of other rounds
 
 
 def test_the_published_quirks():
     def of(name, method, legacy):
-        one = planned(name, legacy=legacy, methods=(method,))
+        one = make_plan(name, legacy=legacy, methods=(method,))
         return one.cells[0, 0, one.seeds[0]].config
 
     assert of("T9", "fedavg", True).data.labels == "misaligned"
@@ -136,13 +138,13 @@ def test_the_published_quirks():
 
 
 def test_figure_7_drops_dense_batch_norm_with_the_head_on_alexnet_only():
-    one = planned("F7")
+    one = make_plan("F7")
     norm = {(cell.config.data.dataset, r): cell.config.model.norm for (_, r, _), cell in one.cells.items()}
     assert {key for key, value in norm.items() if not value} == {("office", 1), ("domainnet", 1)}
 
 
 def test_the_window_shrinks_with_the_rounds():
-    cell = planned("T3", rounds=150).cells[0, 0, 0]
+    cell = make_plan("T3", rounds=150).cells[0, 0, 0]
     assert (cell.config.evaluation.window, cell.config.server.rounds) == (20, 150)
 
 
@@ -163,62 +165,62 @@ def test_seeds_that_are_none(text):
 
 
 def test_another_data_set():
-    one = planned("T5", dataset="digits")
+    one = make_plan("T5", dataset="digits")
     assert (one.instead_of, one.exhibit.blocks[0].dataset) == ("DomainNet", "digits")
     assert list_deviations(one)[0] == "on Digits instead of DomainNet"
-    assert list_deviations(planned("T4", dataset="office"))[0] == "on Office-Caltech10 (α 1.0) instead of Digits"
+    assert list_deviations(make_plan("T4", dataset="office"))[0] == "on Office-Caltech10 (α 1.0) instead of Digits"
     assert {cell.config.data.dataset for cell in one.cells.values()} == {"digits"}
     assert one.cells[0, 3, 1].identity in identities("T7")  # the whole method is Table 7's
-    assert [block.dataset for block in planned("T3", dataset="cifar10").exhibit.blocks] == ["cifar10"] * 2
+    assert [block.dataset for block in make_plan("T3", dataset="cifar10").exhibit.blocks] == ["cifar10"] * 2
     for name, other in (("T3", "digits"), ("F6", "office"), ("T5", "cifar10")):
         with pytest.raises(InputError, match=f"{name} cannot be run on {other}"):
-            planned(name, dataset=other)
+            make_plan(name, dataset=other)
 
 
 def test_methods():
-    assert [row.method for row in planned("T7", methods=("fedbn", "fedavg")).exhibit.rows] == ["fedavg", "fedbn"]
+    assert [row.method for row in make_plan("T7", methods=("fedbn", "fedavg")).exhibit.rows] == ["fedavg", "fedbn"]
     with pytest.raises(InputError, match="T5 has no row of fedavg"):
-        planned("T5", methods=("fedavg",))
+        make_plan("T5", methods=("fedavg",))
     with pytest.raises(InputError, match="fedbn"):
-        planned("T7", methods=("fedbm",))
+        make_plan("T7", methods=("fedbm",))
     with pytest.raises(InputError, match="T7"):
-        planned("t7x")
+        make_plan("t7x")
 
 
 # --- what is reduced
 
 
 def test_less_than_the_paper_in_words():
-    one = planned("T7", rounds=50, seeds="1", sets={"local": {"lr": 0.1}, "machine": {"engine": "plain"}})
+    one = make_plan("T7", rounds=50, seeds="1", sets={"local": {"lr": 0.1}, "machine": {"engine": "plain"}})
     assert list_deviations(one) == ["50 of 300 rounds", "1 of 5 seeds", "local.lr = 0.1"]
-    assert list_deviations(planned("T7", rounds=400, seeds="9")) == ["400 rounds instead of 300"]
-    assert list_deviations(planned("T7", eval_every=20)) == []  # the last round is evaluated all the same
-    assert list_deviations(planned("F2", eval_every=5)) == ["evaluated every 5 rounds"]
-    assert list_deviations(planned("T1", eval_every=5)) == ["evaluated every 5 rounds"]
+    assert list_deviations(make_plan("T7", rounds=400, seeds="9")) == ["400 rounds instead of 300"]
+    assert list_deviations(make_plan("T7", eval_every=20)) == []  # the last round is evaluated all the same
+    assert list_deviations(make_plan("F2", eval_every=5)) == ["evaluated every 5 rounds"]
+    assert list_deviations(make_plan("T1", eval_every=5)) == ["evaluated every 5 rounds"]
     assert (
-        list_deviations(planned("T1", rule="last"))
-        == list_deviations(planned("T3", rule="last"))
+        list_deviations(make_plan("T1", rule="last"))
+        == list_deviations(make_plan("T3", rule="last"))
         == ["by the last round"]
     )
-    assert list_deviations(planned("F4", rule="last")) == []  # the figure's own
-    assert list_deviations(planned("F4", rule="window")) == ["by the mean over the last rounds"]
-    assert list_deviations(planned("T7", sets={"machine": {"dtype": "float64"}})) == ["machine.dtype = float64"]
-    assert list_deviations(planned("T7"), missing=2) == ["43 of 45 runs"]
-    assert list_deviations(planned("F2", dataset="digits")) == ["SVHN only"]
+    assert list_deviations(make_plan("F4", rule="last")) == []  # the figure's own
+    assert list_deviations(make_plan("F4", rule="window")) == ["by the mean over the last rounds"]
+    assert list_deviations(make_plan("T7", sets={"machine": {"dtype": "float64"}})) == ["machine.dtype = float64"]
+    assert list_deviations(make_plan("T7"), missing=2) == ["43 of 45 runs"]
+    assert list_deviations(make_plan("F2", dataset="digits")) == ["SVHN only"]
 
 
 def test_other_data_in_words():
     def other(name):
-        found = as_published(name)
+        found = make_published_data(name)
         pools = [replace(pool, title=f"{pool.title} (subset of 1 + 2)") for pool in found.pools[:1]]
         pools += [replace(pool, test=pool.test[:7]) for pool in found.pools[1:3]]
         return replace(found, pools=[*pools, *found.pools[3:]])
 
-    assert list_deviations(planned("T7", other)) == ["MNIST (subset)", "another split of SVHN and USPS"]
+    assert list_deviations(make_plan("T7", other)) == ["MNIST (subset)", "another split of SVHN and USPS"]
     own = "the split into training and test is fedco2's own: DSLR, WebCam"
-    ours = planned("T1", lambda name: replace(as_published(name), notes=(own,)))
+    ours = make_plan("T1", lambda name: replace(make_published_data(name), notes=(own,)))
     assert list_deviations(ours) == ["another split of DSLR and WebCam"]
-    look = make_dataset_finder(STANDIN)
-    mixed = planned("T3", lambda name: look(name) if name == "cifar100" else as_published(name))
+    look = make_dataset_finder(STANDIN_REQUEST)
+    mixed = make_plan("T3", lambda name: look(name) if name == "cifar100" else make_published_data(name))
     assert list_deviations(mixed) == ["60 of 1500 rounds on CIFAR-100", "CIFAR-100 stand-in images"]
     assert list_deviations(mixed, blocks=[0]) == []

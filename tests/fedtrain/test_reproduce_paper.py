@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 
 import pytest
-from fake_reproduction import planned
+from fake_reproduction import make_plan
 
 from fedtrain.reproduce import paper
 from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES
@@ -15,7 +15,7 @@ from theory.errors import InputError
 
 @pytest.mark.parametrize("name", PAPER_ITEM_NAMES)
 def test_every_number_of_the_paper_has_a_source_and_a_place(name):
-    one, held = planned(name), paper.load_paper_numbers(name)
+    one, held = make_plan(name), paper.load_paper_numbers(name)
     panels, rows = get_plan_panels(one), {row.name for row in one.exhibit.rows}
     for (panel, row, column), number in held.items():
         assert row in rows

@@ -8,7 +8,7 @@ import json
 from statistics import fmean, stdev
 
 import pytest
-from fake_reproduction import STANDIN, fake, planned, results
+from fake_reproduction import STANDIN_REQUEST, build_fake_results, make_plan, write_fake_run
 
 from fedtrain.report.records import read_record
 from fedtrain.reproduce import paper
@@ -22,12 +22,12 @@ from fedtrain.reproduce.tables import format_lines, list_notes, to_csv, to_json,
 
 
 def test_a_whole_table_is_marked_where_it_disagrees(tmp_path):
-    one = planned("T7", methods=("fedavg", "fedco2"))
+    one = make_plan("T7", methods=("fedavg", "fedco2"))
     near = {
         ("", "FedAvg", "mnist"): paper.PaperNumber(80.0, 5.0, "here"),
         ("", "FedAvg", "svhn"): paper.PaperNumber(10.0, None, "x"),
     }
-    records, (grid,) = results(one, tmp_path, numbers=near)
+    records, (grid,) = build_fake_results(one, tmp_path, numbers=near)
     mine = [records[one.cells[0, 0, seed].identity].rules["last"]["clients"]["mnist"]["fused"] for seed in one.seeds]
     entry = grid.rows["FedAvg"][0]
     assert entry.seeds == 5
@@ -45,8 +45,8 @@ def test_a_whole_table_is_marked_where_it_disagrees(tmp_path):
 
 
 def test_a_reduced_table_says_so_and_marks_nothing(tmp_path):
-    one = planned("T7", methods=("fedco2",), rounds=3, seeds="2")
-    _, (grid,) = results(one, tmp_path)
+    one = make_plan("T7", methods=("fedco2",), rounds=3, seeds="2")
+    _, (grid,) = build_fake_results(one, tmp_path)
     assert grid.title.endswith("(reduced: 3 of 300 rounds; 2 of 5 seeds)")
     assert grid.rows["Fed-CO2"][0].outside  # it would be marked
     assert "*" not in "".join(text for _, _, texts in format_lines(grid) for text in texts)
@@ -59,18 +59,18 @@ def test_a_reduced_table_says_so_and_marks_nothing(tmp_path):
 
 
 def test_with_runs_missing_nothing_is_marked_either(tmp_path):
-    one = planned("T7", methods=("fedavg", "fedco2"))
-    _, (grid,) = results(one, tmp_path, leave=("fedavg",))
+    one = make_plan("T7", methods=("fedavg", "fedco2"))
+    _, (grid,) = build_fake_results(one, tmp_path, leave=("fedavg",))
     assert grid.reduced == ["5 of 10 runs"]
     assert grid.rows["FedAvg"][0].ours is None
     assert next(iter(format_lines(grid)))[2] == ["-"] * 6
 
 
 def test_the_spread_is_of_the_seeds_that_there_are(tmp_path):
-    one = planned("T7", methods=("fedavg", "fedbn"), rounds=2, seeds="3")
+    one = make_plan("T7", methods=("fedavg", "fedbn"), rounds=2, seeds="3")
     for k, job in enumerate(build_jobs([one], tmp_path).values()):
         if k:  # the first seed of the first method is missing
-            fake(job)
+            write_fake_run(job)
     records = {
         identity: read_record(job.folder) for identity, job in build_jobs([one], tmp_path).items() if job.finished
     }
@@ -79,26 +79,26 @@ def test_the_spread_is_of_the_seeds_that_there_are(tmp_path):
 
 
 def test_no_spread_of_one_seed(tmp_path):
-    _, (grid,) = results(planned("T7", methods=("fedco2",), seeds="1"), tmp_path)
+    _, (grid,) = build_fake_results(make_plan("T7", methods=("fedco2",), seeds="1"), tmp_path)
     assert grid.rows["Fed-CO2"][0].ours.std is None
     assert "one seed, so no ±" in list_notes(grid)
     assert "±" not in next(iter(format_lines(grid)))[2][0]
 
 
 def test_the_papers_numbers_do_not_stand_beside_other_data(tmp_path):
-    _, (grid,) = results(planned("T5", dataset="digits", rounds=2, seeds="1"), tmp_path / "a")
+    _, (grid,) = build_fake_results(make_plan("T5", dataset="digits", rounds=2, seeds="1"), tmp_path / "a")
     assert all(entry.paper is None for entries in grid.rows.values() for entry in entries)
     one = build_plan(
-        "T7", Request(source="standin", methods=("fedco2",), rounds=2, seeds="1"), make_dataset_finder(STANDIN)
+        "T7", Request(source="standin", methods=("fedco2",), rounds=2, seeds="1"), make_dataset_finder(STANDIN_REQUEST)
     )
-    _, (grid,) = results(one, tmp_path / "b")
+    _, (grid,) = build_fake_results(one, tmp_path / "b")
     assert all(entry.paper is None for entries in grid.rows.values() for entry in entries)
     assert "Digits stand-in images" in grid.title
 
 
 def test_label_skew_has_the_spread_over_the_window(tmp_path):
-    one = planned("T13", methods=("fedavg",), rounds=60)
-    records, (grid,) = results(one, tmp_path)
+    one = make_plan("T13", methods=("fedavg",), rounds=60)
+    records, (grid,) = build_fake_results(one, tmp_path)
     rules = records[one.cells[1, 0, 0].identity].rules["window"]
     entry = grid.rows["FedAvg"][1]
     assert entry.ours.mean == pytest.approx(100 * rules["micro"]["fused"])
@@ -108,8 +108,8 @@ def test_label_skew_has_the_spread_over_the_window(tmp_path):
 
 
 def test_figure_2_shows_rounds_and_branches(tmp_path):
-    one = planned("F2", rounds=60)
-    records, found = results(one, tmp_path)
+    one = make_plan("F2", rounds=60)
+    records, found = build_fake_results(one, tmp_path)
     assert [list(grid.columns) for grid in found] == [["10", "50", "60"]] * 2
     record = records[one.cells[1, 6, 1].identity]
     online = found[1].rows["- online"][1]
@@ -118,10 +118,10 @@ def test_figure_2_shows_rounds_and_branches(tmp_path):
 
 
 def test_other_images_under_the_same_name_are_noticed(tmp_path):
-    one = planned("T7", methods=("fedavg",), rounds=2, seeds="2")
+    one = make_plan("T7", methods=("fedavg",), rounds=2, seeds="2")
     for k, job in enumerate(build_jobs([one], tmp_path).values()):
-        fake(job, sums=f"sum {k}")
-    _, (grid,) = results(one, tmp_path)
+        write_fake_run(job, sums=f"sum {k}")
+    _, (grid,) = build_fake_results(one, tmp_path)
     assert any("checksums" in note for note in grid.notes)
 
 
@@ -130,8 +130,8 @@ def test_other_images_under_the_same_name_are_noticed(tmp_path):
 
 @pytest.fixture(scope="module")
 def f7(tmp_path_factory):
-    one = planned("F7", rounds=2, seeds="2", legacy=True)
-    return one, *results(one, tmp_path_factory.mktemp("f7"))
+    one = make_plan("F7", rounds=2, seeds="2", legacy=True)
+    return one, *build_fake_results(one, tmp_path_factory.mktemp("f7"))
 
 
 def test_csv_and_json_read_back(f7):
@@ -170,8 +170,8 @@ def test_markdown_and_latex_have_a_cell_for_every_number(f7):
 
 @pytest.mark.parametrize("name", [name for name in PAPER_ITEM_NAMES if load_paper_item(name).figure])
 def test_figures_say_what_is_reduced(name, tmp_path):
-    one = planned(name, rounds=4, seeds="1", methods=("fedco2",))
-    records, found = results(one, tmp_path)
+    one = make_plan(name, rounds=4, seeds="1", methods=("fedco2",))
+    records, found = build_fake_results(one, tmp_path)
     title = FIGURE_KINDS[one.exhibit.figure](one, records, found).figure.get_suptitle()
     assert title.startswith(load_paper_item(name).title)
     assert "reduced: 4 of" in title

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_reproduction import STANDIN, as_published, fake, planned
+from fake_reproduction import STANDIN_REQUEST, make_plan, make_published_data, write_fake_run
 
 from fedtrain.folder import SUMMARY_FILE
 from fedtrain.reproduce import paper
@@ -21,13 +21,13 @@ from theory.errors import InputError
 
 
 def test_finished_runs_are_found_by_what_they_are_not_by_their_names(tmp_path):
-    one = planned("T7", methods=("fedavg",), rounds=20, seeds="1")
+    one = make_plan("T7", methods=("fedavg",), rounds=20, seeds="1")
     ((identity, job),) = build_jobs([one], tmp_path / "runs").items()
-    fake(replace(job, folder=tmp_path / "elsewhere"))
+    write_fake_run(replace(job, folder=tmp_path / "elsewhere"))
     adopt = load_adopted_runs([tmp_path / "elsewhere"])
     assert adopt == load_adopted_runs([tmp_path]) == find_stored_runs(tmp_path)
     assert build_jobs([one], tmp_path / "runs", adopt)[identity].folder == tmp_path / "elsewhere"
-    curve = planned("F2", methods=("fedavg",), rounds=20, dataset="digits")
+    curve = make_plan("F2", methods=("fedavg",), rounds=20, dataset="digits")
     assert (
         build_jobs([curve], tmp_path / "runs", adopt)[identity].folder.parent == tmp_path / "runs"
     )  # evaluated too seldom
@@ -47,21 +47,21 @@ def test_runs_of_other_data_are_not_used(tmp_path):
     """The same settings on a subset, or on a replacement of the same size, are other numbers."""
 
     def replaced(name):
-        return replace(as_published(name), notes=("MNIST-M (re-created) stands for MNIST-M",))
+        return replace(make_published_data(name), notes=("MNIST-M (re-created) stands for MNIST-M",))
 
     def smaller(name):
-        found = as_published(name)
+        found = make_published_data(name)
         return replace(found, pools=[replace(pool, test=pool.test[:70]) for pool in found.pools])
 
     asked = {"methods": ("fedavg",), "rounds": 20, "seeds": "1"}
-    one = planned("T7", **asked)
+    one = make_plan("T7", **asked)
     ((identity, job),) = build_jobs([one], tmp_path / "runs").items()
-    fake(replace(job, folder=tmp_path / "here"))
+    write_fake_run(replace(job, folder=tmp_path / "here"))
     adopt = load_adopted_runs([tmp_path / "here"])
     assert build_jobs([one], tmp_path / "runs", adopt)[identity].finished
-    fake(job)
+    write_fake_run(job)
     for look in (replaced, smaller):
-        other = planned("T7", look, **asked)
+        other = make_plan("T7", look, **asked)
         assert other.cells[0, 0, 1].identity == identity
         assert not build_jobs([other], tmp_path / "new", adopt)[identity].begun
         with pytest.raises(InputError, match="other data than are here now; choose another --out"):
@@ -69,31 +69,31 @@ def test_runs_of_other_data_are_not_used(tmp_path):
 
 
 def test_a_folder_that_holds_another_run_is_not_used(tmp_path):
-    one, other = (planned("T7", methods=("fedavg",), rounds=rounds, seeds="1") for rounds in (2, 3))
+    one, other = (make_plan("T7", methods=("fedavg",), rounds=rounds, seeds="1") for rounds in (2, 3))
     ((_, job),), ((_, wrong),) = (build_jobs([each], tmp_path).items() for each in (one, other))
-    fake(replace(wrong, folder=job.folder))
+    write_fake_run(replace(wrong, folder=job.folder))
     with pytest.raises(InputError, match="holds another run"):
         build_jobs([one], tmp_path)
 
 
 def finished_run(name, path):
-    job = next(iter(build_jobs([planned(name, methods=("fedavg",))], path).values()))
-    fake(replace(job, folder=path))
+    job = next(iter(build_jobs([make_plan(name, methods=("fedavg",))], path).values()))
+    write_fake_run(replace(job, folder=path))
     return path
 
 
 def test_what_cannot_be_run_on_the_data_at_hand_is_known_before(tmp_path):
     def few(name):
-        found = as_published(name)
+        found = make_published_data(name)
         return replace(found, pools=[replace(found.pools[0], train=found.pools[0].train[:1000])])
 
-    one = planned("T13", few, methods=("fedavg", "fedbn"))
+    one = make_plan("T13", few, methods=("fedavg", "fedbn"))
     there = load_adopted_runs([finished_run("T13", tmp_path / "whole")])
     assert not any(job.begun for job in build_jobs([one], tmp_path / "new", there).values())
     why = find_impossible_runs(one.cells.values(), make_clients_preview([one]))
     assert set(why.values()) == {2}  # both methods of a column
     assert any("150 clients" in reason for reason in why), why
-    assert find_impossible_runs(one.cells.values(), make_clients_preview([planned("T13")])) == {}
+    assert find_impossible_runs(one.cells.values(), make_clients_preview([make_plan("T13")])) == {}
 
 
 def test_our_files_are_made_anew_and_others_are_left_alone(tmp_path):
@@ -114,7 +114,8 @@ def test_our_files_are_made_anew_and_others_are_left_alone(tmp_path):
 
 def test_time_is_estimated_in_proportion():
     few, many = (
-        planned("T7", lambda name: make_dataset_finder(STANDIN)(name), rounds=r, methods=("fedavg",)) for r in (20, 200)
+        make_plan("T7", lambda name: make_dataset_finder(STANDIN_REQUEST)(name), rounds=r, methods=("fedavg",))
+        for r in (20, 200)
     )
     some, more = (estimate_total_seconds(one.cells.values(), one.found) for one in (few, many))
     assert 0 < some < more < 12 * some

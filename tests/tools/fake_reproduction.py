@@ -21,12 +21,12 @@ from fedtrain.reproduce.request import Request
 from fedtrain.reproduce.results import build_comparison_tables
 from fedtrain.reproduce.runs import build_jobs
 
-STANDIN = Request(source="standin")
+STANDIN_REQUEST = Request(source="standin")
 
 BRANCHES = {"fedco2": ("online", "offline"), "fedrod": ("generic", "personal"), "copa": ("own", "peers")}
 
 
-def as_published(name):
+def make_published_data(name):
     """Data of the published sizes, without an image."""
     data = DATASETS[name]
     sizes = PUBLISHED_TEST_SIZES.get(name) or data.test_sizes
@@ -36,24 +36,28 @@ def as_published(name):
     return Found(pools, data.title, False, ())
 
 
-def planned(name, look=as_published, **request):
-    return build_plan(name, Request(**request), look) if request or look is not as_published else whole(name)
+def make_plan(name, look=make_published_data, **request):
+    return (
+        build_plan(name, Request(**request), look)
+        if request or look is not make_published_data
+        else make_full_plan(name)
+    )
 
 
 @cache
-def whole(name):
-    return build_plan(name, Request(), as_published)
+def make_full_plan(name):
+    return build_plan(name, Request(), make_published_data)
 
 
 @cache
-def clients_of(settings, look):
+def outline_clients(settings, look):
     return describe_clients(assemble(settings, look(settings.dataset).without_images()))
 
 
-def fake(job, level=0.8, sums="same", look=as_published):
+def write_fake_run(job, level=0.8, sums="same", look=make_published_data):
     """The folder of a finished run with made-up accuracies."""
     config = job.cell.config
-    rounds, chance, about = config.server.rounds, random.Random(job.cell.identity), clients_of(config.data, look)
+    rounds, chance, about = config.server.rounds, random.Random(job.cell.identity), outline_clients(config.data, look)
     folder = RunFolder(job.folder)
     folder.begin(config, {"data": about | {"sha256": sums}})
     rows = []
@@ -70,13 +74,13 @@ def fake(job, level=0.8, sums="same", look=as_published):
     folder.write_json(SUMMARY_FILE, {"finished": True, "rounds": rounds, **cost})
 
 
-def results(one, place, level=0.8, numbers=None, leave=()):
+def build_fake_results(one, place, level=0.8, numbers=None, leave=()):
     """Fake all runs but some, and read them."""
     found = {}
     for identity, job in build_jobs([one], place).items():
         if job.cell.config.method_name not in leave:
             if not job.finished:
-                fake(job, level, look=one.found.__getitem__)
+                write_fake_run(job, level, look=one.found.__getitem__)
             found[identity] = read_record(job.folder)
     return found, build_comparison_tables(
         one, found, paper.load_paper_numbers(one.exhibit.name) if numbers is None else numbers

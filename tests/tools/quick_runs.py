@@ -10,17 +10,17 @@ from pathlib import Path
 from cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
-LAYERS = ["--set", "model.name=two-layer", "--set", "model.width=8"]
-TINY = [*LAYERS, "--set", "data.percent=0.02"]
-QUICK = ["train", "--dataset", "digits", "--data", "standin", *TINY, "--rounds", "2", "--threads", "1"]
+SMALL_MODEL = ["--set", "model.name=two-layer", "--set", "model.width=8"]
+TINY = [*SMALL_MODEL, "--set", "data.percent=0.02"]
+QUICK_TRAIN = ["train", "--dataset", "digits", "--data", "standin", *TINY, "--rounds", "2", "--threads", "1"]
 FILES = ["checkpoints", "config.toml", "figures", "manifest.json", "metrics.jsonl", "summary.json"]
 
 
-def contents(folder):
+def read_contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def refused(capsys, arguments, *words, code=2):
+def assert_refused(capsys, arguments, *words, code=2):
     """The exit code, one line, and the words in it."""
     assert main(arguments) == code
     shown = capsys.readouterr()
@@ -31,7 +31,7 @@ def refused(capsys, arguments, *words, code=2):
     return said
 
 
-def start(arguments, *python, **options):
+def start_command(arguments, *python, **options):
     """The real command in a process of its own."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, *(python or ("-m", "cli")), *arguments]
