@@ -9,16 +9,16 @@ import click
 from cli.console import DATA_MISSING
 from cli.data_clients import clients
 
-NAMES = ("digits", "office", "domainnet", "cifar10", "cifar100")
+DATASET_NAMES = ("digits", "office", "domainnet", "cifar10", "cifar100")
 
-folder = click.option(
+data_dir_option = click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
     help="Folder of all data.  [default: $FEDCO2_DATA, or the user's own]",
 )
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
-name = click.argument("name", type=click.Choice(NAMES), metavar="NAME")
-replace = click.option("--replace", is_flag=True, help="Replace what is there already.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+name_argument = click.argument("name", type=click.Choice(DATASET_NAMES), metavar="NAME")
+replace_option = click.option("--replace", is_flag=True, help="Replace what is there already.")
 
 
 @click.group(short_help="List, fetch, import and check data sets.")
@@ -40,8 +40,8 @@ def data() -> None:
 
 
 @data.command("list")
-@folder
-@as_json
+@data_dir_option
+@json_option
 def list_(data_dir: Path | None, as_json: bool) -> None:
     """All data sets: domains, classes, terms, and what is here of them."""
     from cli.data_run import show_list
@@ -50,8 +50,8 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
 
 
 @data.command()
-@folder
-@as_json
+@data_dir_option
+@json_option
 def status(data_dir: Path | None, as_json: bool) -> None:
     """The folder in use, and what it holds."""
     from cli.data_run import show_status
@@ -60,10 +60,10 @@ def status(data_dir: Path | None, as_json: bool) -> None:
 
 
 @data.command()
-@name
+@name_argument
 @click.option("--domain", help="Only this one, from its own home if it has one.")
-@replace
-@folder
+@replace_option
+@data_dir_option
 def get(name: str, domain: str | None, replace: bool, data_dir: Path | None) -> None:
     """Download a data set from where it is published, and import it.
 
@@ -76,11 +76,11 @@ def get(name: str, domain: str | None, replace: bool, data_dir: Path | None) -> 
 
 
 @data.command()
-@name
+@name_argument
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
 @click.option("--domain", help="Which domain it is, where the name of the file does not tell.")
-@replace
-@folder
+@replace_option
+@data_dir_option
 def add(name: str, paths: tuple[Path, ...], domain: str | None, replace: bool, data_dir: Path | None) -> None:
     """Import files, folders or archives (zip, tar, tar.gz).
 
@@ -102,9 +102,9 @@ def add(name: str, paths: tuple[Path, ...], domain: str | None, replace: bool, d
 
 
 @data.command()
-@name
-@folder
-@as_json
+@name_argument
+@data_dir_option
+@json_option
 @click.pass_context
 def check(ctx: click.Context, name: str, data_dir: Path | None, as_json: bool) -> None:
     """Verify every byte of what is here of a data set; exit with 3 if something is wrong or missing."""

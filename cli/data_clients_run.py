@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 from cli.console import make_console
-from cli.data_clients_view import show
+from cli.data_clients_view import print_clients
 from fedtrain.data import store
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.client_share import ClientShare, Labelled
@@ -26,12 +26,12 @@ from fedtrain.presets import resolve_preset
 from fedtrain.report.png import check_new_png, write_png
 from theory.errors import InputError
 
-ORDER_MATTERS = ("iid", "pachinko")
+ORDER_DEPENDENT_SKEWS = ("iid", "pachinko")
 """Skews whose class counts depend on the order of the samples, not only on class sizes."""
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class ClassCountPool:
     """Labels made of class sizes."""
 
     domain: str
@@ -39,7 +39,7 @@ class Counted:
     test: Indices
 
 
-def settings_of(options: dict[str, Any]) -> DataSettings:
+def build_data_settings(options: dict[str, Any]) -> DataSettings:
     """The options over the data set's preset; one that the skew does not read is refused."""
     names = ("alpha", "beta", "classes_per_client", "divide", "percent", "train_size", "least")
     asked = {name: options[name] for name in ("dataset", "source", "skew", "clients", "seed", *names)}
@@ -51,20 +51,20 @@ def settings_of(options: dict[str, Any]) -> DataSettings:
     return settings
 
 
-def labels_of(settings: DataSettings, root: Path | None) -> tuple[Sequence[Labelled], str, str, list[str]]:
+def load_label_pools(settings: DataSettings, root: Path | None) -> tuple[Sequence[Labelled], str, str, list[str]]:
     """(pools, title, source, notes): real labels, the published class counts, or those of the stand-in."""
     data = dataset(settings.dataset)
     known = known_labels(data.name)
     if known and settings.source == "auto" and not store.present(data.name, store.data_dir(root)):
         notes = ["from published class counts: the images are not here"]
-        if settings.skew in ORDER_MATTERS:
+        if settings.skew in ORDER_DEPENDENT_SKEWS:
             notes.append("the order of the images matters to this skew: counts of the real ones differ a little")
-        return [Counted(data.name, *known)], data.title, "class counts", notes
+        return [ClassCountPool(data.name, *known)], data.title, "class counts", notes
     found = find(settings, root)
     return found.pools, found.title, "standin" if found.standin else "real", list(found.notes)
 
 
-def row(share: ClientShare, pool: Labelled, classes: int) -> dict[str, Any]:
+def build_client_row(share: ClientShare, pool: Labelled, classes: int) -> dict[str, Any]:
     """A client's counts; validation images only where there are some."""
     lists = {"train": (pool.train, share.train), "val": (pool.train, share.val), "test": (pool.test, share.test)}
     counts = {
@@ -75,29 +75,29 @@ def row(share: ClientShare, pool: Labelled, classes: int) -> dict[str, Any]:
     return {"name": share.name, **counts}
 
 
-def run(options: dict[str, Any]) -> None:
+def run_clients(options: dict[str, Any]) -> None:
     """Share out the labels; print, and draw if asked."""
-    settings, plot = settings_of(options), options["plot"]
+    settings, plot = build_data_settings(options), options["plot"]
     check(settings)
     if plot is not None:
         check_new_png(plot)
-    pools, title, source, notes = labels_of(settings, options["data_dir"])
+    pools, title, source, notes = load_label_pools(settings, options["data_dir"])
     classes = dataset(settings.dataset).classes
-    rows = [row(share, pools[share.pool], len(classes)) for share in shares(settings, pools)]
+    rows = [build_client_row(share, pools[share.pool], len(classes)) for share in shares(settings, pools)]
     heading = f"{title}: {partition_words(settings)}"
     if plot is not None:
-        draw(plot, rows, classes, heading)
+        write_figure(plot, rows, classes, heading)
     if as_json := options["as_json"]:
         told = {"dataset": settings.dataset, "title": title, "source": source, "skew": settings.skew}
         told |= {name: getattr(settings, name) for name in sorted(USED[settings.skew])} | {"seed": settings.seed}
         click.echo(json.dumps({**told, "notes": notes, "classes": classes, "clients": rows}, ensure_ascii=False))
     else:
-        show(make_console(), heading, notes, rows, classes)
+        print_clients(make_console(), heading, notes, rows, classes)
     if plot is not None and not as_json:
         make_console().print(f"Figure: {plot}", soft_wrap=True)
 
 
-def draw(path: Path, rows: list[dict[str, Any]], classes: Sequence[str], heading: str) -> None:
+def write_figure(path: Path, rows: list[dict[str, Any]], classes: Sequence[str], heading: str) -> None:
     """The training images as a figure."""
     from fedtrain.report.label_figure import draw_label_figure
 

@@ -11,59 +11,66 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-MOST_COLUMNS = 12
+MAX_CLASS_COLUMNS = 12
 """Classes that get a column each."""
-ENOUGH = 300
+UNFOLDED_WIDTH = 300
 """Columns of a page that nobody folds: output that goes to a file or a pipe."""
 
 Row = dict[str, Any]
 
 
-def show(screen: Console, heading: str, notes: Sequence[str], rows: list[Row], classes: Sequence[str]) -> None:
+def print_clients(screen: Console, heading: str, notes: Sequence[str], rows: list[Row], classes: Sequence[str]) -> None:
     """Heading, notes, one line a client and the sums; class by class where there is room."""
     if not screen.is_terminal:
-        screen.width = ENOUGH
+        screen.width = UNFOLDED_WIDTH
     screen.print(heading, style="bold")
     for note in notes:
         screen.print(note, style="yellow")
-    table = _by_class(rows, classes) if len(classes) <= MOST_COLUMNS else _summary(rows, classes)
-    if Measurement.get(screen, screen.options.update(max_width=ENOUGH), table).maximum > screen.width:
-        table = _summary(rows, classes)
+    table = (
+        _build_class_table(rows, classes) if len(classes) <= MAX_CLASS_COLUMNS else _build_summary_table(rows, classes)
+    )
+    if Measurement.get(screen, screen.options.update(max_width=UNFOLDED_WIDTH), table).maximum > screen.width:
+        table = _build_summary_table(rows, classes)
     screen.print(table)
     if len(table.columns) > len(classes):
         numbered = [name if name == str(k) else f"{k} {name}" for k, name in enumerate(classes)]
         screen.print(f"Columns: training images of class {', '.join(numbered)}; then sums.")
 
 
-def _by_class(rows: list[Row], classes: Sequence[str]) -> Table:
+def _build_class_table(rows: list[Row], classes: Sequence[str]) -> Table:
     """Training images of each class, then sums."""
-    kinds = _kinds(rows)
-    table = _table("client", *(str(k) for k in range(len(classes))), *kinds)
+    kinds = _list_splits(rows)
+    table = _make_table("client", *(str(k) for k in range(len(classes))), *kinds)
     for row in rows:
         last = row is rows[-1]
-        table.add_row(row["name"], *map(_number, row["train"]), *(_sum(row, kind) for kind in kinds), end_section=last)
+        table.add_row(
+            row["name"],
+            *map(_format_count, row["train"]),
+            *(_format_row_sum(row, kind) for kind in kinds),
+            end_section=last,
+        )
     columns = [sum(row["train"][k] for row in rows) for k in range(len(classes))]
-    table.add_row("all", *map(_number, columns), *(_total(rows, kind) for kind in kinds))
+    table.add_row("all", *map(_format_count, columns), *(_format_total(rows, kind) for kind in kinds))
     return table
 
 
-def _summary(rows: list[Row], classes: Sequence[str]) -> Table:
+def _build_summary_table(rows: list[Row], classes: Sequence[str]) -> Table:
     """How many classes a client trains on, its largest one, and sums."""
-    kinds = _kinds(rows)
-    table = _table("client", "classes", "largest class", *kinds)
+    kinds = _list_splits(rows)
+    table = _make_table("client", "classes", "largest class", *kinds)
     for row in rows:
         held = sum(count > 0 for count in row["train"])
         top = max(range(len(classes)), key=row["train"].__getitem__)
         share = row["train"][top] / max(sum(row["train"]), 1)
         largest = f"{classes[top]}: {row['train'][top]:,} ({share:.0%})"
-        cells = (str(held), largest, *(_sum(row, kind) for kind in kinds))
+        cells = (str(held), largest, *(_format_row_sum(row, kind) for kind in kinds))
         table.add_row(row["name"], *cells, end_section=row is rows[-1])
     held = sum(any(row["train"][k] for row in rows) for k in range(len(classes)))
-    table.add_row("all", str(held), "", *(_total(rows, kind) for kind in kinds))
+    table.add_row("all", str(held), "", *(_format_total(rows, kind) for kind in kinds))
     return table
 
 
-def _table(first: str, *others: str) -> Table:
+def _make_table(first: str, *others: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=0)
     table.add_column(first, no_wrap=True)
     for name in others:
@@ -71,17 +78,17 @@ def _table(first: str, *others: str) -> Table:
     return table
 
 
-def _kinds(rows: list[Row]) -> list[str]:
+def _list_splits(rows: list[Row]) -> list[str]:
     return [kind for kind in ("train", "val", "test") if any(kind in row for row in rows)]
 
 
-def _number(count: int) -> Text:
+def _format_count(count: int) -> Text:
     return Text(str(count)) if count else Text("·", style="dim")
 
 
-def _sum(row: Row, kind: str) -> str:
+def _format_row_sum(row: Row, kind: str) -> str:
     return f"{sum(row.get(kind, [])):,}"
 
 
-def _total(rows: list[Row], kind: str) -> str:
+def _format_total(rows: list[Row], kind: str) -> str:
     return f"{sum(sum(row.get(kind, [])) for row in rows):,}"

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from cli.data_view import grid, progressing, size
+from cli.data_view import format_size, print_table, show_progress
 from fedtrain.data.audit import audit
 from fedtrain.data.catalogue import DATASETS
 from fedtrain.data.domain_file import about
@@ -43,14 +43,18 @@ def show_list(given: Path | None, as_json: bool) -> None:
     cells = [
         (
             *(row["name"], row["title"], ", ".join(row["domains"].values()), row["classes"]),
-            *(f"{row['size']} x {row['size']}", _state(len(row["present"]), len(row["domains"])), row["terms"]),
+            *(
+                f"{row['size']} x {row['size']}",
+                _format_presence(len(row["present"]), len(row["domains"])),
+                row["terms"],
+            ),
         )
         for row in rows
     ]
-    grid(("name", "data set", "domains", "classes", "images", "here", "terms"), cells)
+    print_table(("name", "data set", "domains", "classes", "images", "here", "terms"), cells)
 
 
-def _state(here: int, all_: int) -> str:
+def _format_presence(here: int, all_: int) -> str:
     return "all" if here == all_ else f"{here} of {all_}" if here else "no"
 
 
@@ -58,16 +62,23 @@ def show_status(given: Path | None, as_json: bool) -> None:
     """One row a domain."""
     root = data_dir(given)
     told = "--data-dir" if given else "$FEDCO2_DATA" if os.environ.get("FEDCO2_DATA") else "the user's folder for data"
-    rows = [_row(name, domain, root) for name, data in DATASETS.items() for domain in data.domains]
+    rows = [_build_status_row(name, domain, root) for name, data in DATASETS.items() for domain in data.domains]
     if as_json:
         click.echo(json.dumps({"folder": str(root), "from": told, "domains": rows}, ensure_ascii=False))
         return
     click.echo(f"{root} ({told})")
     cells = [
-        (row["dataset"], row["domain"], row["state"], row.get("title", ""), row.get("counts", ""), size(row["bytes"]))
+        (
+            row["dataset"],
+            row["domain"],
+            row["state"],
+            row.get("title", ""),
+            row.get("counts", ""),
+            format_size(row["bytes"]),
+        )
         for row in rows
     ]
-    grid(("data set", "domain", "state", "title", "train + test", "on disk"), cells)
+    print_table(("data set", "domain", "state", "title", "train + test", "on disk"), cells)
     for row in rows:
         if row["state"] == "broken":
             click.echo(row["problem"])
@@ -75,7 +86,7 @@ def show_status(given: Path | None, as_json: bool) -> None:
         click.echo("nothing here yet; fedco2 data get NAME, or fedco2 data add NAME PATH")
 
 
-def _row(name: str, domain: str, root: Path) -> dict[str, Any]:
+def _build_status_row(name: str, domain: str, root: Path) -> dict[str, Any]:
     path = place(name, domain, root)
     row: dict[str, Any] = {"dataset": name, "domain": domain, "state": "absent", "bytes": 0}
     if path.exists():
@@ -89,21 +100,21 @@ def _row(name: str, domain: str, root: Path) -> dict[str, Any]:
 
 def run_get(name: str, domain: str | None, replace: bool, given: Path | None) -> None:
     """Download and import."""
-    with progressing() as progress:
+    with show_progress() as progress:
         added = get(name, data_dir(given), domain, replace, progress, lambda line: click.echo(line, err=True))
-    _tell(added)
+    _print_imported(added)
     if not added:
         click.echo(f"{domain or name} is there already; see fedco2 data status, or fetch it again with --replace")
 
 
 def run_add(name: str, paths: Sequence[Path], domain: str | None, replace: bool, given: Path | None) -> None:
     """Import."""
-    with progressing() as progress:
+    with show_progress() as progress:
         added = add(name, paths, data_dir(given), domain, replace, progress)
-    _tell(added)
+    _print_imported(added)
 
 
-def _tell(added: Sequence[Added]) -> None:
+def _print_imported(added: Sequence[Added]) -> None:
     for one in added:
         click.echo(f"added {one.about.title}, {one.about.counts} images: {one.about.split}")
 
@@ -111,7 +122,7 @@ def _tell(added: Sequence[Added]) -> None:
 def run_check(name: str, given: Path | None, as_json: bool) -> bool:
     """Verify; whether all is well."""
     root = data_dir(given)
-    with progressing(quiet=as_json) as progress:
+    with show_progress(quiet=as_json) as progress:
         problems = audit(name, root, progress)
     sound = not any(problems.values())
     if as_json:

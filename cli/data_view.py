@@ -12,12 +12,12 @@ from cli.console import make_console
 Progress = Callable[[str, int, int], None]
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """Bytes as people say them."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB" if count else ""
 
 
-def grid(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table; without a terminal one line a row, in columns."""
     screen = make_console()
     texts = [[str(cell) for cell in row] for row in rows]
@@ -36,7 +36,7 @@ def grid(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 
 @contextmanager
-def progressing(quiet: bool = False) -> Iterator[Progress]:
+def show_progress(quiet: bool = False) -> Iterator[Progress]:
     """A bar on stderr; without a terminal one line for each thing that is begun."""
     screen = make_console(stderr=True)
     if quiet:

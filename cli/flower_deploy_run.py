@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from cli.data_view import grid
+from cli.data_view import print_table
 from cli.stopping import handle_interrupts
 from fedtrain.flower.deployment import Deployment
 from fedtrain.flower.hosts import several_hosts
@@ -43,9 +43,9 @@ def _show(seen: Status) -> None:
         (node.client, node.pid if node.alive else "not running", node.node_id or "-", "yes" if node.online else "no")
         for node in seen.nodes
     ]
-    grid(("client", "process", "node id", "online"), rows)
+    print_table(("client", "process", "node id", "online"), rows)
     if seen.runs:
-        grid(("run", "status", "details"), [(run.id, run.status, run.details) for run in seen.runs])
+        print_table(("run", "status", "details"), [(run.id, run.status, run.details) for run in seen.runs])
 
 
 def run_down(folder: Path) -> None:

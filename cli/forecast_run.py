@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cli.console import make_console, show_status_line
-from cli.data_clients_run import settings_of
+from cli.data_clients_run import build_data_settings
 from cli.forecast_view import show
 from fedtrain.about.outlook import build_kernel_problem, count_used_samples
 from fedtrain.data.federation import federation
@@ -56,7 +56,7 @@ def run(options: dict[str, Any]) -> None:
 
 def of_dataset(options: dict[str, Any]) -> Asked:
     """The training images of the clients that the options describe."""
-    settings = settings_of(options)
+    settings = build_data_settings(options)
     data = federation(settings, options["data_dir"])
     counts, held = count_used_samples(data, options["samples"]), [len(client.train) for client in data.clients]
     refuse_if_too_many(sum(counts), "lower --samples")

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cli.data import NAMES
+from cli.data import DATASET_NAMES
 from cli.main import main
 from fedtrain.data.catalogue import DATASETS
 
@@ -24,7 +24,7 @@ def npz(path: Path) -> str:
 
 
 def test_names_are_the_catalogues() -> None:
-    assert list(DATASETS) == list(NAMES)
+    assert list(DATASETS) == list(DATASET_NAMES)
 
 
 @pytest.mark.parametrize("command", ["list", "status", "get", "add", "check"])
