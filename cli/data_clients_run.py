@@ -18,7 +18,7 @@ from fedtrain.data.catalogue import dataset
 from fedtrain.data.client_share import ClientShare, Labelled
 from fedtrain.data.settings import USED, DataSettings
 from fedtrain.data.shares import check, shares
-from fedtrain.data.skews import class_counts, known_labels
+from fedtrain.data.skews import build_known_labels, count_classes
 from fedtrain.data.skews.share import Indices
 from fedtrain.data.source import find
 from fedtrain.data.words import partition_words
@@ -54,7 +54,7 @@ def build_data_settings(options: dict[str, Any]) -> DataSettings:
 def load_label_pools(settings: DataSettings, root: Path | None) -> tuple[Sequence[Labelled], str, str, list[str]]:
     """(pools, title, source, notes): real labels, the published class counts, or those of the stand-in."""
     data = dataset(settings.dataset)
-    known = known_labels(data.name)
+    known = build_known_labels(data.name)
     if known and settings.source == "auto" and not store.present(data.name, store.data_dir(root)):
         notes = ["from published class counts: the images are not here"]
         if settings.skew in ORDER_DEPENDENT_SKEWS:
@@ -68,7 +68,7 @@ def build_client_row(share: ClientShare, pool: Labelled, classes: int) -> dict[s
     """A client's counts; validation images only where there are some."""
     lists = {"train": (pool.train, share.train), "val": (pool.train, share.val), "test": (pool.test, share.test)}
     counts = {
-        kind: class_counts(labels, at, classes).tolist()
+        kind: count_classes(labels, at, classes).tolist()
         for kind, (labels, at) in lists.items()
         if len(at) or kind != "val"
     }

@@ -8,8 +8,14 @@ import numpy as np
 
 from fedtrain.data.client_share import NONE, ClientShare, Labelled
 from fedtrain.data.settings import DataSettings
-from fedtrain.data.skews import DIGITS_POOL, label_and_feature, part_sizes, stratified_cut, train_ratio
-from fedtrain.data.skews.checks import generator
+from fedtrain.data.skews import (
+    DIGITS_POOL_SIZE,
+    compute_part_sizes,
+    count_train_samples,
+    draw_label_and_feature_part,
+    subsample_stratified,
+)
+from fedtrain.data.skews.checks import make_legacy_rng
 from theory.errors import InputError
 
 KEPT = {"dslr": 1, "painting": 2, "quickdraw": 1}
@@ -35,7 +41,7 @@ def _share(settings: DataSettings, number: int, pool: Labelled) -> ClientShare:
     if settings.train_size is not None:
         train = settings.train_size
     elif settings.percent is not None:
-        train = train_ratio(DIGITS_POOL if settings.dataset == "digits" else there, settings.percent)
+        train = count_train_samples(DIGITS_POOL_SIZE if settings.dataset == "digits" else there, settings.percent)
     if train < 1 or train + val > there:
         given = {"percent": settings.percent, "train_size": settings.train_size, "val_size": val or None}
         asked = f"{max(train, 1):,} + {val:,}" if val else f"{train:,}"
@@ -48,16 +54,16 @@ def _share(settings: DataSettings, number: int, pool: Labelled) -> ClientShare:
 
 def by_part_of_domain(settings: DataSettings, pools: Sequence[Labelled]) -> list[ClientShare]:
     """Each domain is split by label and its client keeps one part; one stream of chance, domain after domain."""
-    rng = generator(settings.seed)
+    rng = make_legacy_rng(settings.seed)
     return [_part(settings, number, pool, rng) for number, pool in enumerate(pools)]
 
 
 def _part(settings: DataSettings, number: int, pool: Labelled, rng: np.random.RandomState) -> ClientShare:
     labels = pool.train
     if settings.dataset == "digits":
-        labels = labels[: sum(part_sizes(DIGITS_POOL)[: settings.divide])]
+        labels = labels[: sum(compute_part_sizes(DIGITS_POOL_SIZE)[: settings.divide])]
     try:
-        share = label_and_feature(
+        share = draw_label_and_feature_part(
             labels,
             pool.test,
             settings.alpha,
@@ -70,7 +76,7 @@ def _part(settings: DataSettings, number: int, pool: Labelled, rng: np.random.Ra
     except InputError as error:
         raise InputError(f"client {pool.domain}: {error}") from None
     cut = CUTS.get(pool.domain, 1)
-    train = stratified_cut(labels, share.train, 1 / cut, rng) if 1 < cut <= len(labels) / LEFT else share.train
+    train = subsample_stratified(labels, share.train, 1 / cut, rng) if 1 < cut <= len(labels) / LEFT else share.train
     return ClientShare(pool.domain, number, train, share.test, NONE)
 
 

@@ -13,7 +13,7 @@ from fedtrain.data.clients import ClientData, Federation, Pool, Preparation, Sam
 from fedtrain.data.readers.images import Part
 from fedtrain.data.settings import DataSettings
 from fedtrain.data.shares import check, shares
-from fedtrain.data.skews import misaligned, noise_levels
+from fedtrain.data.skews import compute_noise_levels, misalign_labels
 from fedtrain.data.skews.share import Indices
 from fedtrain.data.source import Found, find
 from theory.errors import InputError
@@ -28,7 +28,7 @@ def federation(settings: DataSettings, root: Path | None = None) -> Federation:
 def assemble(settings: DataSettings, found: Found) -> Federation:
     """The clients that the settings make of these pools."""
     parts = shares(settings, found.pools)
-    return _made(settings, found, zip(parts, noise_levels(len(parts), settings.noise).tolist(), strict=True))
+    return _made(settings, found, zip(parts, compute_noise_levels(len(parts), settings.noise).tolist(), strict=True))
 
 
 def one_client(settings: DataSettings, place: int, root: Path | None = None) -> Federation:
@@ -44,7 +44,7 @@ def one_client(settings: DataSettings, place: int, root: Path | None = None) -> 
     independent = settings.skew == "domain"
     found = find(settings, root, only=list(dataset(settings.dataset).domains)[place] if independent else None)
     part = shares(settings, found.pools)[0 if independent else place]
-    return _made(settings, found, [(part, float(noise_levels(count, settings.noise)[place]))])
+    return _made(settings, found, [(part, float(compute_noise_levels(count, settings.noise)[place]))])
 
 
 def client_count(settings: DataSettings) -> int:
@@ -71,7 +71,7 @@ def client(settings: DataSettings, pool: Pool, share: ClientShare, noise: float)
     """One client with its images."""
 
     def samples(part: Part, chosen: Indices) -> Samples:
-        of_image, of_label = misaligned(chosen) if settings.labels == "misaligned" else (chosen, chosen)
+        of_image, of_label = misalign_labels(chosen) if settings.labels == "misaligned" else (chosen, chosen)
         labels = pool.train if part == "train" else pool.test
         return Samples(pool.take(part, of_image), torch.from_numpy(labels[of_label]))
 

@@ -8,7 +8,14 @@ from fedtrain.data.catalogue import Dataset, dataset
 from fedtrain.data.client_share import NONE, ClientShare, Labelled
 from fedtrain.data.domain_shares import by_domain, by_part_of_domain
 from fedtrain.data.settings import DataSettings
-from fedtrain.data.skews import CIFAR100_COARSE, Share, dirichlet, iid, pachinko, pathological
+from fedtrain.data.skews import (
+    CIFAR100_COARSE,
+    TrainTestIndices,
+    partition_dirichlet,
+    partition_iid,
+    partition_pachinko,
+    partition_pathological,
+)
 from theory.errors import InputError
 
 
@@ -25,16 +32,16 @@ def shares(settings: DataSettings, pools: Sequence[Labelled]) -> list[ClientShar
     return [ClientShare(f"client{i:0{digits}}", 0, share.train, share.test, NONE) for i, share in enumerate(drawn)]
 
 
-def by_label(settings: DataSettings, pool: Labelled) -> list[Share]:
+def by_label(settings: DataSettings, pool: Labelled) -> list[TrainTestIndices]:
     """One pool spread over clients by label."""
     lists, clients, seed = (pool.train, pool.test), settings.clients or 0, settings.seed
     if settings.skew == "iid":
-        return iid(*lists, clients, seed)
+        return partition_iid(*lists, clients, seed)
     if settings.skew == "pathological":
-        return pathological(*lists, clients, settings.classes_per_client, seed)
+        return partition_pathological(*lists, clients, settings.classes_per_client, seed)
     if settings.skew == "dirichlet":
-        return dirichlet(*lists, clients, settings.alpha, seed, settings.least)
-    return pachinko(*lists, CIFAR100_COARSE, clients, settings.alpha, settings.beta, seed=seed)
+        return partition_dirichlet(*lists, clients, settings.alpha, seed, settings.least)
+    return partition_pachinko(*lists, CIFAR100_COARSE, clients, settings.alpha, settings.beta, seed=seed)
 
 
 def fitting(data: Dataset) -> list[str]:

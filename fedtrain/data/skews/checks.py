@@ -11,7 +11,7 @@ SMALLEST_ALPHA, LARGEST_ALPHA = 0.01, 1e6
 """Outside, a Dirichlet draw underflows, or is equal shares to all printed digits."""
 
 
-def checked(name: str, labels: Labels) -> Indices:
+def validate_labels(name: str, labels: Labels) -> Indices:
     """The labels as int64, if they are class numbers."""
     array = np.asarray(labels)
     if array.ndim != 1 or array.size == 0:
@@ -23,18 +23,18 @@ def checked(name: str, labels: Labels) -> Indices:
     return array.astype(np.int64)
 
 
-def checked_pair(train: Labels, test: Labels, clients: int) -> tuple[Indices, Indices]:
+def validate_label_pair(train: Labels, test: Labels, clients: int) -> tuple[Indices, Indices]:
     """Both lists of labels, if there is a sample of each for every client."""
     if clients < 1:
         raise InputError(f"clients is {clients}; at least one client is needed")
-    pair = checked("training", train), checked("test", test)
+    pair = validate_labels("training", train), validate_labels("test", test)
     for name, labels in zip(("training", "test"), pair, strict=True):
         if len(labels) < clients:
             raise InputError(f"{len(labels)} {name} samples are too few for {clients} clients; take fewer clients")
     return pair
 
 
-def trained_classes(train: Indices, test: Indices) -> Indices:
+def find_trained_classes(train: Indices, test: Indices) -> Indices:
     """The classes of the training samples, sorted; a test sample of another class would be lost, so it is refused."""
     classes = np.unique(train)
     if len(unseen := np.setdiff1d(test, classes)):
@@ -42,7 +42,7 @@ def trained_classes(train: Indices, test: Indices) -> Indices:
     return classes
 
 
-def positions(labels: Indices, classes: Indices) -> list[Indices]:
+def find_class_positions(labels: Indices, classes: Indices) -> list[Indices]:
     """Class by class, where its samples are."""
     return [np.flatnonzero(labels == c) for c in classes]
 
@@ -66,6 +66,6 @@ def check_seed(seed: int) -> int:
     return seed
 
 
-def generator(seed: int) -> np.random.RandomState:
+def make_legacy_rng(seed: int) -> np.random.RandomState:
     """What ``np.random.seed(seed)`` makes of the global generator, private."""
     return np.random.RandomState(check_seed(seed))

@@ -6,16 +6,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from fedtrain.data.skews.checks import check_alpha, check_tries, checked, generator, positions
-from fedtrain.data.skews.proportions import ends_of, open_weights, shuffled
-from fedtrain.data.skews.share import Indices, Labels, Share
+from fedtrain.data.skews.checks import check_alpha, check_tries, find_class_positions, make_legacy_rng, validate_labels
+from fedtrain.data.skews.proportions import compute_cut_points, copy_shuffled, mask_full_and_normalise
+from fedtrain.data.skews.share import Indices, Labels, TrainTestIndices
 from theory.errors import InputError
 
-BATCH = 1000
+DRAWS_PER_BATCH = 1000
 """Draws made at once; whole batches are drawn, so it is part of what a seed means."""
 
 
-def label_and_feature(
+def draw_label_and_feature_part(
     train_labels: Labels,
     test_labels: Labels,
     alpha: float,
@@ -26,7 +26,7 @@ def label_and_feature(
     seed: int | np.random.RandomState,
     tries: int = 200_000,
     adjust_test: bool = True,
-) -> Share:
+) -> TrainTestIndices:
     """Split one domain's training samples into ``divide`` parts, class by class as `dirichlet` does, and keep one.
 
     A part that holds n/divide samples gets none of the classes that follow; the draw is repeated until every part
@@ -35,7 +35,7 @@ def label_and_feature(
     With ``adjust_test`` the test samples are thinned to the class proportions of the part; else all are kept.
     A generator as ``seed`` is drawn on: domains one after the other from one stream.
     """
-    train, test = checked("training", train_labels), checked("test", test_labels)
+    train, test = validate_labels("training", train_labels), validate_labels("test", test_labels)
     check_alpha("alpha", alpha)
     check_tries(tries)
     if divide < 1:
@@ -53,28 +53,30 @@ def label_and_feature(
             f"class {classes[rarest]}: {counts[rarest]} training samples cannot give each of {divide} parts "
             f"{least_per_class}; lower least_per_class or divide"
         )
-    rng = seed if isinstance(seed, np.random.RandomState) else generator(seed)
-    sizes = accepted_sizes(rng, counts, divide, alpha, least_per_class, tries)
+    rng = seed if isinstance(seed, np.random.RandomState) else make_legacy_rng(seed)
+    sizes = draw_part_sizes(rng, counts, divide, alpha, least_per_class, tries)
     ends = sizes.cumsum(axis=1)[:, keep]
     starts = ends - sizes[:, keep]
-    piles = zip(positions(train, classes), starts, ends, strict=True)
-    part = shuffled(rng, np.concatenate([shuffled(rng, pile)[a:b] for pile, a, b in piles]))
+    piles = zip(find_class_positions(train, classes), starts, ends, strict=True)
+    part = copy_shuffled(rng, np.concatenate([copy_shuffled(rng, pile)[a:b] for pile, a, b in piles]))
     if not adjust_test:
-        return Share(part, np.arange(len(test), dtype=np.int64))
-    return Share(part, adjusted(rng, test, classes, sizes[:, keep]))
+        return TrainTestIndices(part, np.arange(len(test), dtype=np.int64))
+    return TrainTestIndices(part, thin_test_samples(rng, test, classes, sizes[:, keep]))
 
 
-def accepted_sizes(
+def draw_part_sizes(
     rng: np.random.RandomState, counts: Indices, divide: int, alpha: float, least: int, tries: int
 ) -> Indices:
     """(class, part) sizes: the first draw that gives every part ``least`` of every class."""
     cap = counts.sum() / divide
-    for start in range(0, tries, BATCH):
-        p = rng.dirichlet(np.full(divide, alpha), size=(BATCH, len(counts)))
-        held = np.zeros((BATCH, divide), dtype=np.int64)
-        sizes = np.empty((BATCH, len(counts), divide), dtype=np.int64)
+    for start in range(0, tries, DRAWS_PER_BATCH):
+        p = rng.dirichlet(np.full(divide, alpha), size=(DRAWS_PER_BATCH, len(counts)))
+        held = np.zeros((DRAWS_PER_BATCH, divide), dtype=np.int64)
+        sizes = np.empty((DRAWS_PER_BATCH, len(counts), divide), dtype=np.int64)
         for k, count in enumerate(counts):
-            sizes[:, k] = np.diff(ends_of(open_weights(p[:, k], held, cap), int(count)), prepend=0)
+            sizes[:, k] = np.diff(
+                compute_cut_points(mask_full_and_normalise(p[:, k], held, cap), int(count)), prepend=0
+            )
             held += sizes[:, k]
         good = np.flatnonzero((sizes >= least).all(axis=(1, 2)) & (held > 0).all(axis=1))
         if len(good) and start + good[0] < tries:
@@ -85,18 +87,18 @@ def accepted_sizes(
     )
 
 
-def adjusted(rng: np.random.RandomState, test: Indices, classes: Indices, wanted: Indices) -> Indices:
+def thin_test_samples(rng: np.random.RandomState, test: Indices, classes: Indices, wanted: Indices) -> Indices:
     """Random test samples in the proportions ``wanted`` of the classes, as many as there can be.
 
     With r = min_k (test count_k / wanted_k), ⌊r · wanted_k⌋ of class k; in whole numbers, so that the scarcest class
     is kept whole.
     """
     held = wanted > 0
-    pools = positions(test, classes[held])
+    pools = find_class_positions(test, classes[held])
     pairs = [(len(pool), int(want)) for pool, want in zip(pools, wanted[held], strict=True)]
     scarcest = min(range(len(pairs)), key=lambda k: Fraction(*pairs[k]))
     top, bottom = pairs[scarcest]
     if top == 0:
         raise InputError(f"class {classes[held][scarcest]} has no test sample here; add some, or choose another skew")
     keeps = [top * want // bottom for _, want in pairs]
-    return np.sort(np.concatenate([shuffled(rng, pool)[:n] for pool, n in zip(pools, keeps, strict=True)]))
+    return np.sort(np.concatenate([copy_shuffled(rng, pool)[:n] for pool, n in zip(pools, keeps, strict=True)]))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedtrain.data.skews.checks import checked_pair, generator
-from fedtrain.data.skews.share import Labels, Share
+from fedtrain.data.skews.checks import make_legacy_rng, validate_label_pair
+from fedtrain.data.skews.share import Labels, TrainTestIndices
 
 
-def iid(train_labels: Labels, test_labels: Labels, clients: int, seed: int) -> list[Share]:
+def partition_iid(train_labels: Labels, test_labels: Labels, clients: int, seed: int) -> list[TrainTestIndices]:
     """Permute the training samples, then the test samples, and cut each into runs whose sizes differ by one at most."""
-    pair = checked_pair(train_labels, test_labels, clients)
-    rng = generator(seed)
+    pair = validate_label_pair(train_labels, test_labels, clients)
+    rng = make_legacy_rng(seed)
     train, test = (np.array_split(rng.permutation(len(labels)).astype(np.int64), clients) for labels in pair)
-    return [Share(*parts) for parts in zip(train, test, strict=True)]
+    return [TrainTestIndices(*parts) for parts in zip(train, test, strict=True)]

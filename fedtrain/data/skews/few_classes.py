@@ -7,17 +7,17 @@ from math import gcd
 
 import numpy as np
 
-from fedtrain.data.skews.checks import checked_pair, generator, positions, trained_classes
-from fedtrain.data.skews.share import Indices, Labels, Share
+from fedtrain.data.skews.checks import find_class_positions, find_trained_classes, make_legacy_rng, validate_label_pair
+from fedtrain.data.skews.share import Indices, Labels, TrainTestIndices
 from theory.errors import InputError
 
-LOW, HIGH = 0.4, 0.6
+MIN_RAW_SHARE, MAX_RAW_SHARE = 0.4, 0.6
 """Before they are made to sum to 1, the shares of a class are uniform between these."""
 
 
-def pathological(
+def partition_pathological(
     train_labels: Labels, test_labels: Labels, clients: int, classes_per_client: int, seed: int
-) -> list[Share]:
+) -> list[TrainTestIndices]:
     """Give each client ``classes_per_client`` classes, and each class to equally many clients.
 
     Drawn in this order: for each class the sizes of its shares; client by client its classes, each one evenly among
@@ -25,18 +25,18 @@ def pathological(
     samples. A client takes the last share left of its class, ⌊n_c · share⌋ samples of both pools; what truncation
     leaves goes to nobody.
     """
-    train, test = checked_pair(train_labels, test_labels, clients)
-    classes = trained_classes(train, test)
-    copies = shares_per_class(clients, classes_per_client, len(classes))
-    rng, shuffler = generator(seed), random.Random(seed)
+    train, test = validate_label_pair(train_labels, test_labels, clients)
+    classes = find_trained_classes(train, test)
+    copies = count_clients_per_class(clients, classes_per_client, len(classes))
+    rng, shuffler = make_legacy_rng(seed), random.Random(seed)
 
-    sizes = [rng.uniform(LOW, HIGH, size=copies) for _ in classes]
+    sizes = [rng.uniform(MIN_RAW_SHARE, MAX_RAW_SHARE, size=copies) for _ in classes]
     shares = [(drawn / drawn.sum()).tolist() for drawn in sizes]
-    owned = [(k, shares[k].pop()) for k in choose(rng, clients, classes_per_client, copies, len(classes))]
+    owned = [(k, shares[k].pop()) for k in assign_classes(rng, clients, classes_per_client, copies, len(classes))]
 
     halves = []
     for name, labels in (("training", train), ("test", test)):
-        pools = [where.tolist() for where in positions(labels, classes)]
+        pools = [where.tolist() for where in find_class_positions(labels, classes)]
         for pool in pools:
             shuffler.shuffle(pool)
         takes = [int(len(pools[k]) * share) for k, share in owned]
@@ -46,13 +46,13 @@ def pathological(
                 f"class {classes[k]}: {len(pools[k])} {name} samples are too few for its {copies} clients; "
                 "take fewer clients or fewer classes_per_client"
             )
-        pieces = [take_from(pools[k], take) for (k, _), take in zip(owned, takes, strict=True)]
+        pieces = [pop_first(pools[k], take) for (k, _), take in zip(owned, takes, strict=True)]
         m = classes_per_client
         halves.append([np.concatenate(pieces[i * m : (i + 1) * m]) for i in range(clients)])
-    return [Share(*parts) for parts in zip(*halves, strict=True)]
+    return [TrainTestIndices(*parts) for parts in zip(*halves, strict=True)]
 
 
-def shares_per_class(clients: int, classes_per_client: int, classes: int) -> int:
+def count_clients_per_class(clients: int, classes_per_client: int, classes: int) -> int:
     """How many clients hold a class; the numbers must come out even."""
     if not 1 <= classes_per_client <= classes:
         raise InputError(
@@ -70,7 +70,7 @@ def shares_per_class(clients: int, classes_per_client: int, classes: int) -> int
     return wanted // classes
 
 
-def choose(rng: np.random.RandomState, clients: int, each: int, copies: int, classes: int) -> list[int]:
+def assign_classes(rng: np.random.RandomState, clients: int, each: int, copies: int, classes: int) -> list[int]:
     """The classes (by rank) of client 0, of client 1, ...: always one with most shares left, never one twice."""
     left = np.full(classes, copies)
     chosen: list[int] = []
@@ -84,7 +84,7 @@ def choose(rng: np.random.RandomState, clients: int, each: int, copies: int, cla
     return chosen
 
 
-def take_from(pool: list[int], amount: int) -> Indices:
+def pop_first(pool: list[int], amount: int) -> Indices:
     """Remove the first ``amount`` of the pool and return them."""
     taken = np.array(pool[:amount], dtype=np.int64)
     del pool[:amount]

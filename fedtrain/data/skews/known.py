@@ -18,17 +18,17 @@ CIFAR100_COARSE: Indices = np.array([
 """The superclass (of 20) of each of CIFAR-100's 100 classes."""
 CIFAR100_COARSE.flags.writeable = False
 
-SIZES = {"cifar10": (10, 5000, 1000), "cifar100": (100, 500, 100)}
+CLASS_SIZES = {"cifar10": (10, 5000, 1000), "cifar100": (100, 500, 100)}
 """Classes, and training and test samples of each."""
 
 
-def known_labels(dataset: str) -> tuple[Indices, Indices] | None:
+def build_known_labels(dataset: str) -> tuple[Indices, Indices] | None:
     """Sorted training and test labels; None if the class sizes of this data set are not known here.
 
     How many samples of a class a client gets depends on class sizes alone, so it is right for the real data too;
     which samples depends on their order there (and so does the training/test mix of `pachinko`).
     """
-    sizes = SIZES.get(dataset.lower().replace("-", ""))
+    sizes = CLASS_SIZES.get(dataset.lower().replace("-", ""))
     if sizes is None:
         return None
     classes, train, test = sizes

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from theory.errors import InputError
 
 
-def noise_levels(clients: int, sigma_max: float) -> NDArray[np.float64]:
+def compute_noise_levels(clients: int, sigma_max: float) -> NDArray[np.float64]:
     """σ_i = σ_M · i / (N - 1): client 0 sees clean images, the last client the noisiest."""
     if clients < 1:
         raise InputError(f"clients is {clients}; at least one client is needed")

@@ -15,14 +15,14 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Share:
+class TrainTestIndices:
     """One client's part, as indices into the pool of training samples and into the pool of test samples."""
 
     train: Indices
     test: Indices
 
 
-def class_counts(labels: Labels, indices: Indices, classes: int) -> Indices:
+def count_classes(labels: Labels, indices: Indices, classes: int) -> Indices:
     """How many of the samples at ``indices`` are of class 0, 1, ..., classes - 1."""
     counts = np.bincount(labels[indices].astype(np.int64), minlength=classes)
     if len(counts) > classes:

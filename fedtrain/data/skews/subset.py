@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedtrain.data.skews.checks import checked
+from fedtrain.data.skews.checks import validate_labels
 from fedtrain.data.skews.share import Indices, Labels
 from theory.errors import InputError
 
 
-def stratified_cut(labels: Labels, indices: Indices, fraction: float, rng: np.random.RandomState) -> Indices:
+def subsample_stratified(labels: Labels, indices: Indices, fraction: float, rng: np.random.RandomState) -> Indices:
     """Keep this fraction of ``indices``, of every class alike, in the order they have.
 
     round(fraction · n) samples in all; classes are rounded down, and the largest remainders get one more.
@@ -18,7 +18,7 @@ def stratified_cut(labels: Labels, indices: Indices, fraction: float, rng: np.ra
     if not 0 < fraction <= 1:
         raise InputError(f"fraction is {fraction}; choose it in (0, 1]")
     indices = np.asarray(indices, dtype=np.int64)
-    own = checked("chosen", labels[indices])
+    own = validate_labels("chosen", labels[indices])
     total = round(fraction * len(own))
     if total == 0:
         raise InputError(f"fraction {fraction} of {len(own)} samples leaves none; raise fraction")
@@ -31,7 +31,7 @@ def stratified_cut(labels: Labels, indices: Indices, fraction: float, rng: np.ra
     return kept
 
 
-def misaligned(chosen: Indices) -> tuple[Indices, Indices]:
+def misalign_labels(chosen: Indices) -> tuple[Indices, Indices]:
     """(images, labels): item k pairs the k-th image of the full list with the label of sample ``chosen[k]``.
 
     Only to repeat published numbers of Office-Caltech10 and DomainNet under label and feature skew: the data sets of

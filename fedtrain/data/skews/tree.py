@@ -7,15 +7,15 @@ import random
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtrain.data.skews.checks import check_alpha, check_seed, checked, checked_pair, generator
-from fedtrain.data.skews.proportions import open_weights
-from fedtrain.data.skews.share import Labels, Share
+from fedtrain.data.skews.checks import check_alpha, check_seed, make_legacy_rng, validate_label_pair, validate_labels
+from fedtrain.data.skews.proportions import mask_full_and_normalise
+from fedtrain.data.skews.share import Labels, TrainTestIndices
 from theory.errors import InputError
 
 Weights = NDArray[np.float64]
 
 
-def pachinko(
+def partition_pachinko(
     train_fine: Labels,
     test_fine: Labels,
     coarse_of_fine: Labels,
@@ -25,7 +25,7 @@ def pachinko(
     *,
     seed: int,
     pool_seed: int = 12345,
-) -> list[Share]:
+) -> list[TrainTestIndices]:
     """Client after client draws its equal number of samples from one pool of training and test samples.
 
     Its weights of the coarse classes are Dir(α), and Dir(β) of the fine classes in each. A sample is drawn down the
@@ -33,8 +33,8 @@ def pachinko(
     ``seed`` only says which client gets which list. As the pool is mixed, a client's numbers of training and test
     samples vary, and their class proportions agree in expectation only.
     """
-    train, test = checked_pair(train_fine, test_fine, clients)
-    coarse = checked("coarse", coarse_of_fine)
+    train, test = validate_label_pair(train_fine, test_fine, clients)
+    coarse = validate_labels("coarse", coarse_of_fine)
     check_alpha("alpha", alpha)
     check_alpha("beta", beta)
     check_seed(seed)
@@ -42,19 +42,19 @@ def pachinko(
     if len(coarse) <= pool.max():
         raise InputError(f"fine label {pool.max()} has no coarse label; coarse_of_fine ends at {len(coarse) - 1}")
 
-    tree = Tree(pool, coarse, pool_seed)
+    tree = PachinkoTree(pool, coarse, pool_seed)
     each = len(pool) // clients
     lists = [tree.draw(each, alpha, beta) for _ in range(clients)]
     random.Random(seed).shuffle(lists)
     drawn = [np.array(indices, dtype=np.int64) for indices in lists]
-    return [Share(d[d < len(train)], d[d >= len(train)] - len(train)) for d in drawn]
+    return [TrainTestIndices(d[d < len(train)], d[d >= len(train)] - len(train)) for d in drawn]
 
 
-class Tree:
+class PachinkoTree:
     """What is left: of each coarse class the fine ones, of each fine class the samples."""
 
     def __init__(self, pool: NDArray[np.int64], coarse: NDArray[np.int64], seed: int) -> None:
-        self.rng = generator(seed)
+        self.rng = make_legacy_rng(seed)
         self.picker = random.Random(seed)
         self.samples = {int(f): np.flatnonzero(pool == f).tolist() for f in np.unique(pool)}
         self.fine: dict[int, list[int]] = {c: [] for c in sorted(set(coarse[list(self.samples)].tolist()))}
@@ -75,26 +75,26 @@ class Tree:
             drawn.append(samples.pop(self.picker.randrange(len(samples))))
             if not samples:
                 del self.fine[c][j]
-                lower[c] = without(lower[c], j)
+                lower[c] = remove_weight(lower[c], j)
             if not self.fine[c]:
                 del self.fine[c], coarse[i]
-                upper = without(upper, i)
+                upper = remove_weight(upper, i)
         return drawn
 
     def weights(self, concentration: float, size: int) -> Weights:
         """A symmetric Dirichlet draw."""
-        return normalised(self.rng.dirichlet(np.full(size, concentration)))
+        return normalise_weights(self.rng.dirichlet(np.full(size, concentration)))
 
     def pick(self, weights: Weights) -> int:
         """An index by its weight."""
         return int(self.rng.multinomial(1, weights).argmax())
 
 
-def without(weights: Weights, index: int) -> Weights:
+def remove_weight(weights: Weights, index: int) -> Weights:
     """The weights of the others."""
-    return normalised(np.delete(weights, index))
+    return normalise_weights(np.delete(weights, index))
 
 
-def normalised(weights: Weights) -> Weights:
+def normalise_weights(weights: Weights) -> Weights:
     """Sum 1, equal if all weights underflow; none stay none."""
-    return open_weights(weights, np.zeros(len(weights), dtype=np.int64), 1) if len(weights) else weights
+    return mask_full_and_normalise(weights, np.zeros(len(weights), dtype=np.int64), 1) if len(weights) else weights

@@ -11,34 +11,34 @@ from hypothesis import strategies as st
 
 from fedtrain.data.skews import (
     CIFAR100_COARSE,
-    DIGITS_POOL,
-    Share,
-    class_counts,
-    dirichlet,
-    iid,
-    known_labels,
-    label_and_feature,
-    misaligned,
-    noise_levels,
-    pachinko,
-    part_sizes,
-    pathological,
-    stratified_cut,
-    train_ratio,
+    DIGITS_POOL_SIZE,
+    TrainTestIndices,
+    build_known_labels,
+    compute_noise_levels,
+    compute_part_sizes,
+    count_classes,
+    count_train_samples,
+    draw_label_and_feature_part,
+    misalign_labels,
+    partition_dirichlet,
+    partition_iid,
+    partition_pachinko,
+    partition_pathological,
+    subsample_stratified,
 )
-from fedtrain.data.skews.proportions import ends_of, open_weights
+from fedtrain.data.skews.proportions import compute_cut_points, mask_full_and_normalise
 from theory.errors import InputError
 
 Array = np.ndarray[Any, Any]
-Skew = Callable[[Array, Array, int, int], list[Share]]
+Skew = Callable[[Array, Array, int, int], list[TrainTestIndices]]
 
 CLASSES = 4
 COARSE = np.array([0, 1, 0, 1])
 SKEWS: dict[str, Skew] = {
-    "iid": iid,
-    "pathological": lambda train, test, clients, seed: pathological(train, test, clients, 2, seed),
-    "dirichlet": lambda train, test, clients, seed: dirichlet(train, test, clients, 1.0, seed, least=1),
-    "pachinko": lambda train, test, clients, seed: pachinko(train, test, COARSE, clients, seed=seed),
+    "iid": partition_iid,
+    "pathological": lambda train, test, clients, seed: partition_pathological(train, test, clients, 2, seed),
+    "dirichlet": lambda train, test, clients, seed: partition_dirichlet(train, test, clients, 1.0, seed, least=1),
+    "pachinko": lambda train, test, clients, seed: partition_pachinko(train, test, COARSE, clients, seed=seed),
 }
 SAMPLES_LOST = {"iid": False, "pathological": True, "dirichlet": False, "pachinko": True}
 every_skew = pytest.mark.parametrize("name", SKEWS)
@@ -46,7 +46,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def cifar10() -> tuple[Array, Array]:
-    labels = known_labels("cifar10")
+    labels = build_known_labels("cifar10")
     assert labels is not None
     return labels
 
@@ -61,7 +61,7 @@ def pools(draw: st.DrawFn) -> tuple[Array, Array]:
     return train, test
 
 
-def same(left: list[Share], right: list[Share]) -> bool:
+def same(left: list[TrainTestIndices], right: list[TrainTestIndices]) -> bool:
     return len(left) == len(right) and all(
         np.array_equal(a.train, b.train) and np.array_equal(a.test, b.test) for a, b in zip(left, right, strict=True)
     )
@@ -81,8 +81,8 @@ def same(left: list[Share], right: list[Share]) -> bool:
 )
 def test_dirichlet_gives_the_published_tables_at_the_first_draw(clients: int, alpha: float, first: list[int]) -> None:
     train, test = cifar10()
-    shares = dirichlet(train, test, clients, alpha, seed=0, tries=1)
-    assert class_counts(train, shares[0].train, 10).tolist() == first
+    shares = partition_dirichlet(train, test, clients, alpha, seed=0, tries=1)
+    assert count_classes(train, shares[0].train, 10).tolist() == first
     if clients == 100:
         sizes = [len(s.train) for s in shares], [len(s.test) for s in shares]
         assert [(min(s), max(s)) for s in sizes] == [(103, 1120), (20, 220)]
@@ -90,16 +90,16 @@ def test_dirichlet_gives_the_published_tables_at_the_first_draw(clients: int, al
 
 def test_pathological_gives_the_published_table() -> None:
     train, test = cifar10()
-    tables = [class_counts(train, s.train, 10) for s in pathological(train, test, 20, 2, seed=0)[:3]]
+    tables = [count_classes(train, s.train, 10) for s in partition_pathological(train, test, 20, 2, seed=0)[:3]]
     held = [{int(c): int(table[c]) for c in np.flatnonzero(table)} for table in tables]
     assert held == [{1: 1390, 8: 1354}, {2: 1185, 3: 1081}, {4: 1366, 7: 1390}]
 
 
 def test_pachinko_gives_the_simulated_numbers() -> None:
-    labels = known_labels("cifar100")
+    labels = build_known_labels("cifar100")
     assert labels is not None
     train, test = labels
-    shares = pachinko(train, test, CIFAR100_COARSE, 100, seed=0)
+    shares = partition_pachinko(train, test, CIFAR100_COARSE, 100, seed=0)
     fine = [np.concatenate([train[s.train], test[s.test]]) for s in shares]
     assert {len(labels) for labels in fine} == {600}
     coarse = np.bincount(CIFAR100_COARSE[fine[0]])
@@ -111,24 +111,30 @@ def test_pachinko_gives_the_simulated_numbers() -> None:
 
 
 def test_digits_parts_and_training_ratios() -> None:
-    assert part_sizes(DIGITS_POOL) == [743, 744, 744, 744, 744, 743, 744, 744, 744, 744]
-    assert [train_ratio(DIGITS_POOL, p) for p in (0.02, 0.04, 0.06, 0.1, 0.2)] == [148, 297, 445, 743, 1487]
-    assert train_ratio(DIGITS_POOL, 0.3) == 2231
-    assert train_ratio(DIGITS_POOL, 1.0) == DIGITS_POOL
+    assert compute_part_sizes(DIGITS_POOL_SIZE) == [743, 744, 744, 744, 744, 743, 744, 744, 744, 744]
+    assert [count_train_samples(DIGITS_POOL_SIZE, p) for p in (0.02, 0.04, 0.06, 0.1, 0.2)] == [
+        148,
+        297,
+        445,
+        743,
+        1487,
+    ]
+    assert count_train_samples(DIGITS_POOL_SIZE, 0.3) == 2231
+    assert count_train_samples(DIGITS_POOL_SIZE, 1.0) == DIGITS_POOL_SIZE
 
 
 def test_the_noisiest_client_has_sigma_max() -> None:
-    assert noise_levels(10, 18.0).tolist() == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0]
-    assert noise_levels(1, 5.0).tolist() == [0.0]
+    assert compute_noise_levels(10, 18.0).tolist() == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0]
+    assert compute_noise_levels(1, 5.0).tolist() == [0.0]
 
 
 def test_known_labels_are_sorted_and_balanced() -> None:
     for name, classes, train_size, test_size in (("CIFAR-10", 10, 5000, 1000), ("cifar100", 100, 500, 100)):
-        labels = known_labels(name)
+        labels = build_known_labels(name)
         assert labels is not None
         assert [np.bincount(part).tolist() for part in labels] == [[train_size] * classes, [test_size] * classes]
         assert all((np.diff(part) >= 0).all() for part in labels)
-    assert known_labels("office") is None
+    assert build_known_labels("office") is None
     assert np.bincount(CIFAR100_COARSE).tolist() == [5] * 20
 
 
@@ -178,7 +184,7 @@ def test_class_counts_do_not_know_the_order_of_samples(
     for train, test in (data, moved):
         shares = SKEWS[name](train, test, 4, seed)
         tables.append(
-            [(class_counts(train, s.train, 4).tolist(), class_counts(test, s.test, 4).tolist()) for s in shares]
+            [(count_classes(train, s.train, 4).tolist(), count_classes(test, s.test, 4).tolist()) for s in shares]
         )
     assert tables[0] == tables[1]
 
@@ -196,7 +202,7 @@ def test_pathological_clients_hold_so_many_classes(
 ) -> None:
     assume(clients * each % CLASSES == 0)
     train, test = data
-    shares = pathological(train, test, clients, each, seed)
+    shares = partition_pathological(train, test, clients, each, seed)
     classes = [np.unique(train[s.train]).tolist() for s in shares]
     assert classes == [np.unique(test[s.test]).tolist() for s in shares]
     assert {len(held) for held in classes} == {each}
@@ -206,7 +212,7 @@ def test_pathological_clients_hold_so_many_classes(
 def test_pathological_never_gives_a_class_twice_where_rounds_of_classes_meet() -> None:
     train, test = np.repeat(np.arange(10), 50), np.repeat(np.arange(10), 50)
     for seed in range(20):
-        held = [np.unique(train[s.train]) for s in pathological(train, test, 10, 3, seed)]
+        held = [np.unique(train[s.train]) for s in partition_pathological(train, test, 10, 3, seed)]
         assert {len(classes) for classes in held} == {3}
 
 
@@ -215,7 +221,7 @@ def test_dirichlet_keeps_its_promise(
     data: tuple[Array, Array], clients: int, least: int, alpha: float, seed: int
 ) -> None:
     try:
-        shares = dirichlet(*data, clients, alpha, seed, least=least, tries=50)
+        shares = partition_dirichlet(*data, clients, alpha, seed, least=least, tries=50)
     except InputError:  # too many clients for so few samples: the limit has tests of its own
         reject()
     assert min(min(len(s.train), len(s.test)) for s in shares) >= least
@@ -229,23 +235,27 @@ def test_dirichlet_keeps_its_promise(
 def test_who_is_full_gets_nothing_more(weights: list[float], held: list[int], amount: int) -> None:
     has = np.array(held[: len(weights)])
     assume((has < 5).any())
-    p = open_weights(np.array(weights), has, 5)
+    p = mask_full_and_normalise(np.array(weights), has, 5)
     assert p.sum() == pytest.approx(1)
     assert not p[has >= 5].any()
-    sizes = np.diff(ends_of(p, amount), prepend=0)
+    sizes = np.diff(compute_cut_points(p, amount), prepend=0)
     assert sizes.sum() == amount
     assert (sizes >= 0).all()
     assert (np.abs(sizes[:-1] - p[:-1] * amount) < 1 + 1e-9).all()
 
 
 def test_weights_that_underflow_are_shared_by_those_with_room() -> None:
-    assert open_weights(np.array([1.0, 0.0, 0.0]), np.array([9, 0, 0]), 5).tolist() == [0.0, 0.5, 0.5]
-    assert open_weights(np.array([np.nan, np.nan]), np.array([0, 0]), 5).tolist() == [0.5, 0.5]
+    assert mask_full_and_normalise(np.array([1.0, 0.0, 0.0]), np.array([9, 0, 0]), 5).tolist() == [0.0, 0.5, 0.5]
+    assert mask_full_and_normalise(np.array([np.nan, np.nan]), np.array([0, 0]), 5).tolist() == [0.5, 0.5]
 
 
 def test_one_client_gets_all() -> None:
     train, test = np.repeat(np.arange(CLASSES), 5), np.repeat(np.arange(CLASSES), 3)
-    for skew in (iid, lambda a, b, n, s: dirichlet(a, b, n, 0.3, s), lambda a, b, n, s: pathological(a, b, n, 4, s)):
+    for skew in (
+        partition_iid,
+        lambda a, b, n, s: partition_dirichlet(a, b, n, 0.3, s),
+        lambda a, b, n, s: partition_pathological(a, b, n, 4, s),
+    ):
         (share,) = skew(train, test, 1, 0)
         assert sorted(share.train.tolist()) == list(range(20))
         assert sorted(share.test.tolist()) == list(range(12))
@@ -254,10 +264,10 @@ def test_one_client_gets_all() -> None:
 @given(data=pools(), seed=seeds)
 def test_a_huge_alpha_is_no_skew(data: tuple[Array, Array], seed: int) -> None:
     train, test = data
-    shares = dirichlet(train, test, 4, 1e6, seed, least=1)
+    shares = partition_dirichlet(train, test, 4, 1e6, seed, least=1)
     quarter = np.bincount(train) / 4
     for share in shares:  # truncation moves less than one sample; the draw has a relative spread of 1e-3
-        assert (np.abs(class_counts(train, share.train, CLASSES) - quarter) < 1 + 0.01 * quarter).all()
+        assert (np.abs(count_classes(train, share.train, CLASSES) - quarter) < 1 + 0.01 * quarter).all()
 
 
 @given(data=pools(), seeds_=st.tuples(seeds, seeds))
@@ -269,7 +279,7 @@ def test_pachinko_seeds_only_deal_the_lists(data: tuple[Array, Array], seeds_: t
 
 def test_pachinko_goes_on_when_classes_run_out() -> None:
     train, test = np.repeat([0, 2, 5], [1, 4, 2]), np.array([5, 0, 2, 2, 5])
-    shares = pachinko(train, test, np.array([1, 0, 1, 0, 0, 3]), 4, 0.01, 0.01, seed=3)
+    shares = partition_pachinko(train, test, np.array([1, 0, 1, 0, 0, 3]), 4, 0.01, 0.01, seed=3)
     assert [len(s.train) + len(s.test) for s in shares] == [3, 3, 3, 3]
 
 
@@ -285,8 +295,8 @@ def test_the_parts_of_a_domain_are_a_partition(
     data: tuple[Array, Array], divide: int, alpha: float, least: int, seed: int
 ) -> None:
     train, test = data
-    parts = [label_and_feature(train, test, alpha, divide, least, keep, seed=seed) for keep in range(divide)]
-    tables = [class_counts(train, part.train, CLASSES) for part in parts]
+    parts = [draw_label_and_feature_part(train, test, alpha, divide, least, keep, seed=seed) for keep in range(divide)]
+    tables = [count_classes(train, part.train, CLASSES) for part in parts]
     assert np.sum(tables, axis=0).tolist() == np.bincount(train).tolist()
     assert all((table >= least).all() and table.sum() > 0 for table in tables)
 
@@ -294,9 +304,9 @@ def test_the_parts_of_a_domain_are_a_partition(
 @given(data=pools(), seed=seeds)
 def test_the_adjusted_test_set_has_the_proportions_of_the_part(data: tuple[Array, Array], seed: int) -> None:
     train, test = data
-    share = label_and_feature(train, test, 1.0, 2, seed=seed)
+    share = draw_label_and_feature_part(train, test, 1.0, 2, seed=seed)
     have, want, there = (
-        class_counts(labels, indices, CLASSES)
+        count_classes(labels, indices, CLASSES)
         for labels, indices in ((test, share.test), (train, share.train), (test, np.arange(len(test))))
     )
     r = (there / want).min()
@@ -308,7 +318,7 @@ def test_the_adjusted_test_set_has_the_proportions_of_the_part(data: tuple[Array
 
 def test_an_unadjusted_test_set_is_the_full_one() -> None:
     train, test = digits([20] * 4), digits([3] * 4)
-    assert label_and_feature(train, test, 1.0, 2, seed=0, adjust_test=False).test.tolist() == list(range(12))
+    assert draw_label_and_feature_part(train, test, 1.0, 2, seed=0, adjust_test=False).test.tolist() == list(range(12))
 
 
 class Counting(np.random.RandomState):
@@ -333,24 +343,24 @@ class Counting(np.random.RandomState):
 )
 def test_digits_at_alpha_0_3_need_no_more_than_the_default_tries(counts: list[int], seed: int) -> None:
     rng = Counting(seed)
-    share = label_and_feature(digits(counts), digits(counts), alpha=0.3, divide=3, seed=rng)
+    share = draw_label_and_feature_part(digits(counts), digits(counts), alpha=0.3, divide=3, seed=rng)
     assert rng.draws < 200_000
-    assert (class_counts(digits(counts), share.train, 10) >= 2).all()
+    assert (count_classes(digits(counts), share.train, 10) >= 2).all()
 
 
 def test_a_generator_is_drawn_on_so_domains_differ() -> None:
     labels = digits([30] * 4)
     rng = np.random.RandomState(1)
-    first, second = (label_and_feature(labels, labels, 1.0, 2, seed=rng) for _ in range(2))
-    assert same([first], [label_and_feature(labels, labels, 1.0, 2, seed=1)])
+    first, second = (draw_label_and_feature_part(labels, labels, 1.0, 2, seed=rng) for _ in range(2))
+    assert same([first], [draw_label_and_feature_part(labels, labels, 1.0, 2, seed=1)])
     assert not same([first], [second])
 
 
 @pytest.mark.parametrize("tries", [777, 1000, 5000])
 def test_more_tries_do_not_change_an_accepted_draw(tries: int) -> None:
     labels = digits([30] * 4)
-    few = label_and_feature(labels, labels, 1.0, 2, seed=5, tries=tries)
-    assert same([few], [label_and_feature(labels, labels, 1.0, 2, seed=5)])
+    few = draw_label_and_feature_part(labels, labels, 1.0, 2, seed=5, tries=tries)
+    assert same([few], [draw_label_and_feature_part(labels, labels, 1.0, 2, seed=5)])
 
 
 @given(counts=st.lists(st.integers(0, 30), min_size=1, max_size=6), fraction=st.floats(0.01, 1), seed=seeds)
@@ -359,11 +369,11 @@ def test_a_stratified_cut_keeps_order_and_proportions(counts: list[int], fractio
     rng = np.random.RandomState(seed)
     chosen = rng.permutation(len(labels))[: len(labels) - len(labels) // 4]
     assume(round(fraction * len(chosen)) > 0)
-    kept = stratified_cut(labels, chosen, fraction, rng)
+    kept = subsample_stratified(labels, chosen, fraction, rng)
     assert len(kept) == round(fraction * len(chosen))
     places = [chosen.tolist().index(i) for i in kept]
     assert places == sorted(set(places))
-    before, after = (class_counts(labels, part, len(counts)) for part in (chosen, kept))
+    before, after = (count_classes(labels, part, len(counts)) for part in (chosen, kept))
     assert (np.abs(after - before * len(kept) / len(chosen)) < 1 + 1e-9).all()
 
 
@@ -371,13 +381,13 @@ def test_the_published_cuts() -> None:
     labels = np.repeat(np.arange(10), 42)
     rng = np.random.RandomState(0)
     for parts in (6, 7, 2):
-        kept = stratified_cut(labels, np.arange(420), 1 / parts, rng)
-        assert class_counts(labels, kept, 10).tolist() == [42 // parts] * 10
-    assert stratified_cut(labels, np.arange(420), 1.0, rng).tolist() == list(range(420))
+        kept = subsample_stratified(labels, np.arange(420), 1 / parts, rng)
+        assert count_classes(labels, kept, 10).tolist() == [42 // parts] * 10
+    assert subsample_stratified(labels, np.arange(420), 1.0, rng).tolist() == list(range(420))
 
 
 def test_misaligned_pairs_the_kth_image_with_the_label_of_the_kth_choice() -> None:
-    images, labels = misaligned(np.array([7, 2, 5]))
+    images, labels = misalign_labels(np.array([7, 2, 5]))
     assert images.tolist() == [0, 1, 2]
     assert labels.tolist() == [7, 2, 5]
 
@@ -411,38 +421,41 @@ def test_every_skew_refuses(name: str, train: Array, test: Array, clients: int, 
     assert "\n" not in str(caught.value)
 
 
-def lf(**changes: Any) -> Share:
+def lf(**changes: Any) -> TrainTestIndices:
     defaults: dict[str, Any] = {"alpha": 1.0, "divide": 2, "seed": 0, "train_labels": TRAIN, "test_labels": TEST}
-    return label_and_feature(**(defaults | changes))
+    return draw_label_and_feature_part(**(defaults | changes))
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: pathological(TRAIN, TEST, 3, 2, 0), "nearest number of clients that works is 2 or 4"),
-        (lambda: pathological(TRAIN, TEST, 1, 3, 0), "nearest number of clients that works is 4"),
-        (lambda: pathological(TRAIN, TEST, 2, 0, 0), r"classes_per_client is 0; .* choose 1\.\.4"),
-        (lambda: pathological(TRAIN, TEST, 2, 5, 0), "classes_per_client is 5"),
-        (lambda: pathological(TRAIN, TEST, 24, 4, 0), "10 training samples are too few for its 24 clients"),
-        (lambda: pathological(TRAIN, TEST[10:], 2, 2, 0), "class 0: 0 test samples are too few"),
-        (lambda: pathological(TRAIN[:30], TEST, 2, 2, 0), "test label 3 is the label of no training sample"),
-        (lambda: dirichlet(TRAIN[:30], TEST, 2, 1.0, 0), "test label 3 is the label of no training sample"),
-        (lambda: dirichlet(TRAIN, TEST, 2, 0.0, 0), "alpha is 0.0; choose it from 0.01"),
-        (lambda: dirichlet(TRAIN, TEST, 2, -1.0, 0), "alpha is -1.0"),
-        (lambda: dirichlet(TRAIN, TEST, 2, float("nan"), 0), "alpha is nan"),
-        (lambda: dirichlet(TRAIN, TEST, 2, float("inf"), 0), "alpha is inf"),
-        (lambda: dirichlet(TRAIN, TEST, 2, 1.0, 0, least=0), "least is 0"),
-        (lambda: dirichlet(TRAIN, TEST, 2, 1.0, 0, tries=0), "tries is 0"),
-        (lambda: dirichlet(TRAIN, TEST, 5, 1.0, 0), "need 50 training and test samples, and there are 40; lower least"),
+        (lambda: partition_pathological(TRAIN, TEST, 3, 2, 0), "nearest number of clients that works is 2 or 4"),
+        (lambda: partition_pathological(TRAIN, TEST, 1, 3, 0), "nearest number of clients that works is 4"),
+        (lambda: partition_pathological(TRAIN, TEST, 2, 0, 0), r"classes_per_client is 0; .* choose 1\.\.4"),
+        (lambda: partition_pathological(TRAIN, TEST, 2, 5, 0), "classes_per_client is 5"),
+        (lambda: partition_pathological(TRAIN, TEST, 24, 4, 0), "10 training samples are too few for its 24 clients"),
+        (lambda: partition_pathological(TRAIN, TEST[10:], 2, 2, 0), "class 0: 0 test samples are too few"),
+        (lambda: partition_pathological(TRAIN[:30], TEST, 2, 2, 0), "test label 3 is the label of no training sample"),
+        (lambda: partition_dirichlet(TRAIN[:30], TEST, 2, 1.0, 0), "test label 3 is the label of no training sample"),
+        (lambda: partition_dirichlet(TRAIN, TEST, 2, 0.0, 0), "alpha is 0.0; choose it from 0.01"),
+        (lambda: partition_dirichlet(TRAIN, TEST, 2, -1.0, 0), "alpha is -1.0"),
+        (lambda: partition_dirichlet(TRAIN, TEST, 2, float("nan"), 0), "alpha is nan"),
+        (lambda: partition_dirichlet(TRAIN, TEST, 2, float("inf"), 0), "alpha is inf"),
+        (lambda: partition_dirichlet(TRAIN, TEST, 2, 1.0, 0, least=0), "least is 0"),
+        (lambda: partition_dirichlet(TRAIN, TEST, 2, 1.0, 0, tries=0), "tries is 0"),
         (
-            lambda: dirichlet(TRAIN, TEST, 4, 0.1, 0, tries=7),
+            lambda: partition_dirichlet(TRAIN, TEST, 5, 1.0, 0),
+            "need 50 training and test samples, and there are 40; lower least",
+        ),
+        (
+            lambda: partition_dirichlet(TRAIN, TEST, 4, 0.1, 0, tries=7),
             "none of 7 draws .* lower least, raise alpha or take fewer",
         ),
-        (lambda: pachinko(TRAIN, TEST, COARSE[:3], 2, seed=0), "fine label 3 has no coarse label"),
-        (lambda: pachinko(TRAIN, TEST, -COARSE, 2, seed=0), "coarse label -1 is negative"),
-        (lambda: pachinko(TRAIN, TEST, COARSE, 2, alpha=0, seed=0), "alpha is 0"),
-        (lambda: pachinko(TRAIN, TEST, COARSE, 2, beta=0, seed=0), "beta is 0"),
-        (lambda: pachinko(TRAIN, TEST, COARSE, 2, seed=0, pool_seed=-1), "seed is -1"),
+        (lambda: partition_pachinko(TRAIN, TEST, COARSE[:3], 2, seed=0), "fine label 3 has no coarse label"),
+        (lambda: partition_pachinko(TRAIN, TEST, -COARSE, 2, seed=0), "coarse label -1 is negative"),
+        (lambda: partition_pachinko(TRAIN, TEST, COARSE, 2, alpha=0, seed=0), "alpha is 0"),
+        (lambda: partition_pachinko(TRAIN, TEST, COARSE, 2, beta=0, seed=0), "beta is 0"),
+        (lambda: partition_pachinko(TRAIN, TEST, COARSE, 2, seed=0, pool_seed=-1), "seed is -1"),
         (lambda: lf(alpha=0), "alpha is 0"),
         (lambda: lf(tries=0), "tries is 0"),
         (lambda: lf(divide=0), "divide is 0"),
@@ -457,17 +470,17 @@ def lf(**changes: Any) -> Share:
         (lambda: lf(test_labels=TEST[:20]), "class 2 has no test sample"),
         (lambda: lf(train_labels=TRAIN - 1), "training label -1 is negative"),
         (lambda: lf(test_labels=TEST[:0]), "test labels have shape"),
-        (lambda: stratified_cut(TRAIN, np.arange(4), 0.0, np.random.RandomState(0)), "fraction is 0.0"),
-        (lambda: stratified_cut(TRAIN, np.arange(4), 1.5, np.random.RandomState(0)), "fraction is 1.5"),
-        (lambda: stratified_cut(TRAIN, np.arange(4), 0.1, np.random.RandomState(0)), "of 4 samples leaves none"),
-        (lambda: train_ratio(DIGITS_POOL, 20), "percent is 20; it is a share"),
-        (lambda: train_ratio(DIGITS_POOL, 0.0), "percent is 0.0"),
-        (lambda: train_ratio(DIGITS_POOL, 1e-5), "leaves none"),
-        (lambda: part_sizes(9), "size is 9"),
-        (lambda: noise_levels(0, 1.0), "clients is 0"),
-        (lambda: noise_levels(3, -1.0), "data.noise is -1.0"),
-        (lambda: noise_levels(3, float("nan")), "data.noise is nan"),
-        (lambda: class_counts(TRAIN, np.arange(40), 3), "label 3 is outside the 3 classes"),
+        (lambda: subsample_stratified(TRAIN, np.arange(4), 0.0, np.random.RandomState(0)), "fraction is 0.0"),
+        (lambda: subsample_stratified(TRAIN, np.arange(4), 1.5, np.random.RandomState(0)), "fraction is 1.5"),
+        (lambda: subsample_stratified(TRAIN, np.arange(4), 0.1, np.random.RandomState(0)), "of 4 samples leaves none"),
+        (lambda: count_train_samples(DIGITS_POOL_SIZE, 20), "percent is 20; it is a share"),
+        (lambda: count_train_samples(DIGITS_POOL_SIZE, 0.0), "percent is 0.0"),
+        (lambda: count_train_samples(DIGITS_POOL_SIZE, 1e-5), "leaves none"),
+        (lambda: compute_part_sizes(9), "size is 9"),
+        (lambda: compute_noise_levels(0, 1.0), "clients is 0"),
+        (lambda: compute_noise_levels(3, -1.0), "data.noise is -1.0"),
+        (lambda: compute_noise_levels(3, float("nan")), "data.noise is nan"),
+        (lambda: count_classes(TRAIN, np.arange(40), 3), "label 3 is outside the 3 classes"),
     ],
 )
 def test_bad_input_is_named_with_a_way_out(call: Callable[[], object], words: str) -> None:
@@ -479,5 +492,5 @@ def test_bad_input_is_named_with_a_way_out(call: Callable[[], object], words: st
 def test_a_hopeless_number_of_clients_ends_and_says_how_near_it_came() -> None:
     train, test = cifar10()
     with pytest.raises(InputError, match=r"none of 5 draws .* 500 clients at least 10 .* the best gave [0-9]:"):
-        dirichlet(train, test, 500, 0.3, seed=0, tries=5)
-    assert len(dirichlet(train, test, 500, 0.3, seed=0, least=2, tries=5)) == 500
+        partition_dirichlet(train, test, 500, 0.3, seed=0, tries=5)
+    assert len(partition_dirichlet(train, test, 500, 0.3, seed=0, least=2, tries=5)) == 500

@@ -12,7 +12,7 @@ from fedtrain.data.catalogue import DATASETS, dataset
 from fedtrain.data.clients import Pool
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers.images import Part
-from fedtrain.data.skews import CIFAR100_COARSE, dirichlet, label_and_feature, pachinko
+from fedtrain.data.skews import CIFAR100_COARSE, draw_label_and_feature_part, partition_dirichlet, partition_pachinko
 from fedtrain.data.standin import cifar, pools, standin_pools, standin_size
 from fedtrain.data.standin.brush import Pose, enlarge, ink, lay, line, texture
 from fedtrain.data.standin.glyphs import HALF, PICTURES, SIDE, Shapes, digits, pictures
@@ -152,11 +152,14 @@ def test_superclasses_of_cifar100_are_twenty_pictures_in_five_colours() -> None:
 
 def test_pools_are_large_enough_for_every_skew_of_the_paper() -> None:
     ten, hundred = standin_pools("cifar10")[0], standin_pools("cifar100")[0]
-    assert min(len(share.test) for share in dirichlet(ten.train, ten.test, 100, 0.3, 0)) >= 10
-    assert min(len(share.test) for share in pachinko(hundred.train, hundred.test, CIFAR100_COARSE, 100, seed=0)) >= 10
+    assert min(len(share.test) for share in partition_dirichlet(ten.train, ten.test, 100, 0.3, 0)) >= 10
+    assert (
+        min(len(share.test) for share in partition_pachinko(hundred.train, hundred.test, CIFAR100_COARSE, 100, seed=0))
+        >= 10
+    )
     for name, alpha, divide in (("digits", 0.3, 3), ("office", 1.0, 2), ("domainnet", 2.0, 5)):
         for pool in standin_pools(name):
-            share = label_and_feature(pool.train, pool.test, alpha, divide, seed=1)
+            share = draw_label_and_feature_part(pool.train, pool.test, alpha, divide, seed=1)
             assert len(share.train) >= 30
             assert len(share.test) >= 10
 
