@@ -121,9 +121,9 @@ READERS: dict[str, Reader] = {
         "c", lambda file, _: readers.read_cifar10(file, "train"), lambda: pictures.cifar(True), attacks.archives
     ),
     "digits": Reader(
-        "test.pkl", lambda file, _: readers.read_digits(file.parent, "test"), pictures.digits, calls.pickles
+        "test.pkl", lambda file, _: readers.read_fedbn_digits(file.parent, "test"), pictures.digits, calls.pickles
     ),
-    "index": Reader("a.pkl", lambda file, _: readers.read_index(file), pictures.index, calls.pickles),
+    "index": Reader("a.pkl", lambda file, _: readers.read_image_list(file), pictures.index, calls.pickles),
     "npz": Reader(
         "a.npz",
         lambda file, _: each(lambda: readers.read_npz(file, "train", 10), lambda: readers.read_npz(file, "test")),
@@ -134,7 +134,9 @@ READERS: dict[str, Reader] = {
     "image": Reader(
         "a.png", lambda file, _: readers.read_image(file, (8, 8)), pictures.image, lambda canary: attacks.images()
     ),
-    "archive": Reader("a", lambda file, target: readers.extract(file, target), pictures.archive, attacks.archives),
+    "archive": Reader(
+        "a", lambda file, target: readers.extract_archive(file, target), pictures.archive, attacks.archives
+    ),
     "import": Reader("a.npz", _import, pictures.npz, _claims("npz")),
     "config": Reader("c.toml", _config, records.config, lambda canary: [*records.TOML_WORDS], records.TOML_WORDS),
     "checkpoint": Reader("c", _checkpoint, records.checkpoints, _claims("tensors"), records.JSON_WORDS),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from fedtrain.data.readers.folder import DOMAINNET, OFFICE
+from fedtrain.data.readers.folder import DOMAINNET_CLASSES, OFFICE_CLASSES
 from theory.errors import InputError
 
 
@@ -52,7 +52,7 @@ DATASETS: dict[str, Dataset] = {
             "office",
             "Office-Caltech10",
             {"amazon": "Amazon", "caltech": "Caltech", "dslr": "DSLR", "webcam": "WebCam"},
-            OFFICE,
+            OFFICE_CLASSES,
             256,
             test_sizes={"amazon": 192, "caltech": 225, "dslr": 32, "webcam": 59},
         ),
@@ -67,7 +67,7 @@ DATASETS: dict[str, Dataset] = {
                 "real": "Real",
                 "sketch": "Sketch",
             },
-            DOMAINNET,
+            DOMAINNET_CLASSES,
             256,
             test_sizes={
                 "clipart": 526,

@@ -10,10 +10,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fedtrain.data.readers.images import Part
+from fedtrain.data.readers.images import Split
 from fedtrain.data.skews.share import Indices
 
-Take = Callable[[Part, Indices], Tensor]
+Take = Callable[[Split, Indices], Tensor]
 """Images of a pool at these places, as bytes (n, 3, H, W), in this order."""
 
 
@@ -35,7 +35,7 @@ class Pool:
     def without_images(self) -> Pool:
         """The same for who wants to know only how many they are: what is taken has a shape and no content."""
 
-        def take(part: Part, indices: Indices) -> Tensor:
+        def take(part: Split, indices: Indices) -> Tensor:
             return torch.empty(len(indices), 3, self.size, self.size, dtype=torch.uint8, device="meta")
 
         return replace(self, take=take)

@@ -18,13 +18,13 @@ from torch import Tensor
 
 from fedtrain.data.catalogue import Dataset
 from fedtrain.data.errors import DataError
-from fedtrain.data.readers.guard import reason
-from fedtrain.data.readers.images import Part
+from fedtrain.data.readers.guard import summarise_error
+from fedtrain.data.readers.images import Split
 from fedtrain.data.skews.share import Indices
 from fedtrain.files import replace_atomically
 
 FORMAT = "fedco2 domain 1"
-PARTS: tuple[Part, Part] = ("train", "test")
+PARTS: tuple[Split, Split] = ("train", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class About:
     """Images to train on and to test with, as in ``7438 + 1860``."""
 
 
-def write(path: Path, about: About, blocks: Mapping[Part, Block]) -> None:
+def write(path: Path, about: About, blocks: Mapping[Split, Block]) -> None:
     """Write the file in one go: until it is whole it has another name."""
     tensors = {f"{part}_{kind}": getattr(blocks[part], kind) for part in PARTS for kind in ("images", "labels")}
     said = {"format": FORMAT, **asdict(about)}
@@ -69,7 +69,7 @@ def about(path: Path) -> About:
         return About(**{field.name: said[field.name] for field in fields(About)})
 
 
-def labels(path: Path, part: Part, data: Dataset) -> Indices:
+def labels(path: Path, part: Split, data: Dataset) -> Indices:
     """The class of each image of a part."""
     found: Indices = _tensor(path, f"{part}_labels").numpy()
     with _blame(path):
@@ -80,7 +80,7 @@ def labels(path: Path, part: Part, data: Dataset) -> Indices:
     return found
 
 
-def images(path: Path, part: Part, data: Dataset) -> Tensor:
+def images(path: Path, part: Split, data: Dataset) -> Tensor:
     """The images of a part, mapped from the file; reading them all once for the checksum is the price."""
     found = _tensor(path, f"{part}_images")
     with _blame(path):
@@ -129,4 +129,4 @@ def _blame(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         way = f"import it again: fedco2 data add {path.parent.name} PATH --domain {path.stem} --replace"
-        raise DataError(f"{path}: cannot be used: {reason(error)}; {way}") from error
+        raise DataError(f"{path}: cannot be used: {summarise_error(error)}; {way}") from error

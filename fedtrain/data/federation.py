@@ -10,7 +10,7 @@ import torch
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.client_share import ClientShare
 from fedtrain.data.clients import ClientData, Federation, Pool, Preparation, Samples
-from fedtrain.data.readers.images import Part
+from fedtrain.data.readers.images import Split
 from fedtrain.data.settings import DataSettings
 from fedtrain.data.shares import check, shares
 from fedtrain.data.skews import compute_noise_levels, misalign_labels
@@ -70,7 +70,7 @@ def _made(settings: DataSettings, found: Found, pairs: Iterable[tuple[ClientShar
 def client(settings: DataSettings, pool: Pool, share: ClientShare, noise: float) -> ClientData:
     """One client with its images."""
 
-    def samples(part: Part, chosen: Indices) -> Samples:
+    def samples(part: Split, chosen: Indices) -> Samples:
         of_image, of_label = misalign_labels(chosen) if settings.labels == "misaligned" else (chosen, chosen)
         labels = pool.train if part == "train" else pool.test
         return Samples(pool.take(part, of_image), torch.from_numpy(labels[of_label]))

@@ -15,7 +15,7 @@ from fedtrain.data import domain_file
 from fedtrain.data.catalogue import Dataset, dataset
 from fedtrain.data.clients import Pool
 from fedtrain.data.errors import DataError
-from fedtrain.data.readers.images import Part
+from fedtrain.data.readers.images import Split
 from fedtrain.data.skews.share import Indices
 
 SUFFIX = ".safetensors"
@@ -71,7 +71,7 @@ def real_pools(name: str, root: Path, wanted: Sequence[str] | None = None) -> li
 def _pool(data: Dataset, about: domain_file.About, path: Path) -> Pool:
     mapped = cache(partial(domain_file.images, path, data=data))  # the checksum is verified once, not at every turn
 
-    def take(part: Part, indices: Indices) -> Tensor:
+    def take(part: Split, indices: Indices) -> Tensor:
         return mapped(part)[torch.from_numpy(indices)]
 
     train, test = (domain_file.labels(path, part, data) for part in domain_file.PARTS)

@@ -11,7 +11,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from fedtrain.data.importing.progress import Progress
-from fedtrain.data.readers.guard import CHUNK, reason
+from fedtrain.data.readers.guard import CHUNK, summarise_error
 
 TIMEOUT = 30.0
 """Seconds without a byte."""
@@ -90,7 +90,7 @@ def _answer(url: str, have: int) -> http.client.HTTPResponse:
     except urllib.error.URLError as error:
         raise RefusedError(str(error.reason)) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise CutError(reason(error)) from error
+        raise CutError(summarise_error(error)) from error
     if answer.headers.get("Content-Encoding", "identity") != "identity":
         answer.close()
         raise RefusedError("it packs what it sends")
@@ -101,7 +101,7 @@ def _read(answer: http.client.HTTPResponse) -> bytes:
     try:
         return answer.read1(CHUNK)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise CutError(reason(error)) from error
+        raise CutError(summarise_error(error)) from error
 
 
 def _begins(answer: http.client.HTTPResponse) -> int | None:

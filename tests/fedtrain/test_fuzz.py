@@ -25,9 +25,9 @@ from benchmarks.fuzzing.readers import READERS, Reader
 from fedtrain.config import parse_config
 from fedtrain.data import domain_file
 from fedtrain.data.errors import DataError
-from fedtrain.data.readers import extract, read_cifar10, read_idx, read_libsvm, read_mat, read_npz
-from fedtrain.data.readers.members import Limits
-from fedtrain.data.readers.safe_pickle import loads
+from fedtrain.data.readers import extract_archive, read_cifar10, read_idx, read_libsvm, read_mat, read_npz
+from fedtrain.data.readers.members import ArchiveLimits
+from fedtrain.data.readers.safe_pickle import parse_pickle
 from theory import userdata
 from theory.errors import InputError
 
@@ -139,15 +139,15 @@ def test_folders_of_an_archive_are_counted(deep: bool, tmp_path: Path) -> None:
     names = [f"{n}/a/b/c/f" if deep else f"{n}/" for n in range(60)]
     (tmp_path / "a.zip").write_bytes(zip_seed(dict.fromkeys(names, b""), zipfile.ZIP_STORED).whole)
     limit = 4 * 60 + 1 if deep else 60 + 1  # and the target itself
-    extract(tmp_path / "a.zip", tmp_path / "fine", Limits(folders=limit))
+    extract_archive(tmp_path / "a.zip", tmp_path / "fine", ArchiveLimits(folders=limit))
     with pytest.raises(DataError, match=f"more than the {limit - 1} folders allowed"):
-        extract(tmp_path / "a.zip", tmp_path / "out", Limits(folders=limit - 1))
+        extract_archive(tmp_path / "a.zip", tmp_path / "out", ArchiveLimits(folders=limit - 1))
     assert not (tmp_path / "out").exists()
 
 
 def test_escapes_that_mean_nothing_do_not_warn() -> None:
     with pytest.raises(DataError, match="escape"):
-        loads(b"S'\\9'\n.", "file")
+        parse_pickle(b"S'\\9'\n.", "file")
 
 
 def users_file(folder: Path, x: NDArray[np.float64], owner: NDArray[Any]) -> Path:

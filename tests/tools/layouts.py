@@ -19,7 +19,7 @@ from scipy.io import savemat
 
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.errors import DataError
-from fedtrain.data.readers.folder import OFFICE
+from fedtrain.data.readers.folder import OFFICE_CLASSES
 
 Array = NDArray[Any]
 RNG = np.random.default_rng(0)
@@ -130,17 +130,17 @@ def digits_folder(folder: Path, protocol: int) -> Path:
 
 
 def image_folder(folder: Path, suffix: str) -> Path:
-    for name, picture in zip(OFFICE, CIFAR, strict=True):
+    for name, picture in zip(OFFICE_CLASSES, CIFAR, strict=True):
         (folder / "dslr" / name).mkdir(parents=True, exist_ok=True)
         Image.fromarray(picture).save(folder / "dslr" / name / f"frame_0001{suffix}")
-    return folder / "dslr" / OFFICE[0] / f"frame_0001{suffix}"
+    return folder / "dslr" / OFFICE_CLASSES[0] / f"frame_0001{suffix}"
 
 
 def index_file(folder: Path, protocol: int) -> Path:
     image_folder(folder, ".png")
     order = [3, 1, 9]
-    paths = [f"dslr/{OFFICE[i]}/frame_0001.png" for i in order]
-    pair = (np.array(paths, dtype=object), np.array([OFFICE[i] for i in order]))
+    paths = [f"dslr/{OFFICE_CLASSES[i]}/frame_0001.png" for i in order]
+    pair = (np.array(paths, dtype=object), np.array([OFFICE_CLASSES[i] for i in order]))
     (folder / "dslr_train.pkl").write_bytes(pickle.dumps(pair, protocol))
     return folder / "dslr_train.pkl"
 

@@ -20,7 +20,7 @@ from fedtrain.data.importing.naming import named_domain, title
 from fedtrain.data.importing.progress import Progress, quiet
 from fedtrain.data.importing.scan import scan
 from fedtrain.data.importing.split import own_split, spread
-from fedtrain.data.readers import Images, extract
+from fedtrain.data.readers import LabelledImages, extract_archive
 from fedtrain.data.readers.guard import CHUNK
 from fedtrain.data.store import place
 from theory.errors import InputError
@@ -103,10 +103,10 @@ def _split(data: Dataset, domain: str, draft: Draft, progress: Progress) -> tupl
     train, test = draft.train, draft.test
     if test is None:
         first, second = own_split(train.labels, twins(train.images), data.test_sizes.get(domain))
-        train, test = (Images(draft.train.images[part], draft.train.labels[part]) for part in (first, second))
+        train, test = (LabelledImages(draft.train.images[part], draft.train.labels[part]) for part in (first, second))
     elif not draft.keep_order:
         order = spread(train.labels)
-        train = Images(train.images[order], train.labels[order])
+        train = LabelledImages(train.images[order], train.labels[order])
     first_block, second_block = (block(one, data.size, data.domains[domain], progress) for one in (train, test))
     return first_block, second_block
 
@@ -125,7 +125,7 @@ def _unpacked(
             if suffix and path.is_file() and data.name not in CIFAR:
                 progress(f"unpacking {path.name}", 0, 0)
                 top = workshop / str(number) / path.name[: -len(suffix)]
-                extract(path, top)
+                extract_archive(path, top)
                 archives[top] = path
                 tops.append(top)
             else:

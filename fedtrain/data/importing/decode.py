@@ -14,7 +14,7 @@ from fedtrain.data.domain_file import Block
 from fedtrain.data.errors import DataError
 from fedtrain.data.importing.progress import Progress
 from fedtrain.data.readers.image import read_image
-from fedtrain.data.readers.images import Images, checked
+from fedtrain.data.readers.images import LabelledImages, validate_images
 from fedtrain.data.skews.share import Indices
 
 MAX_SET = 2**34
@@ -23,7 +23,7 @@ STEP = 256
 """Images between two signs of life."""
 
 
-def block(found: Images, size: int, what: str, progress: Progress) -> Block:
+def block(found: LabelledImages, size: int, what: str, progress: Progress) -> Block:
     """Resized (bilinear, as the reference does) where they have another size; grey in three equal channels."""
     count, height, width, channels = found.images.shape
     if (height, width) == (size, size):
@@ -39,7 +39,7 @@ def block(found: Images, size: int, what: str, progress: Progress) -> Block:
     return Block(np.ascontiguousarray(np.broadcast_to(planes, (count, 3, size, size))), found.labels)
 
 
-def decode(paths: Sequence[Path], labels: Sequence[int], size: int, what: str, progress: Progress) -> Images:
+def decode(paths: Sequence[Path], labels: Sequence[int], size: int, what: str, progress: Progress) -> LabelledImages:
     """Image files, decoded and resized one after another."""
     if len(paths) * size * size * 3 > MAX_SET:
         raise DataError(f"{what}: {len(paths)} images of {size} x {size} are more than {MAX_SET} bytes; import fewer")
@@ -47,7 +47,7 @@ def decode(paths: Sequence[Path], labels: Sequence[int], size: int, what: str, p
     for i, path in enumerate(paths):
         images[i] = read_image(path, (size, size))
         progress(f"decoding {what}", i + 1, len(paths))
-    return checked(what, images, list(labels))
+    return validate_images(what, images, list(labels))
 
 
 def twins(images: NDArray[np.uint8]) -> Indices:

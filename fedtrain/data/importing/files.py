@@ -12,7 +12,7 @@ from fedtrain.data.errors import DataError
 from fedtrain.data.importing.found import KEPT, Found, parts_of
 from fedtrain.data.importing.naming import domain_of, trail
 from fedtrain.data.readers import read_cifar10, read_cifar100, read_libsvm, read_mat, read_mnist, read_npz
-from fedtrain.data.readers.images import Images
+from fedtrain.data.readers.images import LabelledImages
 
 MAT = re.compile(r"(synth_)?(train|test)_32x32\.mat", re.I)
 USPS = re.compile(r"usps(\.t)?(\.bz2)?", re.I)
@@ -53,5 +53,5 @@ def cifar(data: Dataset, path: Path) -> Found:
     return parts_of(data.name, path, files, partial(CIFAR[data.name], path), KEPT)
 
 
-def _pair(domain: str, train: Path, test: Path, read: Callable[[Path], Images]) -> Found:
+def _pair(domain: str, train: Path, test: Path, read: Callable[[Path], LabelledImages]) -> Found:
     return parts_of(domain, train, (train, test), lambda part: read(train if part == "train" else test))

@@ -11,8 +11,8 @@ from fedtrain.data.importing.decode import decode
 from fedtrain.data.importing.found import SHUFFLED, Draft, Found, parts_of
 from fedtrain.data.importing.naming import domain_of, trail
 from fedtrain.data.importing.progress import Progress
-from fedtrain.data.readers import Images, read_digits, read_index
-from fedtrain.data.readers.folder import list_folder
+from fedtrain.data.readers import LabelledImages, read_fedbn_digits, read_image_list
+from fedtrain.data.readers.folder import list_image_files
 from fedtrain.data.store import OURS
 
 FEDBN = "FedBN's split, in its order"
@@ -22,7 +22,7 @@ def recognise_folder(data: Dataset, folder: Path, top: Path) -> Found | None:
     """The domain that a folder holds, or None."""
     if data.name == "digits" and (folder / "test.pkl").is_file() and (folder / "partitions").is_dir():
         files = (folder / "test.pkl", *sorted((folder / "partitions").glob("train_part*.pkl")))
-        return parts_of(domain_of(data, trail(folder, top)), folder, files, partial(read_digits, folder), FEDBN)
+        return parts_of(domain_of(data, trail(folder, top)), folder, files, partial(read_fedbn_digits, folder), FEDBN)
     if all(_has_classes(data, folder / part) for part in ("train", "test")):
         return Found(domain_of(data, trail(folder, top)), folder, (), partial(_two_folders, data, folder))
     if _has_classes(data, folder):
@@ -61,15 +61,15 @@ def _two_folders(data: Dataset, folder: Path, progress: Progress) -> Draft:
     return Draft(train, test, SHUFFLED)
 
 
-def read_classes(data: Dataset, folder: Path, progress: Progress) -> Images:
+def read_classes(data: Dataset, folder: Path, progress: Progress) -> LabelledImages:
     """Images of a folder of classes."""
-    files = list_folder(folder, data.classes)
+    files = list_image_files(folder, data.classes)
     return decode([path for path, _ in files], [label for _, label in files], data.size, folder.name, progress)
 
 
-def read_listed(data: Dataset, path: Path, roots: list[Path], progress: Progress) -> Images:
+def read_listed(data: Dataset, path: Path, roots: list[Path], progress: Progress) -> LabelledImages:
     """Images of a list. Archives differ in the folders that they put before a domain's, so some may be dropped."""
-    index = read_index(path)
+    index = read_image_list(path)
     if unknown := sorted(set(index.labels) - set(data.classes)):
         raise DataError(f"{path}: unknown class {unknown[0][:80]!r}; the classes are {', '.join(data.classes)}")
     parts = Path(index.paths[0]).parts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedtrain.data.domain_file import PARTS
 from fedtrain.data.importing.progress import Progress
-from fedtrain.data.readers.images import Images, Part
+from fedtrain.data.readers.images import LabelledImages, Split
 
 KEPT = "split of its source, in its order"
 SHUFFLED = "split of its source, shuffled by fedco2 so that any first part has the classes in proportion (seed 0)"
@@ -18,8 +18,8 @@ SHUFFLED = "split of its source, shuffled by fedco2 so that any first part has t
 class Draft:
     """Images as their source has them; without a test part the split will be ours."""
 
-    train: Images
-    test: Images | None
+    train: LabelledImages
+    test: LabelledImages | None
     split: str
     keep_order: bool = False
     """The order of the training list is the source's and means something."""
@@ -38,7 +38,7 @@ class Found:
 
 
 def parts_of(
-    domain: str | None, place: Path, files: tuple[Path, ...], read: Callable[[Part], Images], ordered: str = ""
+    domain: str | None, place: Path, files: tuple[Path, ...], read: Callable[[Split], LabelledImages], ordered: str = ""
 ) -> Found:
     """A source that has a training and a test part of its own; ``ordered`` says so if its order is to be kept."""
 
@@ -48,5 +48,5 @@ def parts_of(
             images[part] = read(part)
         return Draft(images["train"], images["test"], ordered or SHUFFLED, keep_order=bool(ordered))
 
-    images: dict[Part, Images] = {}
+    images: dict[Split, LabelledImages] = {}
     return Found(domain, place, files, draft)

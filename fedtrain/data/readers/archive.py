@@ -9,12 +9,12 @@ from contextlib import closing
 from pathlib import Path, PurePosixPath
 
 from fedtrain.data.errors import DataError
-from fedtrain.data.readers.guard import CHUNK, Readable, reading, regular
-from fedtrain.data.readers.members import LIMITS, Limits, members
-from fedtrain.data.readers.names import inside
+from fedtrain.data.readers.guard import CHUNK, Readable, require_regular_file, wrap_read_errors
+from fedtrain.data.readers.members import DEFAULT_LIMITS, ArchiveLimits, iterate_members
+from fedtrain.data.readers.names import parse_safe_path
 
 
-def extract(archive: Path, target: Path, limits: Limits = LIMITS) -> None:
+def extract_archive(archive: Path, target: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> None:
     """Unpack a zip, tar or tar.gz into ``target``, which must not be there yet.
 
     The work is done in a hidden folder beside it that takes its name at the end. Absolute names, ``..``, links,
@@ -22,30 +22,30 @@ def extract(archive: Path, target: Path, limits: Limits = LIMITS) -> None:
     """
     if os.path.lexists(target):
         raise DataError(f"{target}: is already there; remove it or unpack to another folder")
-    with reading(archive, "zip or tar archive"):
-        allowed = limits.allowed(regular(archive).stat().st_size)
+    with wrap_read_errors(archive, "zip or tar archive"):
+        allowed = limits.allowed(require_regular_file(archive).stat().st_size)
         target.parent.mkdir(parents=True, exist_ok=True)
         workshop = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
         try:
             content = workshop / "content"  # mkdtemp's own folder would be closed to others
             content.mkdir()
             folders: set[PurePosixPath] = set()
-            with closing(members(archive, limits)) as each:
+            with closing(iterate_members(archive, limits)) as each:
                 for name, stream in each:
-                    path = inside(name)
+                    path = parse_safe_path(name)
                     place = content / path
                     folders.update(path.parents if stream is not None else (path, *path.parents))
                     if len(folders) > limits.folders:
                         raise ValueError(f"more than the {limits.folders} folders allowed")
                     (place if stream is None else place.parent).mkdir(parents=True, exist_ok=True)
                     if stream is not None:
-                        allowed -= _copy(stream, place, allowed)
+                        allowed -= _copy_bounded(stream, place, allowed)
             os.rename(content, target)
         finally:
             shutil.rmtree(workshop, ignore_errors=True)
 
 
-def _copy(stream: Readable, place: Path, allowed: int) -> int:
+def _copy_bounded(stream: Readable, place: Path, allowed: int) -> int:
     """Write a new file; its true size counts, not the claimed one."""
     size = 0
     with place.open("xb") as file:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 MAX_AXES = 8
 
 
-def view(
+def view_as_array(
     data: bytes | bytearray | memoryview, dtype: np.dtype[Any], shape: object, fortran: bool = False
 ) -> NDArray[Any]:
     """The bytes as an array, without a copy, so a claim costs nothing; ``shape`` may be any object and is checked."""

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedtrain.data.errors import DataError
-from fedtrain.data.readers.guard import reading
+from fedtrain.data.readers.guard import wrap_read_errors
 from fedtrain.data.readers.image import SUFFIXES
 
-OFFICE = (
+OFFICE_CLASSES = (
     *("back_pack", "bike", "calculator", "headphones", "keyboard"),
     *("laptop_computer", "monitor", "mouse", "mug", "projector"),
 )
-DOMAINNET = (
+DOMAINNET_CLASSES = (
     *("bird", "feather", "headphones", "ice_cream", "teapot"),
     *("tiger", "whale", "windmill", "wine_glass", "zebra"),
 )
-LITTER = {"thumbs.db", "desktop.ini"}  # what file managers leave behind
+IGNORED_FILES = {"thumbs.db", "desktop.ini"}  # what file managers leave behind
 
 
-def list_folder(domain: Path, classes: Sequence[str]) -> list[tuple[Path, int]]:
+def list_image_files(domain: Path, classes: Sequence[str]) -> list[tuple[Path, int]]:
     """The image files of a domain with their labels: classes as given, files by name.
 
     Folders of other classes are passed over, and so are hidden files and file managers' litter.
@@ -31,10 +31,10 @@ def list_folder(domain: Path, classes: Sequence[str]) -> list[tuple[Path, int]]:
         folder = domain / name
         if not folder.is_dir():
             raise DataError(f"{folder}: no such folder; every class needs one, mend the path or the list of classes")
-        with reading(folder, "folder"):
+        with wrap_read_errors(folder, "folder"):
             entries = sorted(folder.iterdir(), key=lambda path: path.name)
         for path in entries:
-            if path.name.startswith(".") or path.name.lower() in LITTER:
+            if path.name.startswith(".") or path.name.lower() in IGNORED_FILES:
                 continue
             if path.suffix.lower() not in SUFFIXES or not path.is_file():
                 raise DataError(f"{path}: not an image file ({', '.join(SUFFIXES)}); remove it from the folder")

@@ -10,9 +10,12 @@ from typing import Protocol
 from fedtrain.data.errors import DataError
 
 MAX_BYTES = 2**31  # of one file, and of what it unpacks to; the largest real one, SVHN's extra set, needs 1.6 GB
-RATIO, FLOOR = 200, 2**24  # what is packed may unpack to so many times its size, or to so many bytes
+MAX_UNPACK_RATIO, MIN_UNPACK_LIMIT = (
+    200,
+    2**24,
+)  # what is packed may unpack to so many times its size, or to so many bytes
 CHUNK = 2**20
-AGAIN = "fetch or make it again"
+RETRY_HINT = "fetch or make it again"
 
 
 class Readable(Protocol):
@@ -23,7 +26,7 @@ class Readable(Protocol):
         ...
 
 
-def reason(error: BaseException) -> str:
+def summarise_error(error: BaseException) -> str:
     """What an error says, in few words; its type only where the text alone would not tell."""
     text = " ".join(str(error).split())
     text = text if len(text) <= 200 else f"{text[:197]}..."
@@ -31,7 +34,7 @@ def reason(error: BaseException) -> str:
 
 
 @contextmanager
-def reading(source: object, kind: str) -> Iterator[None]:
+def wrap_read_errors(source: object, kind: str) -> Iterator[None]:
     """Whatever goes wrong inside is the fault of the file ``source``, meant to be a ``kind``, and says so."""
     try:
         yield
@@ -40,10 +43,10 @@ def reading(source: object, kind: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise DataError(f"{source}: no such file; fetch the data set or mend the path") from error
     except Exception as error:  # parsers of hostile bytes raise almost anything, RecursionError and MemoryError too
-        raise DataError(f"{source}: not a readable {kind}: {reason(error)}; {AGAIN}") from error
+        raise DataError(f"{source}: not a readable {kind}: {summarise_error(error)}; {RETRY_HINT}") from error
 
 
-def regular(path: Path) -> Path:
+def require_regular_file(path: Path) -> Path:
     """The path, if a plain file is there (a pipe would block, a device never ends)."""
     if not path.exists():
         raise FileNotFoundError(path)
@@ -52,12 +55,12 @@ def regular(path: Path) -> Path:
     return path
 
 
-def room(size: int, limit: int = MAX_BYTES) -> int:
+def compute_unpack_limit(size: int, limit: int = MAX_BYTES) -> int:
     """Bytes that a packed file of this size may unpack to: a bomb must be large itself to take much memory."""
-    return min(limit, max(FLOOR, RATIO * size))
+    return min(limit, max(MIN_UNPACK_LIMIT, MAX_UNPACK_RATIO * size))
 
 
-def bounded(stream: Readable, limit: int) -> bytes:
+def read_bounded(stream: Readable, limit: int) -> bytes:
     """All that is left in the stream; more than ``limit`` bytes are refused before they are held."""
     data = bytearray()
     while piece := stream.read(CHUNK):
@@ -69,8 +72,8 @@ def bounded(stream: Readable, limit: int) -> bytes:
 
 def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
     """The content of a plain file of at most ``limit`` bytes."""
-    size = regular(path).stat().st_size
+    size = require_regular_file(path).stat().st_size
     if size > limit:
         raise ValueError(f"{size} bytes, more than the {limit} allowed")
     with path.open("rb") as file:
-        return bounded(file, limit)
+        return read_bounded(file, limit)

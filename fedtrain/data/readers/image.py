@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from fedtrain.data.readers.guard import read_bytes, reading
+from fedtrain.data.readers.guard import read_bytes, wrap_read_errors
 
 MAX_FILE = 2**26  # bytes
 MAX_PIXELS = 2**26  # of one image before it is resized
@@ -23,7 +23,7 @@ def read_image(path: Path, size: tuple[int, int] | None = None) -> NDArray[np.ui
 
     What does not have three bands (grey, RGBA, palette, CMYK) becomes grey in three equal channels.
     """
-    with reading(path, "image"), warnings.catch_warnings():
+    with wrap_read_errors(path, "image"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd metadata harm no pixels
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:

@@ -12,39 +12,39 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtrain.data.readers.guard import bounded, read_bytes, reading, room
-from fedtrain.data.readers.images import Images, checked
+from fedtrain.data.readers.guard import compute_unpack_limit, read_bounded, read_bytes, wrap_read_errors
+from fedtrain.data.readers.images import LabelledImages, validate_images
 
 MAX_TEXT = 2**28  # bytes; USPS has 19 million
 MAX_LINES = 2**18
 MAX_LINE = 2**14  # bytes; a row of 256 pixels takes some 3000
 SIDE = 16
-ORDER = [str(i + 1).encode() for i in range(SIDE * SIDE)]
+PIXEL_INDICES = [str(i + 1).encode() for i in range(SIDE * SIDE)]
 
 
-def read_libsvm(path: Path, classes: int | None = 10) -> Images:
+def read_libsvm(path: Path, classes: int | None = 10) -> LabelledImages:
     """Labels less one; pixels (x + 1) / 2 * 255 in single precision, cut off to bytes, 16 x 16."""
-    with reading(path, "LIBSVM text file"):
+    with wrap_read_errors(path, "LIBSVM text file"):
         data = read_bytes(path, MAX_TEXT)
         if data[:3] == b"BZh":
             with bz2.BZ2File(io.BytesIO(data)) as stream:
-                data = bounded(stream, room(len(data), MAX_TEXT))
+                data = read_bounded(stream, compute_unpack_limit(len(data), MAX_TEXT))
         labels, rows = [], []
         for number, line in enumerate(io.BytesIO(data), 1):
             if number > MAX_LINES or len(line) > MAX_LINE:
                 raise ValueError(f"line {number}: more than {MAX_LINES} lines, or than {MAX_LINE} bytes in one")
             if line.strip():
-                label, row = _row(line, number)
+                label, row = _parse_row(line, number)
                 labels.append(label)
                 rows.append(row)
         images = np.array(rows, dtype=np.uint8).reshape(-1, SIDE, SIDE)
-        return checked(path, images, labels, classes)
+        return validate_images(path, images, labels, classes)
 
 
-def _row(line: bytes, number: int) -> tuple[int, NDArray[np.uint8]]:
+def _parse_row(line: bytes, number: int) -> tuple[int, NDArray[np.uint8]]:
     head, *entries = line.split()
     pairs = [entry.partition(b":") for entry in entries]
-    if [index for index, _, _ in pairs] != ORDER:
+    if [index for index, _, _ in pairs] != PIXEL_INDICES:
         raise ValueError(f"line {number} does not give the pixels 1..{SIDE * SIDE} in order")
     x = np.array([float(value) for _, _, value in pairs], dtype=np.float32)
     if not (np.abs(x) <= 1).all():

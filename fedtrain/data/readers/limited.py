@@ -7,7 +7,7 @@ from typing import IO
 MAX_READ = 2**26  # bytes in one read: honest tar headers and zip directories need far less
 
 
-class Limited:
+class BoundedFile:
     """Just enough of a file for tarfile and zipfile; ``last`` is what the last read gave."""
 
     def __init__(self, file: IO[bytes], total: int) -> None:

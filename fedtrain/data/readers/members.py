@@ -11,48 +11,48 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from fedtrain.data.readers.guard import CHUNK, FLOOR, RATIO, Readable, regular
-from fedtrain.data.readers.limited import Limited
+from fedtrain.data.readers.guard import CHUNK, MAX_UNPACK_RATIO, MIN_UNPACK_LIMIT, Readable, require_regular_file
+from fedtrain.data.readers.limited import BoundedFile
 
 Member = tuple[str, Readable | None]  # a folder has no stream
 
 
 @dataclass(frozen=True)
-class Limits:
+class ArchiveLimits:
     """How much an archive may hold: bytes once unpacked, members, folders, and bytes a byte of its own."""
 
     total: int = 2**35
     members: int = 500_000
     folders: int = 10_000  # a name of a few bytes can make many of them
-    ratio: int = RATIO
-    floor: int = FLOOR  # so many bytes are fine at any ratio
+    ratio: int = MAX_UNPACK_RATIO
+    floor: int = MIN_UNPACK_LIMIT  # so many bytes are fine at any ratio
 
     def allowed(self, size: int) -> int:
         """Bytes that an archive of this size may unpack to."""
         return min(self.total, max(self.floor, self.ratio * size))
 
 
-LIMITS = Limits()
+DEFAULT_LIMITS = ArchiveLimits()
 
 
-def members(path: Path, limits: Limits = LIMITS) -> Generator[Member, None, None]:
+def iterate_members(path: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> Generator[Member, None, None]:
     """Names as the archive spells them, and content; links, devices and sparse files are refused.
 
     The bounds on number and on the size of a tar are held here; whoever keeps the content counts its bytes.
     """
-    allowed = limits.allowed(regular(path).stat().st_size)
+    allowed = limits.allowed(require_regular_file(path).stat().st_size)
     with path.open("rb") as file:
         magic = file.read(4)
         file.seek(0)
-        each = _zip(file, limits) if magic[:2] == b"PK" else _tar(file, magic, allowed)
+        each = _iterate_zip(file, limits) if magic[:2] == b"PK" else _iterate_tar(file, magic, allowed)
         for count, member in enumerate(each, 1):
             if count > limits.members:
                 raise ValueError(f"more than the {limits.members} members allowed")
             yield member
 
 
-def _zip(file: IO[bytes], limits: Limits) -> Iterator[Member]:
-    with zipfile.ZipFile(cast(IO[bytes], Limited(file, 2**63))) as archive:
+def _iterate_zip(file: IO[bytes], limits: ArchiveLimits) -> Iterator[Member]:
+    with zipfile.ZipFile(cast(IO[bytes], BoundedFile(file, 2**63))) as archive:
         if len(archive.filelist) > limits.members:
             raise ValueError(f"more than the {limits.members} members allowed")
         for info in archive.filelist:
@@ -66,9 +66,9 @@ def _zip(file: IO[bytes], limits: Limits) -> Iterator[Member]:
                     yield info.orig_filename, stream
 
 
-def _tar(file: IO[bytes], magic: bytes, allowed: int) -> Iterator[Member]:
+def _iterate_tar(file: IO[bytes], magic: bytes, allowed: int) -> Iterator[Member]:
     with gzip.GzipFile(fileobj=file) if magic[:2] == b"\x1f\x8b" else file as plain:
-        stream = Limited(cast(IO[bytes], plain), allowed + allowed // 8 + CHUNK)  # headers and padding take some
+        stream = BoundedFile(cast(IO[bytes], plain), allowed + allowed // 8 + CHUNK)  # headers and padding take some
         with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:") as archive:
             for info in archive:
                 if info.isdir():

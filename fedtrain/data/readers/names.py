@@ -8,7 +8,7 @@ MAX_NAME = 1000  # characters
 MAX_DEPTH = 32  # folders
 
 
-def inside(name: str) -> PurePosixPath:
+def parse_safe_path(name: str) -> PurePosixPath:
     """The name as a relative path; absolute names, ``..``, backslashes, drives and control characters are refused."""
     path = PurePosixPath(name)
     if (

@@ -11,41 +11,47 @@ from typing import IO, Any, cast
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from fedtrain.data.readers.buffers import view
-from fedtrain.data.readers.guard import MAX_BYTES, bounded, reading, regular, room
-from fedtrain.data.readers.images import Images, Part, checked
-from fedtrain.data.readers.limited import Limited
+from fedtrain.data.readers.buffers import view_as_array
+from fedtrain.data.readers.guard import (
+    MAX_BYTES,
+    compute_unpack_limit,
+    read_bounded,
+    require_regular_file,
+    wrap_read_errors,
+)
+from fedtrain.data.readers.images import LabelledImages, Split, validate_images
+from fedtrain.data.readers.limited import BoundedFile
 
 MAX_MEMBERS = 1000
-HEADS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-def read_npz(path: Path, part: Part, classes: int | None = None) -> Images:
+def read_npz(path: Path, part: Split, classes: int | None = None) -> LabelledImages:
     """One part of the archive; nothing in it is unpickled."""
     with (
-        reading(path, "npz archive"),
-        regular(path).open("rb") as file,
-        zipfile.ZipFile(cast(IO[bytes], Limited(file, MAX_BYTES))) as archive,
+        wrap_read_errors(path, "npz archive"),
+        require_regular_file(path).open("rb") as file,
+        zipfile.ZipFile(cast(IO[bytes], BoundedFile(file, MAX_BYTES))) as archive,
     ):
         if len(archive.filelist) > MAX_MEMBERS:
             raise ValueError(f"{len(archive.filelist)} members, more than the {MAX_MEMBERS} allowed")
-        allowed = room(path.stat().st_size, MAX_BYTES)
-        x, y = (_member(archive, f"{letter}_{part}", allowed) for letter in "xy")
-        return checked(path, x, y, classes)
+        allowed = compute_unpack_limit(path.stat().st_size, MAX_BYTES)
+        x, y = (_read_member(archive, f"{letter}_{part}", allowed) for letter in "xy")
+        return validate_images(path, x, y, classes)
 
 
-def _member(archive: zipfile.ZipFile, name: str, allowed: int) -> NDArray[Any]:
+def _read_member(archive: zipfile.ZipFile, name: str, allowed: int) -> NDArray[Any]:
     """The array of that name; its size is known from its header before anything is made of it."""
     if f"{name}.npy" not in archive.namelist():
         raise ValueError(f"it holds no array {name}")
     with archive.open(f"{name}.npy") as stream:
-        data = io.BytesIO(bounded(stream, allowed))
+        data = io.BytesIO(read_bounded(stream, allowed))
     version = npy.read_magic(data)
-    if version not in HEADS:
+    if version not in HEADER_READERS:
         raise ValueError(f"{name} is in npy version {version}, not 1.0 or 2.0")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a header as Python 2 wrote it, or one that cannot be read anyway
-        shape, fortran, dtype = HEADS[version](data)
+        shape, fortran, dtype = HEADER_READERS[version](data)
     if dtype.kind not in "biuf":
         raise ValueError(f"{name} holds {dtype}, not numbers")
-    return view(data.read(), dtype, shape, fortran)
+    return view_as_array(data.read(), dtype, shape, fortran)

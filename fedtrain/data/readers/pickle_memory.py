@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from fedtrain.data.readers.pickled_numpy import Pending
+from fedtrain.data.readers.pickled_numpy import PendingValue
 
 MAX_STEPS = 4_000_000  # opcodes, and so entries of the memo; CIFAR-100 takes some 300 000
 T = TypeVar("T")
 
 
-class Memory:
+class PickleStack:
     """Whatever is not there raises IndexError or KeyError."""
 
     def __init__(self) -> None:
@@ -40,10 +40,10 @@ class Memory:
         if not 0 <= key <= MAX_STEPS:
             raise ValueError(f"memo entry {key} is beyond the {MAX_STEPS} allowed")
         value = self.memo[key] = self.stack[-1]
-        if isinstance(value, Pending):
+        if isinstance(value, PendingValue):
             value.keys.append(key)
 
-    def complete(self, pending: Pending, value: object) -> None:
+    def complete(self, pending: PendingValue, value: object) -> None:
         """Push what came of a pending value, and put it in its place in the memo."""
         self.stack.append(value)
         for key in pending.keys:

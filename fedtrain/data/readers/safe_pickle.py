@@ -12,33 +12,33 @@ import pickletools
 import warnings
 from pathlib import Path
 
-from fedtrain.data.readers.guard import MAX_BYTES, read_bytes, reading
-from fedtrain.data.readers.pickle_memory import MAX_STEPS, Memory
-from fedtrain.data.readers.pickled_numpy import NAMED, Pending, build, call
+from fedtrain.data.readers.guard import MAX_BYTES, read_bytes, wrap_read_errors
+from fedtrain.data.readers.pickle_memory import MAX_STEPS, PickleStack
+from fedtrain.data.readers.pickled_numpy import ALLOWED_GLOBALS, PendingValue, apply_state, evaluate_call
 
-MAX_AGAIN = 16
+MAX_REUSE = 16
 MAX_KEY = 256  # characters in the key of a dict
 MAX_BITS = 128  # of a whole number
 MAX_ARGUMENTS = 8  # of a call, and parts of a state: a dtype has eight
-PLAIN = {"BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8", "FLOAT", "BINFLOAT"}
-PLAIN |= {"UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"}
-TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+LITERAL_OPCODES = {"BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8", "FLOAT", "BINFLOAT"}
+LITERAL_OPCODES |= {"UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"}
+TUPLE_OPCODES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
-def load(path: Path) -> object:
+def load_pickle(path: Path) -> object:
     """The data in a pickle file."""
-    with reading(path, "pickle"):
-        return loads(read_bytes(path, MAX_BYTES), path)
+    with wrap_read_errors(path, "pickle"):
+        return parse_pickle(read_bytes(path, MAX_BYTES), path)
 
 
-def loads(data: bytes, source: object) -> object:
+def parse_pickle(data: bytes, source: object) -> object:
     """The data in a pickle; ``source`` names it in errors."""
-    with reading(source, "pickle"), warnings.catch_warnings():
+    with wrap_read_errors(source, "pickle"), warnings.catch_warnings():
         warnings.simplefilter("error")  # of text with escapes that mean nothing
-        return _Machine(MAX_AGAIN * len(data)).run(data)
+        return _PickleMachine(MAX_REUSE * len(data)).run(data)
 
 
-class _Machine(Memory):
+class _PickleMachine(PickleStack):
     def __init__(self, allowance: int) -> None:
         super().__init__()
         self.allowance = allowance
@@ -59,7 +59,7 @@ class _Machine(Memory):
 
     def step(self, name: str, argument: object) -> None:
         match name, argument:
-            case _ if name in PLAIN:
+            case _ if name in LITERAL_OPCODES:
                 self.stack.append(argument)
             case "PUT" | "BINPUT" | "LONG_BINPUT", int(key):
                 self.keep(key)
@@ -80,8 +80,8 @@ class _Machine(Memory):
             case "MARK", _:
                 self.below.append(self.stack)
                 self.stack = []
-            case _ if name in TUPLES:
-                self.stack.append(tuple([self.stack.pop() for _ in range(TUPLES[name])][::-1]))
+            case _ if name in TUPLE_OPCODES:
+                self.stack.append(tuple([self.stack.pop() for _ in range(TUPLE_OPCODES[name])][::-1]))
             case "TUPLE", _:
                 items = self.marked()
                 self.stack.append(tuple(items))
@@ -104,10 +104,10 @@ class _Machine(Memory):
                 self.stack.append(self.named(f"{self.take(str)} {wanted}"))
             case "REDUCE", _:
                 arguments = self.arguments()
-                self.stack.append(call(self.stack.pop(), arguments))
+                self.stack.append(evaluate_call(self.stack.pop(), arguments))
             case "BUILD", _:
-                state, pending = self.arguments(), self.take(Pending)
-                self.complete(pending, build(pending, state))
+                state, pending = self.arguments(), self.take(PendingValue)
+                self.complete(pending, apply_state(pending, state))
             case _:
                 raise ValueError(f"opcode {name} is not one that plain data need")
 
@@ -119,10 +119,10 @@ class _Machine(Memory):
         return dict(zip(keys, values, strict=True))  # type: ignore[arg-type]
 
     def named(self, wanted: str) -> object:
-        if wanted not in NAMED:
+        if wanted not in ALLOWED_GLOBALS:
             dotted = wanted[:160].replace(" ", ".")
             raise ValueError(f"it asks for {dotted}, which is no plain data: do not trust this file")
-        return NAMED[wanted]
+        return ALLOWED_GLOBALS[wanted]
 
     def arguments(self) -> tuple[object, ...]:
         """A call's or a state's. Text and lists cost as they will be copied: the same long one could come for ever."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedtrain.data.catalogue import dataset
 from fedtrain.data.clients import Pool
-from fedtrain.data.readers.images import Part
+from fedtrain.data.readers.images import Split
 from fedtrain.data.skews.share import Indices
 from fedtrain.data.standin import cifar, digits, domainnet, office
 from fedtrain.data.standin.brush import Array, Rng
@@ -62,7 +62,7 @@ def standin_pools(name: str) -> list[Pool]:
     ]
 
 
-def _take(name: str, domain: str, part: Part, indices: Indices) -> Tensor:
+def _take(name: str, domain: str, part: Split, indices: Indices) -> Tensor:
     size = standin_size(name)
     images = np.empty((len(indices), 3, size, size), dtype=np.uint8)
     amount = len(_labels(name, domain, part))
@@ -74,7 +74,7 @@ def _take(name: str, domain: str, part: Part, indices: Indices) -> Tensor:
 
 
 @cache
-def _labels(name: str, domain: str, part: Part) -> Indices:
+def _labels(name: str, domain: str, part: Split) -> Indices:
     """Every class once in random order, then every class once again, and so on."""
     standin = STANDINS[name]
     amount = standin.train[domain] if part == "train" else standin.test
@@ -86,7 +86,7 @@ def _labels(name: str, domain: str, part: Part) -> Indices:
 
 
 @cache
-def _block(name: str, domain: str, part: Part, number: int) -> NDArray[np.uint8]:
+def _block(name: str, domain: str, part: Split, number: int) -> NDArray[np.uint8]:
     labels = _labels(name, domain, part)[number * BLOCK :][:BLOCK]
     size = standin_size(name)
     pictures = STANDINS[name].styles[domain](_rng(name, domain, part, number), labels, size)

@@ -17,9 +17,9 @@ from layouts import only_data_error, tarred
 
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers import (
-    extract,
+    extract_archive,
 )
-from fedtrain.data.readers.members import Limits
+from fedtrain.data.readers.members import ArchiveLimits
 
 GOOD = {"set/a/1.txt": b"one", "set/a/2.txt": b"two" * 1000, "set/b/3.txt": b""}
 
@@ -49,11 +49,11 @@ def below(folder: Path) -> dict[str, bytes]:
 @every_archive
 def test_archives_unpack(pack: Callable[[Path, dict[str, bytes]], None], tmp_path: Path) -> None:
     pack(tmp_path / "a", GOOD | {"./set/c.txt": b"c"})
-    extract(tmp_path / "a", tmp_path / "new" / "out")
+    extract_archive(tmp_path / "a", tmp_path / "new" / "out")
     assert below(tmp_path / "new" / "out") == GOOD | {"set/c.txt": b"c"}
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["out"]
     with pytest.raises(DataError, match="already there"):
-        extract(tmp_path / "a", tmp_path / "new" / "out")
+        extract_archive(tmp_path / "a", tmp_path / "new" / "out")
 
 
 @every_archive
@@ -79,7 +79,7 @@ def test_names_that_leave_the_folder_are_refused(
     home.mkdir()
     pack(home / "a", {"good.txt": b"good", name.replace("/tmp/evil", str(tmp_path / "evil")): b"evil"})
     with pytest.raises(DataError, match="home/a: "):
-        extract(home / "a", home / "out")
+        extract_archive(home / "a", home / "out")
     assert list(tmp_path.rglob("*")) == [home, home / "a"]
 
 
@@ -98,7 +98,7 @@ def test_links_and_devices_in_tar_are_refused(kind: bytes, tmp_path: Path) -> No
         info.size = 4
         tar.addfile(info, io.BytesIO(b"evil"))
     with pytest.raises(DataError, match=r"a\.tar: "):
-        extract(tmp_path / "a.tar", tmp_path / "out")
+        extract_archive(tmp_path / "a.tar", tmp_path / "out")
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a.tar", "outside"]
 
 
@@ -106,17 +106,17 @@ def test_links_and_devices_in_tar_are_refused(kind: bytes, tmp_path: Path) -> No
 def test_links_and_devices_in_zip_are_refused(kind: int, tmp_path: Path) -> None:
     zipped(tmp_path / "a.zip", {"link": b"/etc"}, kind | 0o777)
     with pytest.raises(DataError, match="link or device"):
-        extract(tmp_path / "a.zip", tmp_path / "out")
+        extract_archive(tmp_path / "a.zip", tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["a.zip"]
 
 
 @every_archive
 def test_limits_of_archives(pack: Callable[[Path, dict[str, bytes]], None], tmp_path: Path) -> None:
     pack(tmp_path / "a", {f"{i}": bytes(1000) for i in range(100)})
-    extract(tmp_path / "a", tmp_path / "fine")
-    for limits in (Limits(total=50_000), Limits(ratio=0, floor=50_000), Limits(members=50)):
+    extract_archive(tmp_path / "a", tmp_path / "fine")
+    for limits in (ArchiveLimits(total=50_000), ArchiveLimits(ratio=0, floor=50_000), ArchiveLimits(members=50)):
         with pytest.raises(DataError, match="allowed"):
-            extract(tmp_path / "a", tmp_path / "out", limits)
+            extract_archive(tmp_path / "a", tmp_path / "out", limits)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "fine"]
 
 
@@ -124,7 +124,7 @@ def test_limits_of_archives(pack: Callable[[Path, dict[str, bytes]], None], tmp_
 def test_archive_bombs_are_refused(pack: Callable[[Path, dict[str, bytes]], None], tmp_path: Path) -> None:
     pack(tmp_path / "a", {"zeros": bytes(40 * 2**20)})  # 1000 to 1
     with pytest.raises(DataError, match="allowed"):
-        extract(tmp_path / "a", tmp_path / "out")
+        extract_archive(tmp_path / "a", tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
@@ -133,7 +133,7 @@ def test_a_tar_header_that_asks_for_too_much(tmp_path: Path) -> None:
     info.type, info.size = tarfile.XHDTYPE, 2**33 - 1
     (tmp_path / "a.tar").write_bytes(info.tobuf() + bytes(4096))
     with pytest.raises(DataError, match="at once"):
-        extract(tmp_path / "a.tar", tmp_path / "out")
+        extract_archive(tmp_path / "a.tar", tmp_path / "out")
 
 
 def test_a_zip_that_lies_about_sizes(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_zip_that_lies_about_sizes(tmp_path: Path) -> None:
     data = (tmp_path / "a.zip").read_bytes()
     (tmp_path / "a.zip").write_bytes(data.replace(struct.pack("<I", 10**6), struct.pack("<I", 100)))
     with pytest.raises(DataError, match=r"a\.zip"):
-        extract(tmp_path / "a.zip", tmp_path / "out")
+        extract_archive(tmp_path / "a.zip", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -150,7 +150,7 @@ def test_a_name_twice_or_a_file_as_a_folder(pack: Callable[[Path, dict[str, byte
     for number, files in enumerate([{"a": b"1", "./a": b"2"}, {"a": b"1", "a/b": b"2"}, {"a/b": b"1", "a": b"2"}]):
         pack(tmp_path / f"{number}", files)
         with pytest.raises(DataError, match="not a readable zip or tar"):
-            extract(tmp_path / f"{number}", tmp_path / "out")
+            extract_archive(tmp_path / f"{number}", tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
 
@@ -171,7 +171,7 @@ def test_damaged_archives_leave_nothing(
         for at, value in changes:
             data[at] = value
         file.write_bytes(data[:end])
-        if only_data_error(lambda: extract(file, folder / "out")):
+        if only_data_error(lambda: extract_archive(file, folder / "out")):
             shutil.rmtree(folder / "out")
         assert list(folder.iterdir()) == [file]
 
@@ -186,7 +186,7 @@ def test_a_truncated_tar_is_not_half_unpacked(pack: Callable[[Path, dict[str, by
     for size in range(0, len(whole), 7) if pack is tarred else range(0, content + 1, 512):
         (tmp_path / "a").write_bytes(whole[:size])
         with pytest.raises(DataError):
-            extract(tmp_path / "a", tmp_path / "out")
+            extract_archive(tmp_path / "a", tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
 
@@ -196,14 +196,14 @@ def test_a_broken_header_is_not_the_end_of_a_tar(tmp_path: Path) -> None:
     data[1024 + 150] ^= 1  # the checksum of the second member
     (tmp_path / "a").write_bytes(data)
     with pytest.raises(DataError, match="does not end"):
-        extract(tmp_path / "a", tmp_path / "out")
+        extract_archive(tmp_path / "a", tmp_path / "out")
 
 
 def test_links_at_the_target_are_not_followed(tmp_path: Path) -> None:
     zipped(tmp_path / "a.zip", GOOD)
     (tmp_path / "out").symlink_to(tmp_path / "nowhere")
     with pytest.raises(DataError, match="already there"):
-        extract(tmp_path / "a.zip", tmp_path / "out")
+        extract_archive(tmp_path / "a.zip", tmp_path / "out")
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -215,4 +215,4 @@ def test_an_encrypted_zip_is_refused(tmp_path: Path) -> None:
     data[6] |= 1
     (tmp_path / "a.zip").write_bytes(data)
     with pytest.raises(DataError, match="encrypted"):
-        extract(tmp_path / "a.zip", tmp_path / "out")
+        extract_archive(tmp_path / "a.zip", tmp_path / "out")

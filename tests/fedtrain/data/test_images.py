@@ -16,11 +16,11 @@ from fedtrain.data.importing.folders import read_classes
 from fedtrain.data.readers import (
     read_image,
 )
-from fedtrain.data.readers.folder import DOMAINNET, OFFICE, list_folder
+from fedtrain.data.readers.folder import DOMAINNET_CLASSES, OFFICE_CLASSES, list_image_files
 
 
 def test_class_order() -> None:
-    assert dict(zip(OFFICE, range(10), strict=True)) == {
+    assert dict(zip(OFFICE_CLASSES, range(10), strict=True)) == {
         "back_pack": 0,
         "bike": 1,
         "calculator": 2,
@@ -32,28 +32,28 @@ def test_class_order() -> None:
         "mug": 8,
         "projector": 9,
     }
-    assert DOMAINNET[2:4] == ("headphones", "ice_cream")
-    assert len(DOMAINNET) == 10
+    assert DOMAINNET_CLASSES[2:4] == ("headphones", "ice_cream")
+    assert len(DOMAINNET_CLASSES) == 10
 
 
 def test_folders_are_listed_in_a_fixed_order(tmp_path: Path) -> None:
     for name in ("b/10.png", "b/2.PNG", "b/.hidden", "b/Thumbs.db", "a/z.jpeg", "a/B.gif", "other/c.png", "b/x.bmp"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    listed = [(str(path.relative_to(tmp_path)), label) for path, label in list_folder(tmp_path, ("b", "a"))]
+    listed = [(str(path.relative_to(tmp_path)), label) for path, label in list_image_files(tmp_path, ("b", "a"))]
     assert listed == [("b/10.png", 0), ("b/2.PNG", 0), ("b/x.bmp", 0), ("a/B.gif", 1), ("a/z.jpeg", 1)]
     with pytest.raises(DataError, match="c: no such folder"):
-        list_folder(tmp_path, ("a", "c"))
+        list_image_files(tmp_path, ("a", "c"))
     (tmp_path / "a" / "notes.txt").touch()
     with pytest.raises(DataError, match=r"notes\.txt: not an image"):
-        list_folder(tmp_path, ("a", "b"))
+        list_image_files(tmp_path, ("a", "b"))
     (tmp_path / "b" / "deeper.png").mkdir()
     with pytest.raises(DataError, match=r"deeper\.png: not an image"):
-        list_folder(tmp_path, ("b",))
+        list_image_files(tmp_path, ("b",))
 
 
 def test_an_empty_folder_holds_no_images(tmp_path: Path) -> None:
-    for name in OFFICE:
+    for name in OFFICE_CLASSES:
         (tmp_path / name).mkdir()
     with pytest.raises(DataError, match="no images"):
         read_classes(SMALL, tmp_path, quiet)

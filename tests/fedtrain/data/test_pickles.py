@@ -14,10 +14,10 @@ from layouts import GREY, RNG, Call
 
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers import (
-    read_digits,
-    read_index,
+    read_fedbn_digits,
+    read_image_list,
 )
-from fedtrain.data.readers.safe_pickle import load, loads
+from fedtrain.data.readers.safe_pickle import load_pickle, parse_pickle
 
 dtypes = st.sampled_from(["u1", "<i8", ">i4", "<f4", ">f8", "?", "S3", "<U4", ">U2"])
 arrays = st.builds(
@@ -51,11 +51,11 @@ def same(a: object, b: object) -> bool:
 @settings(max_examples=60)
 @given(values, st.integers(0, 5))
 def test_plain_data_come_back_as_they_were(value: object, protocol: int) -> None:
-    assert same(loads(pickle.dumps(value, protocol), "file"), value)
+    assert same(parse_pickle(pickle.dumps(value, protocol), "file"), value)
 
 
 def test_one_array_named_twice_is_one_array() -> None:
-    read = loads(pickle.dumps([GREY] * 2, 2), "file")
+    read = parse_pickle(pickle.dumps([GREY] * 2, 2), "file")
     assert isinstance(read, list)
     assert read[0] is read[1]
 
@@ -66,7 +66,7 @@ def test_pickles_of_python_2_give_bytes() -> None:
         b"\x87Rq\x05(K\x01K\x02K\x02\x86cnumpy\ndtype\nq\x06U\x02u1K\x00K\x01\x87Rq\x07(K\x03U\x01|NNNJ\xff\xff\xff\xff"
         b"J\xff\xff\xff\xffK\x00tb\x89U\x04\x00\x7f\x80\xfftbU\x06labelsq\x08]q\x09(K\x01K\x02eu."
     )
-    read = loads(data, "file")
+    read = parse_pickle(data, "file")
     assert isinstance(read, dict)
     assert list(read) == [b"data", b"labels"]
     assert read[b"data"].tolist() == [[0, 127], [128, 255]]
@@ -137,10 +137,10 @@ def test_malicious_pickles_do_nothing(tmp_path: Path) -> None:
             file = tmp_path / "test.pkl"
             file.write_bytes(data)
             with pytest.raises(DataError, match=r"test\.pkl: "):
-                read_digits(tmp_path, "test")
+                read_fedbn_digits(tmp_path, "test")
             if name != "unbuilt array":  # which is harmless, and no pair
                 with pytest.raises(DataError, match="not a readable pickle"):
-                    loads(data, "file")
+                    parse_pickle(data, "file")
             assert not mark.exists(), name
             assert sorted(p.name for p in tmp_path.iterdir()) == ["test.pkl"], name
     finally:
@@ -160,18 +160,18 @@ def test_the_malicious_pickles_are_malicious(name: str, tmp_path: Path) -> None:
 
 def test_what_a_pickle_asks_for_is_named() -> None:
     with pytest.raises(DataError, match=r"builtins\.eval"):
-        loads(pickle.dumps(Call(eval, "1"), 4), "file")
+        parse_pickle(pickle.dumps(Call(eval, "1"), 4), "file")
     for name in ("memo", "memo overwritten"):
         with pytest.raises(DataError, match=r"asks for os\.system"):
-            loads(malicious("mark")[name], "file")
+            parse_pickle(malicious("mark")[name], "file")
     with pytest.raises(DataError, match=r"file: .*posix\.system"):
-        loads(b"\x80\x04\x8c\x05posix\x8c\x06system\x93.", "file")
+        parse_pickle(b"\x80\x04\x8c\x05posix\x8c\x06system\x93.", "file")
     with pytest.raises(DataError, match="PERSID"):
-        loads(b"Pa\n.", "file")
+        parse_pickle(b"Pa\n.", "file")
     with pytest.raises(DataError, match="EXT1"):
-        loads(b"\x80\x02\x82\x01.", "file")
+        parse_pickle(b"\x80\x02\x82\x01.", "file")
     with pytest.raises(DataError) as caught:
-        loads(b"\x80\x04X" + struct.pack("<I", 9999) + b"\n\x1b" * 4999 + b"a\x8c\x01x\x93.", "file")
+        parse_pickle(b"\x80\x04X" + struct.pack("<I", 9999) + b"\n\x1b" * 4999 + b"a\x8c\x01x\x93.", "file")
     assert len(str(caught.value)) < 600
 
 
@@ -191,8 +191,8 @@ def claim(shape: bytes, data: bytes = b"C\x04abcd", code: bytes = b"u1") -> byte
 
 
 def test_the_claim_is_an_array() -> None:
-    assert loads(claim(b"K\x04\x85"), "file").tolist() == list(b"abcd")  # type: ignore[attr-defined]
-    texts = loads(claim(b"K\x01\x85", b"]X\x01\0\0\0aa", b"O8"), "file")
+    assert parse_pickle(claim(b"K\x04\x85"), "file").tolist() == list(b"abcd")  # type: ignore[attr-defined]
+    texts = parse_pickle(claim(b"K\x01\x85", b"]X\x01\0\0\0aa", b"O8"), "file")
     assert texts.tolist() == ["a"]  # type: ignore[attr-defined]
 
 
@@ -247,14 +247,14 @@ NEST = b"\x80\x02]" + b"]".join([b""] * 50_000) + b"a" * 49_999 + b"."
 )
 def test_false_claims_and_bombs_are_refused(data: bytes) -> None:
     with pytest.raises(DataError, match=r"^file: not a readable pickle: .*; fetch"):
-        loads(data, "file")
+        parse_pickle(data, "file")
 
 
 def test_deep_and_endless_values_are_no_pair(tmp_path: Path) -> None:
     for data in (NEST, b"\x80\x02]q\x01h\x01a.", b"\x80\x02]q\x01(h\x01h\x01e."):
-        assert isinstance(loads(data, "file"), list)
+        assert isinstance(parse_pickle(data, "file"), list)
         (tmp_path / "test.pkl").write_bytes(data)
-        for read in (read_digits, lambda folder, _: read_index(folder / "test.pkl")):
+        for read in (read_fedbn_digits, lambda folder, _: read_image_list(folder / "test.pkl")):
             with pytest.raises(DataError):
                 read(tmp_path, "test")
 
@@ -263,21 +263,21 @@ def test_the_same_data_again_and_again_is_refused() -> None:
     long = b"X" + struct.pack("<I", 100_000) + b"a" * 100_000 + b"q\x01"
     encode = b"\x80\x02c_codecs\nencode\nq\x02X\x06\0\0\0latin1q\x03" + long
     with pytest.raises(DataError, match="again and again"):
-        loads(encode + b"h\x02h\x01h\x03\x86R" * 1000 + b".", "file")
+        parse_pickle(encode + b"h\x02h\x01h\x03\x86R" * 1000 + b".", "file")
     items = b"](" + b"X\x01\0\0\0a" * 10_000 + b"eq\x09"
     once = claim(b"M\x10\x27\x85", b"h\x09", b"O8")[2:-1]
     with pytest.raises(DataError, match="again and again"):
-        loads(b"\x80\x02" + items + once * 500 + b".", "file")
+        parse_pickle(b"\x80\x02" + items + once * 500 + b".", "file")
 
 
 def test_too_many_opcodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedtrain.data.readers.safe_pickle.MAX_STEPS", 1000)
     with pytest.raises(DataError, match="1000 opcodes"):
-        loads(b"](" + b"N" * 2000 + b"e.", "file")
+        parse_pickle(b"](" + b"N" * 2000 + b"e.", "file")
 
 
 def test_too_large_a_pickle_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("fedtrain.data.readers.safe_pickle.MAX_BYTES", 100)
     (tmp_path / "a.pkl").write_bytes(pickle.dumps(GREY))
     with pytest.raises(DataError, match="more than the 100 allowed"):
-        load(tmp_path / "a.pkl")
+        load_pickle(tmp_path / "a.pkl")

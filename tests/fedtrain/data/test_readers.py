@@ -50,26 +50,26 @@ from scipy.io import savemat
 from fedtrain.data.errors import DataError
 from fedtrain.data.importing.folders import read_classes, read_listed
 from fedtrain.data.readers import (
-    Images,
-    extract,
+    LabelledImages,
+    extract_archive,
     idx,
     libsvm,
     mat,
     npz,
     read_cifar10,
     read_cifar100,
-    read_digits,
+    read_fedbn_digits,
     read_idx,
     read_image,
-    read_index,
+    read_image_list,
     read_libsvm,
     read_mat,
     read_mnist,
     read_npz,
 )
-from fedtrain.data.readers.guard import bounded, read_bytes
-from fedtrain.data.readers.images import checked
-from fedtrain.data.readers.safe_pickle import load
+from fedtrain.data.readers.guard import read_bounded, read_bytes
+from fedtrain.data.readers.images import validate_images
+from fedtrain.data.readers.safe_pickle import load_pickle
 from theory.errors import InputError
 
 
@@ -78,7 +78,7 @@ class Layout:
     """``write`` gives the file to attack; ``read`` takes the folder."""
 
     write: Callable[[Path], Path]
-    read: Callable[[Path], Images]
+    read: Callable[[Path], LabelledImages]
     images: Array
     labels: Sequence[int] | Array
     exact: bool = True  # JPEG is not
@@ -120,7 +120,9 @@ LAYOUTS: dict[str, Layout] = {
         lambda f: cifar100_folder(f, True), lambda f: read_cifar100(f, "train", "coarse"), CIFAR, range(10, 20)
     ),
     **{
-        f"digits protocol {p}": Layout(partial(digits_folder, protocol=p), lambda f: read_digits(f, "test"), **digit())
+        f"digits protocol {p}": Layout(
+            partial(digits_folder, protocol=p), lambda f: read_fedbn_digits(f, "test"), **digit()
+        )
         for p in (0, 2, 4, 5)
     },
     "index": Layout(
@@ -203,11 +205,11 @@ def test_flipped_bytes_are_read_or_refused(layout: Layout, tmp_path_factory: pyt
         lambda f: read_npz(f, "train"),
         lambda f: read_cifar10(f, "train"),
         lambda f: read_cifar100(f, "test"),
-        lambda f: read_digits(f.parent, "test"),
-        read_index,
-        load,
+        lambda f: read_fedbn_digits(f.parent, "test"),
+        read_image_list,
+        load_pickle,
         read_image,
-        lambda f: extract(f, f.parent / "out"),
+        lambda f: extract_archive(f, f.parent / "out"),
     ],
 )
 def test_arbitrary_bytes_are_refused(read: Callable[[Path], object], tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -240,13 +242,13 @@ def test_what_is_no_file_is_named(place: str, tmp_path: Path) -> None:
         path.mkdir()
     elif place == "pipe":
         os.mkfifo(path)  # reading it would block for ever
-    for read in (read_mat, read_libsvm, load, read_image, read_index, lambda p: read_npz(p, "train")):
+    for read in (read_mat, read_libsvm, load_pickle, read_image, read_image_list, lambda p: read_npz(p, "train")):
         with pytest.raises(DataError, match=f"{place}: "):
             read(path)
     with pytest.raises(DataError, match=place):
         read_idx(path, path)
     with pytest.raises(DataError, match=place):
-        extract(path, tmp_path / "out")
+        extract_archive(path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -288,18 +290,18 @@ def test_data_error_is_an_input_error_on_one_line() -> None:
 )
 def test_wrong_arrays_are_refused_with_a_hint(images: object, labels: object, message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
-        checked("file", images, labels, 10)
+        validate_images("file", images, labels, 10)
     assert str(caught.value).startswith("file: ")
 
 
 def test_labels_may_be_a_column_of_doubles() -> None:
-    assert checked("file", GREY, LABELS.astype(float)[:, None]).labels.tolist() == LABELS.tolist()
+    assert validate_images("file", GREY, LABELS.astype(float)[:, None]).labels.tolist() == LABELS.tolist()
 
 
 def test_labels_are_free_where_no_classes_are_given() -> None:
-    assert checked("file", GREY, LABELS + 1000).labels.max() == 1009
+    assert validate_images("file", GREY, LABELS + 1000).labels.max() == 1009
     with pytest.raises(DataError, match="small whole number"):
-        checked("file", GREY, LABELS - 1)
+        validate_images("file", GREY, LABELS - 1)
 
 
 # --- each format's own ways to be wrong ------------------------------------------------------------------------------
@@ -347,8 +349,8 @@ def test_packed_bombs_stop_at_the_limit(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_reads_stop_at_the_limit(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="more than the 5 bytes"):
-        bounded(io.BytesIO(b"123456"), 5)
-    assert bounded(io.BytesIO(b"12345"), 5) == b"12345"
+        read_bounded(io.BytesIO(b"123456"), 5)
+    assert read_bounded(io.BytesIO(b"12345"), 5) == b"12345"
     (tmp_path / "a").write_bytes(b"123456")
     with pytest.raises(ValueError, match="6 bytes, more than the 5"):
         read_bytes(tmp_path / "a", 5)
@@ -480,7 +482,7 @@ def test_fortran_order_in_npz(tmp_path: Path) -> None:
 @pytest.mark.parametrize("binary", [False, True])
 def test_cifar10_from_a_folder(binary: bool, tmp_path: Path) -> None:
     tarred(tmp_path / "a.tar", cifar10_files(binary), "w:")
-    extract(tmp_path / "a.tar", tmp_path / "out")
+    extract_archive(tmp_path / "a.tar", tmp_path / "out")
     read = read_cifar10(tmp_path / "out", "train")
     assert np.array_equal(read.images, CIFAR)
     assert read.labels.tolist() == CIFAR10_LABELS
@@ -528,25 +530,25 @@ def test_cifar_archives_that_are_wrong(tmp_path: Path) -> None:
 
 def test_parts_of_digits(tmp_path: Path) -> None:
     digits_folder(tmp_path, 4)
-    assert len(read_digits(tmp_path, "train")) == 2 * (6 + 5 + 4 + 3 + 2)
-    three = read_digits(tmp_path, "train", parts=3)
+    assert len(read_fedbn_digits(tmp_path, "train")) == 2 * (6 + 5 + 4 + 3 + 2)
+    three = read_fedbn_digits(tmp_path, "train", parts=3)
     assert np.array_equal(three.images, np.concatenate([COLOUR, COLOUR, COLOUR[1:]]))
     for parts in (0, 11):
         with pytest.raises(DataError, match="1 to 10"):
-            read_digits(tmp_path, "train", parts)
+            read_fedbn_digits(tmp_path, "train", parts)
     (tmp_path / "partitions" / "train_part1.pkl").write_bytes(pickle.dumps((GREY, LABELS)))
     with pytest.raises(DataError, match="different shapes"):
-        read_digits(tmp_path, "train", 2)
+        read_fedbn_digits(tmp_path, "train", 2)
     (tmp_path / "partitions" / "train_part1.pkl").unlink()
     with pytest.raises(DataError, match=r"train_part1\.pkl: no such file"):
-        read_digits(tmp_path, "train", 2)
+        read_fedbn_digits(tmp_path, "train", 2)
 
 
 @pytest.mark.parametrize("content", [COLOUR, [COLOUR], (COLOUR, LABELS, 1), "text", 5, None, {"a": 1}, np.float64(2)])
 def test_digits_that_are_no_pair(content: object, tmp_path: Path) -> None:
     (tmp_path / "test.pkl").write_bytes(pickle.dumps(content))
     with pytest.raises(DataError, match=r"test\.pkl"):
-        read_digits(tmp_path, "test")
+        read_fedbn_digits(tmp_path, "test")
 
 
 @pytest.mark.parametrize(
@@ -562,7 +564,7 @@ def test_digits_that_are_no_pair(content: object, tmp_path: Path) -> None:
 def test_lists_of_images_in_any_wrapping(make: Callable[[Any], object], tmp_path: Path) -> None:
     pair = [["dslr/b.jpg", "dslr/a.jpg"], ["mug", "bike"]]
     (tmp_path / "i.pkl").write_bytes(pickle.dumps(make(pair), 4))
-    index = read_index(tmp_path / "i.pkl")
+    index = read_image_list(tmp_path / "i.pkl")
     assert index.paths == ("dslr/b.jpg", "dslr/a.jpg")
     assert index.labels == ("mug", "bike")
 

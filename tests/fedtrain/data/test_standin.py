@@ -11,19 +11,19 @@ import torch
 from fedtrain.data.catalogue import DATASETS, dataset
 from fedtrain.data.clients import Pool
 from fedtrain.data.errors import DataError
-from fedtrain.data.readers.images import Part
+from fedtrain.data.readers.images import Split
 from fedtrain.data.skews import CIFAR100_COARSE, draw_label_and_feature_part, partition_dirichlet, partition_pachinko
 from fedtrain.data.standin import cifar, pools, standin_pools, standin_size
 from fedtrain.data.standin.brush import Pose, enlarge, ink, lay, line, texture
 from fedtrain.data.standin.glyphs import HALF, PICTURES, SIDE, Shapes, digits, pictures
 from theory.errors import InputError
 
-PARTS: tuple[Part, Part] = ("train", "test")
+PARTS: tuple[Split, Split] = ("train", "test")
 SAMPLE = 100
 FEATURE_SKEW = ("digits", "office", "domainnet")
 
 
-def labels(pool: Pool, part: Part) -> np.ndarray:
+def labels(pool: Pool, part: Split) -> np.ndarray:
     return pool.train if part == "train" else pool.test
 
 
@@ -47,7 +47,7 @@ def test_pools_are_those_of_the_catalogue(name: str) -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("name", DATASETS)
-def test_classes_are_balanced_wherever_a_list_is_cut(name: str, part: Part) -> None:
+def test_classes_are_balanced_wherever_a_list_is_cut(name: str, part: Split) -> None:
     classes = len(dataset(name).classes)
     for pool in standin_pools(name):
         own = labels(pool, part)

@@ -17,20 +17,20 @@ from fedtrain.data.audit import audit
 from fedtrain.data.catalogue import DATASETS, dataset
 from fedtrain.data.domain_file import About, Block, labels, write
 from fedtrain.data.errors import DataError
-from fedtrain.data.readers.images import Part
+from fedtrain.data.readers.images import Split
 from fedtrain.data.store import data_dir, known, notes, place, present, real_pools
 
 RNG = np.random.default_rng(0)
-PARTS: tuple[Part, Part] = ("train", "test")
+PARTS: tuple[Split, Split] = ("train", "test")
 
 
 def block(count: int, classes: int = 10, size: int = 32) -> Block:
     return Block(RNG.integers(0, 256, (count, 3, size, size), dtype=np.uint8), np.arange(count) % classes)
 
 
-def store(root: Path, name: str = "cifar10", domain: str = "cifar10", title: str = "CIFAR-10") -> dict[Part, Block]:
+def store(root: Path, name: str = "cifar10", domain: str = "cifar10", title: str = "CIFAR-10") -> dict[Split, Block]:
     size = dataset(name).size
-    blocks: dict[Part, Block] = {"train": block(20, size=size), "test": block(10, size=size)}
+    blocks: dict[Split, Block] = {"train": block(20, size=size), "test": block(10, size=size)}
     write(
         place(name, domain, root),
         About(name, domain, title, "a.npz sha256 0", "split of its source", "20 + 10"),
@@ -112,7 +112,7 @@ def test_a_domain_under_anothers_name_is_refused(tmp_path: Path) -> None:
 
 
 def test_labels_that_no_class_has_are_refused(tmp_path: Path) -> None:
-    blocks: dict[Part, Block] = {"train": block(22, classes=11), "test": block(10)}
+    blocks: dict[Split, Block] = {"train": block(22, classes=11), "test": block(10)}
     write(place("cifar10", "cifar10", tmp_path), About("cifar10", "cifar10", "", "", "", "22 + 10"), blocks)
     with pytest.raises(DataError, match=r"not all within 0\.\.9"):
         real_pools("cifar10", tmp_path)
@@ -142,7 +142,7 @@ def test_nothing_is_left_of_a_failed_write(tmp_path: Path, monkeypatch: pytest.M
 def test_audit_finds_what_loading_lets_pass(tmp_path: Path) -> None:
     store(tmp_path)
     assert audit("cifar10", tmp_path) == {"cifar10": []}
-    blocks: dict[Part, Block] = {"train": block(20), "test": block(9)}
+    blocks: dict[Split, Block] = {"train": block(20), "test": block(9)}
     write(place("cifar10", "cifar10", tmp_path), About("cifar10", "cifar10", "", "", "", "20 + 10"), blocks)
     lacking, wrong = audit("cifar10", tmp_path)["cifar10"]
     assert lacking == "no test image of truck"
