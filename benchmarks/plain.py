@@ -484,7 +484,7 @@ def run(method: str, make: Callable[[], Net], clients: Sequence[ClientData], **g
 def engine(method: str, make: Callable[[], Net], clients: Sequence[ClientData], **given: Any) -> Result:
     """The same by fedtrain, told in the same form."""
     from fedtrain.bench import ClientTrainer, Precision
-    from fedtrain.data.clients import Preparation
+    from fedtrain.data.clients import Preprocessing
     from fedtrain.fleets.local import LocalFleet
     from fedtrain.local import LocalSettings
     from fedtrain.methods import METHODS as OURS
@@ -492,7 +492,7 @@ def engine(method: str, make: Callable[[], Net], clients: Sequence[ClientData], 
 
     job, options = read(make, clients, given)
     local = LocalSettings(job.lr, job.momentum, job.weight_decay, job.epochs, job.batch_size)
-    look, numbers = Preparation(job.mean, job.std), Precision(job.dtype)
+    look, numbers = Preprocessing(job.mean, job.std), Precision(job.dtype)
     bench = ClientTrainer(
         OURS[method](**options), make, job.classes, local=local, preparation=look, seed=job.seed, precision=numbers
     )

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from fedtrain.config import CheckpointSettings, Config, EvaluationSettings, ModelSettings, ServerSettings
-from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
+from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
 from fedtrain.experiment import Experiment
 from fedtrain.folder import RunFolder
 from fedtrain.local import LocalSettings
@@ -122,7 +122,7 @@ def federation() -> Federation:
         return Samples(images, torch.arange(count) % 10)
 
     clients = tuple(ClientData(f"client{i}", samples(8), samples(10), samples(10)) for i in range(3))
-    return Federation(clients, tuple("0123456789"), "Noise", True, Preparation())
+    return Federation(clients, tuple("0123456789"), "Noise", True, Preprocessing())
 
 
 def resident() -> float:

@@ -14,14 +14,14 @@ import numpy as np
 from cli.console import make_console
 from cli.data_clients_view import print_clients
 from fedtrain.data import store
-from fedtrain.data.catalogue import dataset
-from fedtrain.data.client_share import ClientShare, Labelled
-from fedtrain.data.settings import USED, DataSettings
-from fedtrain.data.shares import check, shares
+from fedtrain.data.catalogue import get_dataset_info
+from fedtrain.data.client_share import ClientIndices, LabelledPool
+from fedtrain.data.settings import SETTINGS_OF_SKEW, DataSettings
+from fedtrain.data.shares import assign_samples, validate_data_settings
 from fedtrain.data.skews import build_known_labels, count_classes
 from fedtrain.data.skews.share import Indices
-from fedtrain.data.source import find
-from fedtrain.data.words import partition_words
+from fedtrain.data.source import load_dataset
+from fedtrain.data.words import describe_partition
 from fedtrain.presets import resolve_preset
 from fedtrain.report.png import check_new_png, write_png
 from theory.errors import InputError
@@ -46,25 +46,25 @@ def build_data_settings(options: dict[str, Any]) -> DataSettings:
     given = {name: value for name, value in asked.items() if value is not None}
     settings = resolve_preset(options["dataset"], {"data": given}).data
     for name in names:
-        if name in given and name not in USED[settings.skew]:
+        if name in given and name not in SETTINGS_OF_SKEW[settings.skew]:
             raise InputError(f"--{name.replace('_', '-')} means nothing to skew {settings.skew!r}; leave it out")
     return settings
 
 
-def load_label_pools(settings: DataSettings, root: Path | None) -> tuple[Sequence[Labelled], str, str, list[str]]:
+def load_label_pools(settings: DataSettings, root: Path | None) -> tuple[Sequence[LabelledPool], str, str, list[str]]:
     """(pools, title, source, notes): real labels, the published class counts, or those of the stand-in."""
-    data = dataset(settings.dataset)
+    data = get_dataset_info(settings.dataset)
     known = build_known_labels(data.name)
-    if known and settings.source == "auto" and not store.present(data.name, store.data_dir(root)):
+    if known and settings.source == "auto" and not store.list_stored_titles(data.name, store.resolve_data_dir(root)):
         notes = ["from published class counts: the images are not here"]
         if settings.skew in ORDER_DEPENDENT_SKEWS:
             notes.append("the order of the images matters to this skew: counts of the real ones differ a little")
         return [ClassCountPool(data.name, *known)], data.title, "class counts", notes
-    found = find(settings, root)
+    found = load_dataset(settings, root)
     return found.pools, found.title, "standin" if found.standin else "real", list(found.notes)
 
 
-def build_client_row(share: ClientShare, pool: Labelled, classes: int) -> dict[str, Any]:
+def build_client_row(share: ClientIndices, pool: LabelledPool, classes: int) -> dict[str, Any]:
     """A client's counts; validation images only where there are some."""
     lists = {"train": (pool.train, share.train), "val": (pool.train, share.val), "test": (pool.test, share.test)}
     counts = {
@@ -78,18 +78,20 @@ def build_client_row(share: ClientShare, pool: Labelled, classes: int) -> dict[s
 def run_clients(options: dict[str, Any]) -> None:
     """Share out the labels; print, and draw if asked."""
     settings, plot = build_data_settings(options), options["plot"]
-    check(settings)
+    validate_data_settings(settings)
     if plot is not None:
         check_new_png(plot)
     pools, title, source, notes = load_label_pools(settings, options["data_dir"])
-    classes = dataset(settings.dataset).classes
-    rows = [build_client_row(share, pools[share.pool], len(classes)) for share in shares(settings, pools)]
-    heading = f"{title}: {partition_words(settings)}"
+    classes = get_dataset_info(settings.dataset).classes
+    rows = [build_client_row(share, pools[share.pool], len(classes)) for share in assign_samples(settings, pools)]
+    heading = f"{title}: {describe_partition(settings)}"
     if plot is not None:
         write_figure(plot, rows, classes, heading)
     if as_json := options["as_json"]:
         told = {"dataset": settings.dataset, "title": title, "source": source, "skew": settings.skew}
-        told |= {name: getattr(settings, name) for name in sorted(USED[settings.skew])} | {"seed": settings.seed}
+        told |= {name: getattr(settings, name) for name in sorted(SETTINGS_OF_SKEW[settings.skew])} | {
+            "seed": settings.seed
+        }
         click.echo(json.dumps({**told, "notes": notes, "classes": classes, "clients": rows}, ensure_ascii=False))
     else:
         print_clients(make_console(), heading, notes, rows, classes)

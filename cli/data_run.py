@@ -12,19 +12,19 @@ from typing import Any
 import click
 
 from cli.data_view import format_size, print_table, show_progress
-from fedtrain.data.audit import audit
+from fedtrain.data.audit import verify_dataset
 from fedtrain.data.catalogue import DATASETS
-from fedtrain.data.domain_file import about
+from fedtrain.data.domain_file import read_domain_info
 from fedtrain.data.errors import DataError
-from fedtrain.data.get import get
-from fedtrain.data.importing import Added, add
-from fedtrain.data.published import TERMS
-from fedtrain.data.store import data_dir, place
+from fedtrain.data.get import download_dataset
+from fedtrain.data.importing import ImportedDomain, import_dataset
+from fedtrain.data.published import LICENCE_TERMS
+from fedtrain.data.store import get_domain_path, resolve_data_dir
 
 
 def show_list(given: Path | None, as_json: bool) -> None:
     """One row a data set."""
-    root = data_dir(given)
+    root = resolve_data_dir(given)
     rows: list[dict[str, Any]] = [
         {
             "name": data.name,
@@ -32,8 +32,8 @@ def show_list(given: Path | None, as_json: bool) -> None:
             "domains": dict(data.domains),
             "classes": len(data.classes),
             "size": data.size,
-            "terms": TERMS[data.name],
-            "present": [domain for domain in data.domains if place(data.name, domain, root).exists()],
+            "terms": LICENCE_TERMS[data.name],
+            "present": [domain for domain in data.domains if get_domain_path(data.name, domain, root).exists()],
         }
         for data in DATASETS.values()
     ]
@@ -60,7 +60,7 @@ def _format_presence(here: int, all_: int) -> str:
 
 def show_status(given: Path | None, as_json: bool) -> None:
     """One row a domain."""
-    root = data_dir(given)
+    root = resolve_data_dir(given)
     told = "--data-dir" if given else "$FEDCO2_DATA" if os.environ.get("FEDCO2_DATA") else "the user's folder for data"
     rows = [_build_status_row(name, domain, root) for name, data in DATASETS.items() for domain in data.domains]
     if as_json:
@@ -87,12 +87,12 @@ def show_status(given: Path | None, as_json: bool) -> None:
 
 
 def _build_status_row(name: str, domain: str, root: Path) -> dict[str, Any]:
-    path = place(name, domain, root)
+    path = get_domain_path(name, domain, root)
     row: dict[str, Any] = {"dataset": name, "domain": domain, "state": "absent", "bytes": 0}
     if path.exists():
         row["bytes"] = path.stat().st_size
         try:
-            row |= {"state": "present", **asdict(about(path))}
+            row |= {"state": "present", **asdict(read_domain_info(path))}
         except DataError as error:
             row |= {"state": "broken", "problem": str(error)}
     return row
@@ -101,7 +101,9 @@ def _build_status_row(name: str, domain: str, root: Path) -> dict[str, Any]:
 def run_get(name: str, domain: str | None, replace: bool, given: Path | None) -> None:
     """Download and import."""
     with show_progress() as progress:
-        added = get(name, data_dir(given), domain, replace, progress, lambda line: click.echo(line, err=True))
+        added = download_dataset(
+            name, resolve_data_dir(given), domain, replace, progress, lambda line: click.echo(line, err=True)
+        )
     _print_imported(added)
     if not added:
         click.echo(f"{domain or name} is there already; see fedco2 data status, or fetch it again with --replace")
@@ -110,20 +112,20 @@ def run_get(name: str, domain: str | None, replace: bool, given: Path | None) ->
 def run_add(name: str, paths: Sequence[Path], domain: str | None, replace: bool, given: Path | None) -> None:
     """Import."""
     with show_progress() as progress:
-        added = add(name, paths, data_dir(given), domain, replace, progress)
+        added = import_dataset(name, paths, resolve_data_dir(given), domain, replace, progress)
     _print_imported(added)
 
 
-def _print_imported(added: Sequence[Added]) -> None:
+def _print_imported(added: Sequence[ImportedDomain]) -> None:
     for one in added:
         click.echo(f"added {one.about.title}, {one.about.counts} images: {one.about.split}")
 
 
 def run_check(name: str, given: Path | None, as_json: bool) -> bool:
     """Verify; whether all is well."""
-    root = data_dir(given)
+    root = resolve_data_dir(given)
     with show_progress(quiet=as_json) as progress:
-        problems = audit(name, root, progress)
+        problems = verify_dataset(name, root, progress)
     sound = not any(problems.values())
     if as_json:
         click.echo(json.dumps({"dataset": name, "folder": str(root), "ok": sound, "problems": problems}))

@@ -21,8 +21,8 @@ from cli.train_resume import describe_resume
 from cli.train_run import check_alpha_is_used, choose_preset, nest_settings
 from cli.train_view import TrainingView, show_summary
 from fedtrain.config import Config
-from fedtrain.data.federation import client_count
-from fedtrain.data.shares import check
+from fedtrain.data.federation import count_clients
+from fedtrain.data.shares import validate_data_settings
 from fedtrain.experiment import plan_experiment
 from fedtrain.flower.environment import require_flower
 from fedtrain.folder import SUMMARY_FILE, RunFolder
@@ -48,8 +48,8 @@ def prepared(given: Mapping[str, Any], options: dict[str, Any]) -> Plan:
         folder = RunFolder(options["out"] or choose_new_folder(f"{config.data.dataset}-{config.method_name}"))
     if config.machine.fleet not in ("auto", "in-turn"):
         raise InputError(f"machine.fleet is {config.machine.fleet}; on Flower every client has a node: leave it out")
-    check(config.data)
-    clients = client_count(config.data)
+    validate_data_settings(config.data)
+    clients = count_clients(config.data)
     command = shlex.join(["fedco2", *sys.argv[1:]])
     return Plan(config, folder, clients, options["min_clients"] or clients, options["timeout"], command)
 

@@ -15,8 +15,8 @@ from cli.console import make_console, show_status_line
 from cli.data_clients_run import build_data_settings
 from cli.forecast_view import show
 from fedtrain.about.outlook import build_kernel_problem, count_used_samples
-from fedtrain.data.federation import federation
-from fedtrain.data.words import partition_words
+from fedtrain.data.federation import build_federation
+from fedtrain.data.words import describe_partition
 from theory.errors import InputError
 from theory.forecast import FEDBN, FEDCO2, FOLDS, MATRICES, SINGLESET, Forecast, Gain, forecast
 from theory.problem import Problem
@@ -57,12 +57,12 @@ def run(options: dict[str, Any]) -> None:
 def of_dataset(options: dict[str, Any]) -> Asked:
     """The training images of the clients that the options describe."""
     settings = build_data_settings(options)
-    data = federation(settings, options["data_dir"])
+    data = build_federation(settings, options["data_dir"])
     counts, held = count_used_samples(data, options["samples"]), [len(client.train) for client in data.clients]
     refuse_if_too_many(sum(counts), "lower --samples")
     with show_status_line("covariances of the clients"):
         images = build_kernel_problem(data, options["samples"], options["network_seed"])
-    title = f"{data.title}: {partition_words(settings)}"
+    title = f"{data.title}: {describe_partition(settings)}"
     notes = [*data.notes, f"seen by a two-layer network, as images of {images.side} x {images.side} pixels"]
     if counts != held:
         notes.append(

@@ -21,9 +21,9 @@ from cli.train_ranks import start
 from cli.train_resume import describe_resume
 from cli.train_view import TrainingView, show_plan, show_summary
 from fedtrain.config import Config, load_toml
-from fedtrain.data.catalogue import dataset
-from fedtrain.data.settings import USED
-from fedtrain.data.source import Found, find
+from fedtrain.data.catalogue import get_dataset_info
+from fedtrain.data.settings import SETTINGS_OF_SKEW
+from fedtrain.data.source import LoadedDataset, load_dataset
 from fedtrain.experiment import build_experiment, plan_experiment
 from fedtrain.fleets.group import Place
 from fedtrain.fleets.ranks import follow, leading, refuse_idle_ranks
@@ -47,7 +47,7 @@ def run_train(given: Mapping[str, Any], options: dict[str, Any]) -> None:
         if not folder.holds_a_run:
             raise InputError(f"{folder.path}: no run is here to go on with; name the folder that a run has written")
         config = resume_config(folder, tables)
-        found = find(resolve_original_data(folder, config), options["data_dir"])
+        found = load_dataset(resolve_original_data(folder, config), options["data_dir"])
     else:
         config, found = plan_run(tables, options)
         folder = RunFolder(options["out"] or choose_new_folder(f"{config.data.dataset}-{config.method_name}"))
@@ -114,14 +114,14 @@ def choose_preset(tables: TomlTable, options: dict[str, Any]) -> tuple[str, Toml
     own = merge_tables(load_toml(options["config"]) if options["config"] else {}, tables)
     data = own.get("data")
     wanted = str(data["dataset"]) if isinstance(data, Mapping) and "dataset" in data else None
-    preset = options["preset"] or (dataset(wanted).name if wanted is not None else "digits")
+    preset = options["preset"] or (get_dataset_info(wanted).name if wanted is not None else "digits")
     meant = merge_tables(*load_preset_chain(preset))["data"]["dataset"]
     if wanted not in (None, meant):
         raise InputError(f"preset {preset!r} is for {meant}, not for {wanted}; leave --preset or --dataset out")
     return preset, own
 
 
-def plan_run(tables: TomlTable, options: dict[str, Any]) -> tuple[Config, Found]:
+def plan_run(tables: TomlTable, options: dict[str, Any]) -> tuple[Config, LoadedDataset]:
     """What a new run is to be, from preset, file and options, and its data."""
     config, found = plan_experiment(*choose_preset(tables, options), options["data_dir"])
     check_alpha_is_used(config, options)
@@ -130,7 +130,7 @@ def plan_run(tables: TomlTable, options: dict[str, Any]) -> tuple[Config, Found]
 
 def check_alpha_is_used(config: Config, options: dict[str, Any]) -> None:
     """A concentration is said for a skew that has one."""
-    if options["alpha"] is not None and "alpha" not in USED[config.data.skew]:
+    if options["alpha"] is not None and "alpha" not in SETTINGS_OF_SKEW[config.data.skew]:
         raise InputError(f"--alpha means nothing to skew {config.data.skew!r}; leave it out or choose another --skew")
 
 

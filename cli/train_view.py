@@ -18,7 +18,7 @@ from cli.theory_view import duration
 from fedtrain.about.anatomy import EntrySummary, ModelSummary, summarise_model
 from fedtrain.about.cost import estimate_round_seconds, estimate_seconds_left
 from fedtrain.config import format_config, serialize_config
-from fedtrain.data.settings import USED
+from fedtrain.data.settings import SETTINGS_OF_SKEW
 from fedtrain.experiment import DTYPES, Experiment
 from fedtrain.folder import RunFolder
 from fedtrain.ledger import CommunicationCost
@@ -48,7 +48,9 @@ def show_header(screen: Console, work: Experiment, parts: ModelSummary) -> None:
     for note in data.notes:
         loud = data.standin and "stand-in" in note
         screen.print(f"{'STAND-IN DATA' if loud else 'note'}: {note}", style="bold yellow" * loud, soft_wrap=True)
-    skew = config.data.skew + (f" (alpha {config.data.alpha:g})" if "alpha" in USED[config.data.skew] else "")
+    skew = config.data.skew + (
+        f" (alpha {config.data.alpha:g})" if "alpha" in SETTINGS_OF_SKEW[config.data.skew] else ""
+    )
     sizes = [len(client.train) for client in data.clients]
     screen.print(f"clients   {len(sizes)}, skew {skew}, {format_range(sizes)} training images each")
     if len(sizes) <= MAX_CLIENT_COLUMNS:

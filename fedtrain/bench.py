@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedtrain.chance import make_generator
-from fedtrain.data.clients import ClientData, Preparation, Samples
-from fedtrain.data.prepare import prepare
+from fedtrain.data.clients import ClientData, Preprocessing, Samples
+from fedtrain.data.prepare import preprocess
 from fedtrain.errors import TrainingError
 from fedtrain.local import LocalSettings
 from fedtrain.methods.base import AnyMethod, Batch, LossFunction, ModelFactory, Peers, RoundContext
@@ -57,14 +57,14 @@ class ClientTrainer:
         classes: int,
         *,
         local: LocalSettings,
-        preparation: Preparation | None = None,
+        preparation: Preprocessing | None = None,
         seed: int = 0,
         device: torch.device | str = "cpu",
         precision: Precision | None = None,
         engine: StepEngine = "fast",
     ) -> None:
         self.method, self.make, self.classes, self.local, self.seed = method, make, classes, local, seed
-        self.preparation, self.precision = preparation or Preparation(), precision or Precision()
+        self.preparation, self.precision = preparation or Preprocessing(), precision or Precision()
         self.device = torch.device(device)
         nets = ModelFactory(make, seed)
         # channels_last: twice as fast for convolutions on CPUs, and as fast as any for the rest
@@ -234,7 +234,7 @@ class ClientTrainer:
             raise TrainingStopped
 
     def _prepare(self, inputs: Tensor, data: ClientData, chance: torch.Generator, training: bool) -> Tensor:
-        x = prepare(
+        x = preprocess(
             inputs, self.preparation, training=training, noise=data.noise, chance=chance, dtype=self.precision.dtype
         )
         return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x

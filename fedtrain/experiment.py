@@ -13,8 +13,8 @@ import torch
 from fedtrain.bench import ClientTrainer, OffloadFunction, Precision
 from fedtrain.config import Config, ModelSettings
 from fedtrain.data.clients import Federation
-from fedtrain.data.federation import assemble
-from fedtrain.data.source import Found, find
+from fedtrain.data.federation import assemble_federation
+from fedtrain.data.source import LoadedDataset, load_dataset
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.fleets.stacked import StackedFleet
 from fedtrain.fleets.threads import ThreadFleet
@@ -112,16 +112,16 @@ class Experiment:
         return kind(first, clients, **ways)
 
 
-def plan_experiment(preset: str, given: Mapping[str, Any], root: Path | None = None) -> tuple[Config, Found]:
+def plan_experiment(preset: str, given: Mapping[str, Any], root: Path | None = None) -> tuple[Config, LoadedDataset]:
     """The configuration and its data, each of which has a say in the other: a stand-in has shorter defaults."""
     config = resolve_preset(preset, given)
-    found = find(config.data, root)
+    found = load_dataset(config.data, root)
     return (resolve_preset(preset, given, standin=True) if found.standin else config), found
 
 
-def build_experiment(config: Config, found: Found) -> Experiment:
+def build_experiment(config: Config, found: LoadedDataset) -> Experiment:
     """With the clients that the configuration makes of the data."""
-    made = Experiment(config, assemble(config.data, found))
+    made = Experiment(config, assemble_federation(config.data, found))
     made.check()
     return made
 

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from fedtrain.config import Config
-from fedtrain.data.federation import assemble
-from fedtrain.data.source import Found
+from fedtrain.data.federation import assemble_federation
+from fedtrain.data.source import LoadedDataset
 from fedtrain.experiment import Experiment, build_experiment, plan_experiment
 from fedtrain.tables import merge_tables
 
@@ -41,7 +41,7 @@ class Case:
     """That are made; there would be one more, which is evaluated and so never begun."""
 
     @cached_property
-    def planned(self) -> tuple[Config, Found]:
+    def planned(self) -> tuple[Config, LoadedDataset]:
         """The configuration, and where its data come from."""
         preset, own = SIZES[self.size]
         last = {"method": {"name": self.method}, "server": {"rounds": self.rounds + 1}}
@@ -51,7 +51,7 @@ class Case:
     def clients(self) -> int:
         """How many there are; no image is drawn for this."""
         config, found = self.planned
-        return len(assemble(config.data, found.without_images()).clients)
+        return len(assemble_federation(config.data, found.without_images()).clients)
 
     def experiment(self) -> Experiment:
         """With all clients' data."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from fedtrain.about.compare import PRESET_FOR_MODEL
-from fedtrain.data.catalogue import dataset
+from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.experiment import get_model_builder
 from fedtrain.ledger import measure_exchange
 from fedtrain.methods.base import ModelFactory
@@ -33,7 +33,7 @@ def filled(state: StateDict) -> StateDict:
 def sizes(network: str) -> tuple[StateDict, StateDict]:
     """What Fed-CO2 averages and what a client publishes, without memory; CIFAR's preset publishes nothing by itself."""
     config = resolve_preset(PRESET_FOR_MODEL[network], {"method": {"name": "fedco2", "inter": "both"}})
-    data, method = dataset(config.data.dataset), config.method
+    data, method = get_dataset_info(config.data.dataset), config.method
     with torch.device("meta"):
         module = method.build(ModelFactory(get_model_builder(config.model, method, len(data.classes)), 0))
     return copy_entries(module, method.shared(module)), extract_published(method, module.state_dict())

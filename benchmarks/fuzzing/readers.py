@@ -10,7 +10,7 @@ from typing import Literal
 
 from fedtrain import checkpoint, config, presets
 from fedtrain.data import domain_file, importing, readers
-from fedtrain.data.catalogue import dataset
+from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.folder import MANIFEST_FILE, METRICS_FILE, RunFolder
 from theory import userdata
 from theory.errors import InputError
@@ -70,11 +70,11 @@ def _checkpoint(file: Path, target: Path) -> None:
 
 
 def _domain(file: Path, target: Path) -> None:
-    data = dataset("digits")
+    data = get_dataset_info("digits")
     each(
-        lambda: domain_file.about(file),
-        *(partial(domain_file.labels, file, part, data) for part in PARTS),
-        *(partial(domain_file.images, file, part, data) for part in PARTS),
+        lambda: domain_file.read_domain_info(file),
+        *(partial(domain_file.read_labels, file, part, data) for part in PARTS),
+        *(partial(domain_file.read_images, file, part, data) for part in PARTS),
     )
 
 
@@ -84,7 +84,7 @@ def _folder(file: Path, target: Path) -> None:
 
 
 def _import(file: Path, target: Path) -> None:
-    importing.add("digits", [file], target, domain="usps")
+    importing.import_dataset("digits", [file], target, domain="usps")
 
 
 def _pickle(data: Callable[[str], list[bytes]]) -> Callable[[str], list[bytes]]:

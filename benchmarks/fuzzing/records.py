@@ -15,7 +15,7 @@ import torch
 
 from fedtrain import checkpoint, presets
 from fedtrain.config import Config, format_config
-from fedtrain.data.domain_file import About, Block, write
+from fedtrain.data.domain_file import DomainInfo, StoredImages, write_domain_file
 from fedtrain.ledger import CommunicationCost, PayloadBytes
 from fedtrain.protocol import Broadcast
 from fedtrain.sealed import compute_checksum
@@ -110,9 +110,9 @@ def _summed(parts: Sequence[bytes]) -> bytes:
 def domain() -> list[Seed]:
     """A cache of USPS; also with all checksums made right again after the damage."""
     rng = np.random.default_rng(0)
-    blocks = [Block(rng.integers(0, 256, (n, 3, 28, 28), dtype=np.uint8), np.arange(n)) for n in (3, 2)]
-    about = About("digits", "usps", "USPS", "usps.bz2", "split of its source", "3 + 2")
-    seed = tensors_seed(made(lambda path: write(path, about, {"train": blocks[0], "test": blocks[1]})))
+    blocks = [StoredImages(rng.integers(0, 256, (n, 3, 28, 28), dtype=np.uint8), np.arange(n)) for n in (3, 2)]
+    about = DomainInfo("digits", "usps", "USPS", "usps.bz2", "split of its source", "3 + 2")
+    seed = tensors_seed(made(lambda path: write_domain_file(path, about, {"train": blocks[0], "test": blocks[1]})))
     return [seed, Seed(seed.parts, _sealed)]
 
 

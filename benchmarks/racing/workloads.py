@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedtrain.chance import make_generator
-from fedtrain.data.catalogue import dataset
-from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
+from fedtrain.data.catalogue import get_dataset_info
+from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
 from fedtrain.experiment import Experiment
 from fedtrain.presets import resolve_preset
 from fedtrain.protocol import Split
@@ -45,14 +45,14 @@ class Workload:
     def experiment(self, method: str, given: Mapping[str, Any] | None = None, seed: int = 0) -> Experiment:
         """The preset with a method, on these clients."""
         config = resolve_preset(self.preset, {**(given or {}), "method": {"name": method}})
-        kind = dataset(config.data.dataset)
+        kind = get_dataset_info(config.data.dataset)
         clients = []
         for i, (train, test) in enumerate(zip(self.train, self.test, strict=True)):
             chance = make_generator(seed, "images", i)
             trained, tested = (samples(n, self.side, len(kind.classes), chance) for n in (train, test))
             val = samples(self.val, self.side, len(kind.classes), chance) if self.val else None
             clients.append(ClientData(f"client{i:03}", trained, tested, val))
-        look = Preparation(kind.mean, kind.std, config.data.augment, config.data.augment_val)
+        look = Preprocessing(kind.mean, kind.std, config.data.augment, config.data.augment_val)
         return Experiment(config, Federation(tuple(clients), kind.classes, self.title, True, look))
 
 

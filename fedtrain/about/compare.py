@@ -10,7 +10,7 @@ import torch
 from fedtrain.about.anatomy import ModelSummary, get_entry_prefix, summarise_model
 from fedtrain.about.parts import describe_entries
 from fedtrain.config import Config
-from fedtrain.data.catalogue import dataset
+from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.experiment import get_model_builder
 from fedtrain.methods.base import ModelFactory
 from fedtrain.partition import all_entries, entries_under
@@ -38,7 +38,7 @@ def summarise_method(name: str, model: str, clients: int | None = None) -> Metho
     """Take the method apart on this network; without a number of clients there are as many as in the preset."""
     given: dict[str, Any] = {"method": {"name": name}, "model": {"name": model}}
     config = resolve_preset(PRESET_FOR_MODEL[model], given)
-    data = dataset(config.data.dataset)
+    data = get_dataset_info(config.data.dataset)
     clients = config.data.clients or len(data.domains) if clients is None else clients
     if clients < 1:
         raise InputError(f"clients is {clients}; there must be at least 1")

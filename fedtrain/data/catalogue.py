@@ -11,7 +11,7 @@ from theory.errors import InputError
 
 
 @dataclass(frozen=True)
-class Dataset:
+class DatasetInfo:
     """Domains are in the paper's order, by the name used in commands and files, with a title for people."""
 
     name: str
@@ -26,14 +26,14 @@ class Dataset:
     """Test images of each domain, where a split of our own has to be made."""
 
 
-TEN = tuple(str(digit) for digit in range(10))
-CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-CIFAR100 = tuple(f"class {number}" for number in range(100))
+DIGIT_CLASSES = tuple(str(digit) for digit in range(10))
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CIFAR100_CLASSES = tuple(f"class {number}" for number in range(100))
 
-DATASETS: dict[str, Dataset] = {
+DATASETS: dict[str, DatasetInfo] = {
     d.name: d
     for d in (
-        Dataset(
+        DatasetInfo(
             "digits",
             "Digits",
             {
@@ -43,12 +43,12 @@ DATASETS: dict[str, Dataset] = {
                 "synthdigits": "SynthDigits",
                 "mnist_m": "MNIST-M",
             },
-            TEN,
+            DIGIT_CLASSES,
             28,
             (0.5,),
             (0.5,),
         ),
-        Dataset(
+        DatasetInfo(
             "office",
             "Office-Caltech10",
             {"amazon": "Amazon", "caltech": "Caltech", "dslr": "DSLR", "webcam": "WebCam"},
@@ -56,7 +56,7 @@ DATASETS: dict[str, Dataset] = {
             256,
             test_sizes={"amazon": 192, "caltech": 225, "dslr": 32, "webcam": 59},
         ),
-        Dataset(
+        DatasetInfo(
             "domainnet",
             "DomainNet",
             {
@@ -78,20 +78,20 @@ DATASETS: dict[str, Dataset] = {
                 "sketch": 554,
             },
         ),
-        Dataset(
+        DatasetInfo(
             "cifar10",
             "CIFAR-10",
             {"cifar10": "CIFAR-10"},
-            CIFAR10,
+            CIFAR10_CLASSES,
             32,
             (0.4914, 0.4822, 0.4465),
             (0.2023, 0.1994, 0.2010),
         ),
-        Dataset(
+        DatasetInfo(
             "cifar100",
             "CIFAR-100",
             {"cifar100": "CIFAR-100"},
-            CIFAR100,
+            CIFAR100_CLASSES,
             32,
             (0.5071, 0.4865, 0.4409),
             (0.2673, 0.2564, 0.2762),
@@ -100,7 +100,7 @@ DATASETS: dict[str, Dataset] = {
 }
 
 
-def dataset(name: str) -> Dataset:
+def get_dataset_info(name: str) -> DatasetInfo:
     """The data set of this name."""
     if name not in DATASETS:
         near = get_close_matches(name.lower(), DATASETS, n=1)

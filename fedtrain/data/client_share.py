@@ -9,11 +9,11 @@ import numpy as np
 
 from fedtrain.data.skews.share import Indices
 
-NONE: Indices = np.empty(0, dtype=np.int64)
+NO_INDICES: Indices = np.empty(0, dtype=np.int64)
 
 
-class Labelled(Protocol):
-    """A domain by its labels: a `Pool`, or class counts written out as labels."""
+class LabelledPool(Protocol):
+    """A domain by its labels: a `SamplePool`, or class counts written out as labels."""
 
     @property
     def domain(self) -> str:
@@ -29,7 +29,7 @@ class Labelled(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class ClientShare:
+class ClientIndices:
     """A client's samples as indices into the lists of one pool; ``val`` is of the training list and may be empty."""
 
     name: str

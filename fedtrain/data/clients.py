@@ -13,12 +13,12 @@ from torch import Tensor
 from fedtrain.data.readers.images import Split
 from fedtrain.data.skews.share import Indices
 
-Take = Callable[[Split, Indices], Tensor]
+LoadImages = Callable[[Split, Indices], Tensor]
 """Images of a pool at these places, as bytes (n, 3, H, W), in this order."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class SamplePool:
     """One domain of a data set. Labels are at hand; images are fetched when a client is made of them."""
 
     domain: str
@@ -28,11 +28,11 @@ class Pool:
     train: Indices
     """Labels of the samples that may be trained on, in an order that is part of the data set."""
     test: Indices
-    take: Take
+    take: LoadImages
     size: int
     """Images are squares of so many pixels."""
 
-    def without_images(self) -> Pool:
+    def without_images(self) -> SamplePool:
         """The same for who wants to know only how many they are: what is taken has a shape and no content."""
 
         def take(part: Split, indices: Indices) -> Tensor:
@@ -84,7 +84,7 @@ class ClientData:
 
 
 @dataclass(frozen=True)
-class Preparation:
+class Preprocessing:
     """From bytes to what a network reads: x / 255, augmented while training, (x - mean) / std, noise."""
 
     mean: tuple[float, ...] = (0.0,)
@@ -107,16 +107,16 @@ class Federation:
     """The data set by its honest name."""
     standin: bool
     """Whether it is built-in stand-in data."""
-    preparation: Preparation
+    preparation: Preprocessing
     notes: tuple[str, ...] = ()
     """What a reader of the results must know: the split is ours, SynthDigits is re-created, ..."""
 
     @property
     def fingerprint(self) -> str:
         """SHA-256 over all that the clients hold."""
-        return joint_fingerprint(client.fingerprint for client in self.clients)
+        return combine_fingerprints(client.fingerprint for client in self.clients)
 
 
-def joint_fingerprint(each: Iterable[str]) -> str:
+def combine_fingerprints(each: Iterable[str]) -> str:
     """Of a federation, from those of its clients in any order: who knows no data but these can tell it too."""
     return hashlib.sha256("".join(sorted(each)).encode()).hexdigest()

@@ -16,7 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 from torch import Tensor
 
-from fedtrain.data.catalogue import Dataset
+from fedtrain.data.catalogue import DatasetInfo
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers.guard import summarise_error
 from fedtrain.data.readers.images import Split
@@ -24,11 +24,11 @@ from fedtrain.data.skews.share import Indices
 from fedtrain.files import replace_atomically
 
 FORMAT = "fedco2 domain 1"
-PARTS: tuple[Split, Split] = ("train", "test")
+SPLITS: tuple[Split, Split] = ("train", "test")
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class StoredImages:
     """Images (n, 3, S, S) of bytes, and the class of each."""
 
     images: NDArray[np.uint8]
@@ -36,7 +36,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class About:
+class DomainInfo:
     """What the data are: said when they are imported, kept with them."""
 
     dataset: str
@@ -50,29 +50,29 @@ class About:
     """Images to train on and to test with, as in ``7438 + 1860``."""
 
 
-def write(path: Path, about: About, blocks: Mapping[Split, Block]) -> None:
+def write_domain_file(path: Path, about: DomainInfo, blocks: Mapping[Split, StoredImages]) -> None:
     """Write the file in one go: until it is whole it has another name."""
-    tensors = {f"{part}_{kind}": getattr(blocks[part], kind) for part in PARTS for kind in ("images", "labels")}
+    tensors = {f"{part}_{kind}": getattr(blocks[part], kind) for part in SPLITS for kind in ("images", "labels")}
     said = {"format": FORMAT, **asdict(about)}
-    said |= {f"sha256 {name}": _sum(np.ascontiguousarray(array)) for name, array in tensors.items()}
+    said |= {f"sha256 {name}": _hash_array(np.ascontiguousarray(array)) for name, array in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     with replace_atomically(path) as part:
-        save_file(tensors, part, {**said, "seal": _seal(said)})
+        save_file(tensors, part, {**said, "seal": _hash_header(said)})
 
 
-def about(path: Path) -> About:
+def read_domain_info(path: Path) -> DomainInfo:
     """What the file says of itself; of the data only the size is looked at."""
-    said = _said(path)
-    with _blame(path):
+    said = _read_header(path)
+    with _wrap_file_errors(path):
         if (said["dataset"], said["domain"]) != (path.parent.name, path.stem):
             raise ValueError(f"it holds {said['domain']} of {said['dataset']}")
-        return About(**{field.name: said[field.name] for field in fields(About)})
+        return DomainInfo(**{field.name: said[field.name] for field in fields(DomainInfo)})
 
 
-def labels(path: Path, part: Split, data: Dataset) -> Indices:
+def read_labels(path: Path, part: Split, data: DatasetInfo) -> Indices:
     """The class of each image of a part."""
-    found: Indices = _tensor(path, f"{part}_labels").numpy()
-    with _blame(path):
+    found: Indices = _read_tensor(path, f"{part}_labels").numpy()
+    with _wrap_file_errors(path):
         if found.ndim != 1 or found.dtype != np.int64 or not len(found):
             raise ValueError("its labels are not a list of whole numbers")
         if found.min() < 0 or found.max() >= len(data.classes):
@@ -80,48 +80,48 @@ def labels(path: Path, part: Split, data: Dataset) -> Indices:
     return found
 
 
-def images(path: Path, part: Split, data: Dataset) -> Tensor:
+def read_images(path: Path, part: Split, data: DatasetInfo) -> Tensor:
     """The images of a part, mapped from the file; reading them all once for the checksum is the price."""
-    found = _tensor(path, f"{part}_images")
-    with _blame(path):
+    found = _read_tensor(path, f"{part}_images")
+    with _wrap_file_errors(path):
         if found.dtype != torch.uint8 or found.shape[1:] != (3, data.size, data.size):
             raise ValueError(f"its images are {tuple(found.shape[1:])}, not 3 x {data.size} x {data.size} bytes")
-        if len(found) != len(_tensor(path, f"{part}_labels")):
+        if len(found) != len(_read_tensor(path, f"{part}_labels")):
             raise ValueError("it does not hold a label for each image")
     return found
 
 
-def _said(path: Path) -> dict[str, str]:
-    with _blame(path), safe_open(path, framework="pt") as file:
+def _read_header(path: Path) -> dict[str, str]:
+    with _wrap_file_errors(path), safe_open(path, framework="pt") as file:
         said: dict[str, str] = file.metadata() or {}
         if said.get("format") != FORMAT:
             raise ValueError(f"it is not in the format {FORMAT!r}")
-        if said.pop("seal", None) != _seal(said):
+        if said.pop("seal", None) != _hash_header(said):
             raise ValueError("what it says of itself was altered")
         return said
 
 
-def _tensor(path: Path, name: str) -> Tensor:
-    wanted = _said(path).get(f"sha256 {name}")
-    with _blame(path), safe_open(path, framework="pt") as file:
+def _read_tensor(path: Path, name: str) -> Tensor:
+    wanted = _read_header(path).get(f"sha256 {name}")
+    with _wrap_file_errors(path), safe_open(path, framework="pt") as file:
         tensor: Tensor = file.get_tensor(name)
-        if _sum(tensor.numpy()) != wanted:
+        if _hash_array(tensor.numpy()) != wanted:
             raise ValueError(f"the checksum of {name} is wrong: it was damaged or altered")
         return tensor
 
 
-def _sum(array: NDArray[np.generic]) -> str:
+def _hash_array(array: NDArray[np.generic]) -> str:
     digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
     digest.update(array.data)
     return digest.hexdigest()
 
 
-def _seal(said: Mapping[str, str]) -> str:
+def _hash_header(said: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(dict(said), sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
-def _blame(path: Path) -> Iterator[None]:
+def _wrap_file_errors(path: Path) -> Iterator[None]:
     """Whatever is wrong with the file, say which it is and how to get another."""
     try:
         yield

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedtrain.data.client_share import NONE, ClientShare, Labelled
+from fedtrain.data.client_share import NO_INDICES, ClientIndices, LabelledPool
 from fedtrain.data.settings import DataSettings
 from fedtrain.data.skews import (
     DIGITS_POOL_SIZE,
@@ -18,24 +18,24 @@ from fedtrain.data.skews import (
 from fedtrain.data.skews.checks import make_legacy_rng
 from theory.errors import InputError
 
-KEPT = {"dslr": 1, "painting": 2, "quickdraw": 1}
+KEPT_PARTS = {"dslr": 1, "painting": 2, "quickdraw": 1}
 """The part that a domain's client keeps under label + feature skew, where it is not part 0."""
-DSLR_ALPHAS = (0.3, 1.0)
+DSLR_SECOND_PART_ALPHAS = (0.3, 1.0)
 """Those for which DSLR's client keeps part 1; else it is part 0."""
-CUTS = {"amazon": 6, "caltech": 7, "webcam": 2}
+OFFICE_CUT_FACTORS = {"amazon": 6, "caltech": 7, "webcam": 2}
 """Of its part a client keeps one in so many, so that all clients of Office-Caltech10 have about 60 images."""
-LEFT = 100
+MIN_SAMPLES_AFTER_CUT = 100
 """A cut is made only of lists of which it leaves so many; shorter ones stay as they are."""
-WHOLE_TESTS = ("dslr", "webcam")
+UNTHINNED_TEST_DOMAINS = ("dslr", "webcam")
 """Test sets that the published code does not thin."""
 
 
-def by_domain(settings: DataSettings, pools: Sequence[Labelled]) -> list[ClientShare]:
+def assign_whole_domains(settings: DataSettings, pools: Sequence[LabelledPool]) -> list[ClientIndices]:
     """Train on the first of a domain's list, validate on the last, test on the whole test list."""
-    return [_share(settings, number, pool) for number, pool in enumerate(pools)]
+    return [_assign_whole_domain(settings, number, pool) for number, pool in enumerate(pools)]
 
 
-def _share(settings: DataSettings, number: int, pool: Labelled) -> ClientShare:
+def _assign_whole_domain(settings: DataSettings, number: int, pool: LabelledPool) -> ClientIndices:
     there, val = len(pool.train), settings.val_size
     train = there - val
     if settings.train_size is not None:
@@ -49,16 +49,18 @@ def _share(settings: DataSettings, number: int, pool: Labelled) -> ClientShare:
         raise InputError(f"client {pool.domain}: {asked} images asked for, its list has {there:,}; lower {way}")
     places = np.arange(there, dtype=np.int64)
     everything = np.arange(len(pool.test), dtype=np.int64)
-    return ClientShare(pool.domain, number, places[:train], everything, places[there - val :])
+    return ClientIndices(pool.domain, number, places[:train], everything, places[there - val :])
 
 
-def by_part_of_domain(settings: DataSettings, pools: Sequence[Labelled]) -> list[ClientShare]:
+def assign_domain_parts(settings: DataSettings, pools: Sequence[LabelledPool]) -> list[ClientIndices]:
     """Each domain is split by label and its client keeps one part; one stream of chance, domain after domain."""
     rng = make_legacy_rng(settings.seed)
-    return [_part(settings, number, pool, rng) for number, pool in enumerate(pools)]
+    return [_assign_domain_part(settings, number, pool, rng) for number, pool in enumerate(pools)]
 
 
-def _part(settings: DataSettings, number: int, pool: Labelled, rng: np.random.RandomState) -> ClientShare:
+def _assign_domain_part(
+    settings: DataSettings, number: int, pool: LabelledPool, rng: np.random.RandomState
+) -> ClientIndices:
     labels = pool.train
     if settings.dataset == "digits":
         labels = labels[: sum(compute_part_sizes(DIGITS_POOL_SIZE)[: settings.divide])]
@@ -69,19 +71,23 @@ def _part(settings: DataSettings, number: int, pool: Labelled, rng: np.random.Ra
             settings.alpha,
             settings.divide,
             settings.least_per_class,
-            kept_part(pool.domain, settings.alpha, settings.divide),
+            get_kept_part(pool.domain, settings.alpha, settings.divide),
             seed=rng,
-            adjust_test=settings.thin_test == "all" or pool.domain not in WHOLE_TESTS,
+            adjust_test=settings.thin_test == "all" or pool.domain not in UNTHINNED_TEST_DOMAINS,
         )
     except InputError as error:
         raise InputError(f"client {pool.domain}: {error}") from None
-    cut = CUTS.get(pool.domain, 1)
-    train = subsample_stratified(labels, share.train, 1 / cut, rng) if 1 < cut <= len(labels) / LEFT else share.train
-    return ClientShare(pool.domain, number, train, share.test, NONE)
+    cut = OFFICE_CUT_FACTORS.get(pool.domain, 1)
+    train = (
+        subsample_stratified(labels, share.train, 1 / cut, rng)
+        if 1 < cut <= len(labels) / MIN_SAMPLES_AFTER_CUT
+        else share.train
+    )
+    return ClientIndices(pool.domain, number, train, share.test, NO_INDICES)
 
 
-def kept_part(domain: str, alpha: float, divide: int) -> int:
+def get_kept_part(domain: str, alpha: float, divide: int) -> int:
     """As published; the last part where there are fewer."""
-    if domain == "dslr" and alpha not in DSLR_ALPHAS:
+    if domain == "dslr" and alpha not in DSLR_SECOND_PART_ALPHAS:
         return 0
-    return min(KEPT.get(domain, 0), divide - 1)
+    return min(KEPT_PARTS.get(domain, 0), divide - 1)

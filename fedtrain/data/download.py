@@ -8,78 +8,78 @@ import os
 from pathlib import Path
 
 from fedtrain.data.errors import DataError
-from fedtrain.data.importing.progress import Progress, quiet
-from fedtrain.data.published import Remote
+from fedtrain.data.importing.progress import Progress, ignore_progress
+from fedtrain.data.published import RemoteFile
 from fedtrain.data.readers.guard import CHUNK
-from fedtrain.data.transfer import CutError, RefusedError, pull
+from fedtrain.data.transfer import ConnectionCutError, DownloadRefusedError, resume_download
 
-LEDGER = "checksums.json"
-TRIES = 3
+CHECKSUMS_FILE = "checksums.json"
+MAX_TRIES = 3
 """Attempts at one place, as long as each brings the file forward."""
-LIMIT = 2**34
+MAX_UNKNOWN_SIZE = 2**34
 """Bytes of a file whose size is not known."""
 
 
-def mirrors(remote: Remote) -> tuple[str, ...]:
+def list_urls(remote: RemoteFile) -> tuple[str, ...]:
     """Its places; $FEDCO2_MIRROR, a folder on some server, is asked first."""
     own = os.environ.get("FEDCO2_MIRROR")
     return (*([f"{own.rstrip('/')}/{remote.name}"] if own else []), *remote.urls)
 
 
-def fetch(remote: Remote, folder: Path, ledger: Path, progress: Progress = quiet) -> Path:
+def download_file(remote: RemoteFile, folder: Path, ledger: Path, progress: Progress = ignore_progress) -> Path:
     """The file, in ``folder``. Without a published checksum the first one seen is kept in ``ledger`` and must recur."""
     folder.mkdir(parents=True, exist_ok=True)
     target, part = folder / remote.name, folder / f"{remote.name}.part"
-    expected = remote.checksum or _seen(ledger).get(remote.name)
+    expected = remote.checksum or _read_checksums(ledger).get(remote.name)
     if target.exists():
-        if expected is not None and _matches(target, expected):
+        if expected is not None and _has_checksum(target, expected):
             return target
         target.unlink()
     failures = []
-    for url in mirrors(remote):
+    for url in list_urls(remote):
         if expected is None:
             part.unlink(missing_ok=True)  # nothing could tell whether pieces of two places belong together
-        failure = _from(url, part, remote, expected, progress)
+        failure = _download_from(url, part, remote, expected, progress)
         if failure is None:
             if expected is None:
-                _remember(ledger, remote.name, f"sha256:{_sum(part, 'sha256')}")
+                _record_checksum(ledger, remote.name, f"sha256:{_hash_file(part, 'sha256')}")
             os.replace(part, target)
             return target
         failures.append(f"{url} ({failure})")
     raise DataError(f"{remote.name} could not be fetched from {', '.join(failures)}")
 
 
-def _from(url: str, part: Path, remote: Remote, expected: str | None, progress: Progress) -> str | None:
+def _download_from(url: str, part: Path, remote: RemoteFile, expected: str | None, progress: Progress) -> str | None:
     """Complete ``part`` from one place; what went wrong, or None."""
-    for _ in range(TRIES):
-        before = _size(part)
+    for _ in range(MAX_TRIES):
+        before = _get_size(part)
         try:
-            pull(url, part, remote.size or LIMIT, progress)
-        except RefusedError as error:
+            resume_download(url, part, remote.size or MAX_UNKNOWN_SIZE, progress)
+        except DownloadRefusedError as error:
             return str(error)
-        except CutError as error:
-            if _size(part) == before:
+        except ConnectionCutError as error:
+            if _get_size(part) == before:
                 return str(error)
             continue
-        if expected is None or _matches(part, expected):
+        if expected is None or _has_checksum(part, expected):
             return None
         part.unlink()
         if not before:
             return "of the wrong checksum"
         # what lay here from another time or place may be to blame: once more from the start
-    return f"the connection was cut {TRIES} times"
+    return f"the connection was cut {MAX_TRIES} times"
 
 
-def _size(path: Path) -> int:
+def _get_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _matches(path: Path, checksum: str) -> bool:
+def _has_checksum(path: Path, checksum: str) -> bool:
     kind, _, value = checksum.partition(":")
-    return _sum(path, kind) == value
+    return _hash_file(path, kind) == value
 
 
-def _sum(path: Path, kind: str) -> str:
+def _hash_file(path: Path, kind: str) -> str:
     digest = hashlib.new(kind, usedforsecurity=False)
     with path.open("rb") as file:
         while piece := file.read(CHUNK):
@@ -87,7 +87,7 @@ def _sum(path: Path, kind: str) -> str:
     return digest.hexdigest()
 
 
-def _seen(ledger: Path) -> dict[str, str]:
+def _read_checksums(ledger: Path) -> dict[str, str]:
     try:
         seen = json.loads(ledger.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -99,10 +99,10 @@ def _seen(ledger: Path) -> dict[str, str]:
     return seen
 
 
-def _remember(ledger: Path, name: str, checksum: str) -> None:
+def _record_checksum(ledger: Path, name: str, checksum: str) -> None:
     fresh = ledger.with_name(f".{ledger.name}-{os.getpid()}")
     with fresh.open("w", encoding="utf-8") as file:
-        json.dump({**_seen(ledger), name: checksum}, file, indent=1)
+        json.dump({**_read_checksums(ledger), name: checksum}, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
     os.replace(fresh, ledger)

@@ -7,67 +7,73 @@ from pathlib import Path
 
 import torch
 
-from fedtrain.data.catalogue import dataset
-from fedtrain.data.client_share import ClientShare
-from fedtrain.data.clients import ClientData, Federation, Pool, Preparation, Samples
+from fedtrain.data.catalogue import get_dataset_info
+from fedtrain.data.client_share import ClientIndices
+from fedtrain.data.clients import ClientData, Federation, Preprocessing, SamplePool, Samples
 from fedtrain.data.readers.images import Split
 from fedtrain.data.settings import DataSettings
-from fedtrain.data.shares import check, shares
+from fedtrain.data.shares import assign_samples, validate_data_settings
 from fedtrain.data.skews import compute_noise_levels, misalign_labels
 from fedtrain.data.skews.share import Indices
-from fedtrain.data.source import Found, find
+from fedtrain.data.source import LoadedDataset, load_dataset
 from theory.errors import InputError
 
 
-def federation(settings: DataSettings, root: Path | None = None) -> Federation:
+def build_federation(settings: DataSettings, root: Path | None = None) -> Federation:
     """The clients that the settings describe; ``root`` is the folder of the data if not the usual one."""
-    check(settings)
-    return assemble(settings, find(settings, root))
+    validate_data_settings(settings)
+    return assemble_federation(settings, load_dataset(settings, root))
 
 
-def assemble(settings: DataSettings, found: Found) -> Federation:
+def assemble_federation(settings: DataSettings, found: LoadedDataset) -> Federation:
     """The clients that the settings make of these pools."""
-    parts = shares(settings, found.pools)
-    return _made(settings, found, zip(parts, compute_noise_levels(len(parts), settings.noise).tolist(), strict=True))
+    parts = assign_samples(settings, found.pools)
+    return _build_clients(
+        settings, found, zip(parts, compute_noise_levels(len(parts), settings.noise).tolist(), strict=True)
+    )
 
 
-def one_client(settings: DataSettings, place: int, root: Path | None = None) -> Federation:
+def build_single_client(settings: DataSettings, place: int, root: Path | None = None) -> Federation:
     """The client at this place alone; images of others are not read.
 
     With a domain for each client, its own domain is all that has to be here. Under other skews what is whose depends
     on the labels of all.
     """
-    check(settings)
-    count = client_count(settings)
+    validate_data_settings(settings)
+    count = count_clients(settings)
     if not 0 <= place < count:
         raise InputError(f"there is no client {place}: these settings make {count}, counted from 0")
     independent = settings.skew == "domain"
-    found = find(settings, root, only=list(dataset(settings.dataset).domains)[place] if independent else None)
-    part = shares(settings, found.pools)[0 if independent else place]
-    return _made(settings, found, [(part, float(compute_noise_levels(count, settings.noise)[place]))])
+    found = load_dataset(
+        settings, root, only=list(get_dataset_info(settings.dataset).domains)[place] if independent else None
+    )
+    part = assign_samples(settings, found.pools)[0 if independent else place]
+    return _build_clients(settings, found, [(part, float(compute_noise_levels(count, settings.noise)[place]))])
 
 
-def client_count(settings: DataSettings) -> int:
+def count_clients(settings: DataSettings) -> int:
     """How many clients the settings make; no data are looked at."""
-    return settings.clients or len(dataset(settings.dataset).domains)
+    return settings.clients or len(get_dataset_info(settings.dataset).domains)
 
 
-def _made(settings: DataSettings, found: Found, pairs: Iterable[tuple[ClientShare, float]]) -> Federation:
+def _build_clients(
+    settings: DataSettings, found: LoadedDataset, pairs: Iterable[tuple[ClientIndices, float]]
+) -> Federation:
     """Clients with their images, each with its share and its noise."""
-    clients = (client(settings, found.pools[part.pool], part, noise) for part, noise in pairs)
-    data = dataset(settings.dataset)
+    clients = (build_client(settings, found.pools[part.pool], part, noise) for part, noise in pairs)
+    data = get_dataset_info(settings.dataset)
     wrong = "labels do not belong to their images (misaligned, as in published results)"
     return Federation(
         tuple(clients),
         data.classes,
         found.title,
         found.standin,
-        Preparation(data.mean, data.std, settings.augment, settings.augment_val, settings.noise_unit),
+        Preprocessing(data.mean, data.std, settings.augment, settings.augment_val, settings.noise_unit),
         (*found.notes, *[wrong] * (settings.labels == "misaligned")),
     )
 
 
-def client(settings: DataSettings, pool: Pool, share: ClientShare, noise: float) -> ClientData:
+def build_client(settings: DataSettings, pool: SamplePool, share: ClientIndices, noise: float) -> ClientData:
     """One client with its images."""
 
     def samples(part: Split, chosen: Indices) -> Samples:

@@ -6,35 +6,35 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from fedtrain.data.catalogue import dataset
-from fedtrain.data.download import LEDGER, fetch
+from fedtrain.data.catalogue import get_dataset_info
+from fedtrain.data.download import CHECKSUMS_FILE, download_file
 from fedtrain.data.errors import DataError
-from fedtrain.data.importing import Added, Progress, add, quiet
-from fedtrain.data.importing.naming import named_domain
-from fedtrain.data.published import Source, sources
-from fedtrain.data.store import place
+from fedtrain.data.importing import ImportedDomain, Progress, ignore_progress, import_dataset
+from fedtrain.data.importing.naming import validate_domain
+from fedtrain.data.published import DownloadSource, select_sources
+from fedtrain.data.store import get_domain_path
 
 
-def get(
+def download_dataset(
     name: str,
     root: Path,
     domain: str | None = None,
     replace: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = ignore_progress,
     tell: Callable[[str], None] = lambda line: None,
-) -> list[Added]:
+) -> list[ImportedDomain]:
     """All domains that are not there yet, or one. What was downloaded goes once it is imported."""
-    data = dataset(name)
-    wanted = {named_domain(data, domain)} if domain else set(data.domains)
+    data = get_dataset_info(name)
+    wanted = {validate_domain(data, domain)} if domain else set(data.domains)
     if not replace:
-        wanted = {one for one in wanted if not place(name, one, root).exists()}
-    added: list[Added] = []
-    chosen = sources(name, wanted, alone=domain is not None)
+        wanted = {one for one in wanted if not get_domain_path(name, one, root).exists()}
+    added: list[ImportedDomain] = []
+    chosen = select_sources(name, wanted, alone=domain is not None)
     for number, source in enumerate(chosen, 1):
         only = [one for one in source.domains if one in wanted]
-        paths = _fetched(name, source, root, progress, tell)
+        paths = _download_files(name, source, root, progress, tell)
         single = only[0] if len(source.domains) == 1 and name == "digits" else None
-        added += add(name, paths, root, single, replace, progress, only)
+        added += import_dataset(name, paths, root, single, replace, progress, only)
         needed = {remote.name for later in chosen[number:] for remote in later.files}
         for path in paths:
             if path.name not in needed:
@@ -44,13 +44,15 @@ def get(
     return added
 
 
-def _fetched(name: str, source: Source, root: Path, progress: Progress, tell: Callable[[str], None]) -> list[Path]:
+def _download_files(
+    name: str, source: DownloadSource, root: Path, progress: Progress, tell: Callable[[str], None]
+) -> list[Path]:
     paths = []
     for remote in source.files:
         if remote.checksum is None:
             tell(f"{remote.name}: no published checksum; the one of the first download is kept and must recur")
         try:
-            paths.append(fetch(remote, root / "downloads", root / LEDGER, progress))
+            paths.append(download_file(remote, root / "downloads", root / CHECKSUMS_FILE, progress))
         except DataError as error:
             note = f"; {source.note}" if source.note else ""
             way = f"get it by other means and import it: fedco2 data add {name} PATH"

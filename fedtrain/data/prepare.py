@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
-from fedtrain.data.clients import Preparation
+from fedtrain.data.clients import Preprocessing
 
-LARGEST_TURN = math.radians(30)
+MAX_ROTATION = math.radians(30)
 
 
-def prepare(
+def preprocess(
     inputs: Tensor,
-    how: Preparation,
+    how: Preprocessing,
     *,
     training: bool,
     noise: float,
@@ -30,7 +30,7 @@ def prepare(
     Draws are made on the CPU, from ``chance``, and in single precision: every device and ``dtype`` sees the same ones.
     """
     pixels = not inputs.is_floating_point()
-    turned = flipped_and_turned(inputs, chance) if pixels and training and how.augment else inputs
+    turned = flip_and_rotate(inputs, chance) if pixels and training and how.augment else inputs
     # Our own copy, changed in place from here on: fresh memory for each step would take longer than the steps.
     x = turned.to(dtype or torch.get_default_dtype(), copy=turned is inputs)
     if how.noise_unit == "pixel":
@@ -40,7 +40,7 @@ def prepare(
     if pixels:
         x.div_(255)
     if any(how.mean) or set(how.std) != {1.0}:
-        x.sub_(along_channels(how.mean, x)).div_(along_channels(how.std, x))
+        x.sub_(reshape_per_channel(how.mean, x)).div_(reshape_per_channel(how.std, x))
     if how.noise_unit == "normalised":
         add_noise(x, noise, chance)
         if pixels:
@@ -48,7 +48,7 @@ def prepare(
     return x
 
 
-def along_channels(values: tuple[float, ...], like: Tensor) -> Tensor:
+def reshape_per_channel(values: tuple[float, ...], like: Tensor) -> Tensor:
     """One value for each channel (or one for all), in a shape that fits a batch."""
     return torch.tensor(values, dtype=like.dtype, device=like.device).reshape(-1, *[1] * (like.ndim - 2))
 
@@ -59,18 +59,18 @@ def add_noise(x: Tensor, sigma: float, chance: torch.Generator) -> None:
         x.add_(torch.randn(x.shape, generator=chance, dtype=torch.float32).to(x), alpha=sigma)
 
 
-def flipped_and_turned(images: Tensor, chance: torch.Generator) -> Tensor:
+def flip_and_rotate(images: Tensor, chance: torch.Generator) -> Tensor:
     """Each image (n, C, H, W) mirrored left to right with probability 1/2, then turned by up to 30° either way.
 
     Turned about its centre, nearest pixel, black where nothing was: one look-up at p ↦ F R(φ) p for both.
     """
     flip, turn = torch.rand(2, len(images), generator=chance, dtype=torch.float32)
     side = torch.where(flip < 0.5, -1.0, 1.0)
-    angle = LARGEST_TURN * (2 * turn - 1)
-    return looked_up(images, side, angle)
+    angle = MAX_ROTATION * (2 * turn - 1)
+    return apply_flip_and_rotation(images, side, angle)
 
 
-def looked_up(images: Tensor, side: Tensor, angle: Tensor) -> Tensor:
+def apply_flip_and_rotation(images: Tensor, side: Tensor, angle: Tensor) -> Tensor:
     """Images mirrored where ``side`` is -1, then turned counterclockwise by ``angle`` (radians), as float32."""
     height, width = images.shape[-2:]
     cos, sin, none = angle.cos(), angle.sin(), torch.zeros_like(angle)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Source = Literal["auto", "real", "standin"]
+DataSource = Literal["auto", "real", "standin"]
 Skew = Literal["domain", "label+feature", "iid", "pathological", "dirichlet", "pachinko"]
 
-USED: dict[str, set[str]] = {
+SETTINGS_OF_SKEW: dict[str, set[str]] = {
     "domain": {"percent", "train_size"},
     "label+feature": {"alpha", "divide"},
     "iid": set(),
@@ -25,7 +25,7 @@ class DataSettings:
 
     dataset: str = "digits"
     """digits, office, domainnet, cifar10 or cifar100."""
-    source: Source = "auto"
+    source: DataSource = "auto"
     """Real data if they are there, else the stand-in; only real ones; only the stand-in."""
     skew: Skew = "domain"
     """How the clients' data differ."""

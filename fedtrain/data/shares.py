@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedtrain.data.catalogue import Dataset, dataset
-from fedtrain.data.client_share import NONE, ClientShare, Labelled
-from fedtrain.data.domain_shares import by_domain, by_part_of_domain
+from fedtrain.data.catalogue import DatasetInfo, get_dataset_info
+from fedtrain.data.client_share import NO_INDICES, ClientIndices, LabelledPool
+from fedtrain.data.domain_shares import assign_domain_parts, assign_whole_domains
 from fedtrain.data.settings import DataSettings
 from fedtrain.data.skews import (
     CIFAR100_COARSE,
@@ -19,20 +19,22 @@ from fedtrain.data.skews import (
 from theory.errors import InputError
 
 
-def shares(settings: DataSettings, pools: Sequence[Labelled]) -> list[ClientShare]:
+def assign_samples(settings: DataSettings, pools: Sequence[LabelledPool]) -> list[ClientIndices]:
     """One share a client; ``pools`` are the domains of the data set in the catalogue's order."""
-    check(settings)
+    validate_data_settings(settings)
     if settings.skew == "domain":
-        return by_domain(settings, pools)
+        return assign_whole_domains(settings, pools)
     if settings.skew == "label+feature":
-        return by_part_of_domain(settings, pools)
+        return assign_domain_parts(settings, pools)
     (pool,) = pools
-    drawn = by_label(settings, pool)
+    drawn = partition_by_label(settings, pool)
     digits = max(2, len(str(len(drawn) - 1)))
-    return [ClientShare(f"client{i:0{digits}}", 0, share.train, share.test, NONE) for i, share in enumerate(drawn)]
+    return [
+        ClientIndices(f"client{i:0{digits}}", 0, share.train, share.test, NO_INDICES) for i, share in enumerate(drawn)
+    ]
 
 
-def by_label(settings: DataSettings, pool: Labelled) -> list[TrainTestIndices]:
+def partition_by_label(settings: DataSettings, pool: LabelledPool) -> list[TrainTestIndices]:
     """One pool spread over clients by label."""
     lists, clients, seed = (pool.train, pool.test), settings.clients or 0, settings.seed
     if settings.skew == "iid":
@@ -44,21 +46,23 @@ def by_label(settings: DataSettings, pool: Labelled) -> list[TrainTestIndices]:
     return partition_pachinko(*lists, CIFAR100_COARSE, clients, settings.alpha, settings.beta, seed=seed)
 
 
-def fitting(data: Dataset) -> list[str]:
+def list_valid_skews(data: DatasetInfo) -> list[str]:
     """The skews that make sense for a data set."""
     if len(data.domains) > 1:
         return ["domain", "label+feature"]
     return ["iid", "pathological", "dirichlet"] + ["pachinko"] * (data.name == "cifar100")
 
 
-def check(settings: DataSettings) -> None:
+def validate_data_settings(settings: DataSettings) -> None:
     """Refuse settings that contradict the data set or each other."""
-    data = dataset(settings.dataset)
+    data = get_dataset_info(settings.dataset)
     domains = len(data.domains)
-    if settings.skew not in fitting(data):
+    if settings.skew not in list_valid_skews(data):
         what = f"has {domains} domains" if domains > 1 else "is one pool of images"
         what += " without coarse classes" if settings.skew == "pachinko" and domains == 1 else ""
-        raise InputError(f"skew {settings.skew!r} does not fit {data.title}, which {what}; choose {_either(data)}")
+        raise InputError(
+            f"skew {settings.skew!r} does not fit {data.title}, which {what}; choose {_format_valid_skews(data)}"
+        )
     if domains > 1 and settings.clients not in (None, domains):
         raise InputError(
             f"clients is {settings.clients}; {data.title} has {domains} domains, a client each: leave data.clients out"
@@ -82,6 +86,6 @@ def check(settings: DataSettings) -> None:
         )
 
 
-def _either(data: Dataset) -> str:
-    *most, last = fitting(data)
+def _format_valid_skews(data: DatasetInfo) -> str:
+    *most, last = list_valid_skews(data)
     return f"{', '.join(most)} or {last}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedtrain.data.settings import DataSettings
 
 
-def partition_words(settings: DataSettings) -> str:
+def describe_partition(settings: DataSettings) -> str:
     """How the clients' data differ, and all that one needs to draw the same partition."""
     alpha, seed = f"α = {settings.alpha:g}", f"seed {settings.seed}"
     many = f"{settings.clients} clients"

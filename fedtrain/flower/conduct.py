@@ -11,7 +11,7 @@ from typing import Any
 from flwr.serverapp import Grid
 
 from fedtrain.config import Config
-from fedtrain.data.clients import joint_fingerprint
+from fedtrain.data.clients import combine_fingerprints
 from fedtrain.experiment import Experiment
 from fedtrain.flower.fleet import FlowerFleet, Patience, question
 from fedtrain.flower.post import Post
@@ -92,7 +92,7 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 )
     return {
         **first,
-        "sha256": joint_fingerprint(part["clients"][0]["sha256"] for part in parts),
+        "sha256": combine_fingerprints(part["clients"][0]["sha256"] for part in parts),
         "notes": list(dict.fromkeys(note for part in parts for note in part["notes"])),
         "clients": [client for part in parts for client in part["clients"]],
     }

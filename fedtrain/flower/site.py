@@ -12,7 +12,7 @@ import torch
 
 from fedtrain.config import parse_config
 from fedtrain.cupboard import ClientStateStore, make_folder_name
-from fedtrain.data.federation import one_client
+from fedtrain.data.federation import build_single_client
 from fedtrain.experiment import Experiment
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.folder import RunFolder
@@ -49,7 +49,7 @@ class Site:
         if config.machine.threads is not None:
             torch.set_num_threads(config.machine.threads)
         root = Path(str(node["data-dir"])) if "data-dir" in node else None
-        work = Experiment(config, one_client(config.data, place, root))
+        work = Experiment(config, build_single_client(config.data, place, root))
         if "state-dir" in node:
             kept = Path(str(node["state-dir"])) / make_folder_name(str(note["run"]))
         elif simulated:

@@ -8,10 +8,10 @@ from functools import cache
 
 from fedtrain.about.cost import EFFICIENCY, count_flops, estimate_seconds_left, measure_matmul_rate
 from fedtrain.config import ModelSettings
-from fedtrain.data.catalogue import dataset
+from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.data.settings import DataSettings
-from fedtrain.data.shares import shares
-from fedtrain.data.source import Found
+from fedtrain.data.shares import assign_samples
+from fedtrain.data.source import LoadedDataset
 from fedtrain.experiment import get_model_builder
 from fedtrain.methods import AnyMethod
 from fedtrain.protocol import count_heads_sent, sample_cohort
@@ -22,7 +22,7 @@ EVEN_ALPHA = 100.0
 """A concentration that needs no second draw: clients are as large on average as with any other."""
 
 
-def estimate_run_seconds(cell: RunSpec, found: Found) -> float:
+def estimate_run_seconds(cell: RunSpec, found: LoadedDataset) -> float:
     """Of the whole run, right within a factor of two or three."""
     config = cell.config
     clients, train, test = count_client_samples(replace(config.data, seed=0), found, config.evaluation.test == "always")
@@ -35,17 +35,17 @@ def estimate_run_seconds(cell: RunSpec, found: Found) -> float:
     return estimate_seconds_left(config, (learn * chosen * train / clients / rate, forward * test / rate))
 
 
-def estimate_total_seconds(cells: Iterable[RunSpec], found: dict[str, Found]) -> float:
+def estimate_total_seconds(cells: Iterable[RunSpec], found: dict[str, LoadedDataset]) -> float:
     """Of several, each identity once."""
     each = {cell.identity: cell for cell in cells}
     return sum(estimate_run_seconds(cell, found[cell.config.data.dataset]) for cell in each.values())
 
 
 @cache
-def count_client_samples(data: DataSettings, found: Found, always: bool) -> tuple[int, int, int]:
+def count_client_samples(data: DataSettings, found: LoadedDataset, always: bool) -> tuple[int, int, int]:
     """How many clients there are, and their training and evaluated samples together; test data always, or hardly."""
     even = replace(data, alpha=EVEN_ALPHA, least_per_class=1)
-    parts = shares(even if data.dataset in DOMAIN_DATASETS else replace(data, skew="iid"), found.pools)
+    parts = assign_samples(even if data.dataset in DOMAIN_DATASETS else replace(data, skew="iid"), found.pools)
     evaluated = sum(len(part.test) * always + len(part.val) for part in parts)
     return len(parts), sum(len(part.train) for part in parts), evaluated
 
@@ -61,5 +61,5 @@ def count_flops_per_sample(
     epochs: int,
 ) -> tuple[float, float]:
     """Flops of a training sample in a round, and of an evaluated one."""
-    make = get_model_builder(model, method, len(dataset(name).classes), shape)
+    make = get_model_builder(model, method, len(get_dataset_info(name).classes), shape)
     return count_flops(method, make, shape, 1 + count_heads_sent(clients, peers), epochs)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from fedtrain.data.federation import assemble
+from fedtrain.data.federation import assemble_federation
 from fedtrain.data.settings import DataSettings
 from fedtrain.manifest import describe_clients
 from fedtrain.reproduce.cells import RunSpec
@@ -31,7 +31,9 @@ def describe_clients(data: Mapping[str, Any]) -> str:
 def make_clients_preview(plans: Iterable[Plan]) -> ClientsPreview:
     """Shares each data set out as often as there are settings for it."""
     hollow = {name: found.without_images() for plan in plans for name, found in plan.found.items()}
-    return cache(lambda settings: describe_clients(describe_clients(assemble(settings, hollow[settings.dataset]))))
+    return cache(
+        lambda settings: describe_clients(describe_clients(assemble_federation(settings, hollow[settings.dataset])))
+    )
 
 
 def matches_current_data(clients: str, settings: DataSettings, ahead: ClientsPreview) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from fedtrain.config import Config, SelectionRule, get_method_class
-from fedtrain.data.catalogue import dataset
+from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.data.settings import DataSettings
-from fedtrain.data.source import Found, find
+from fedtrain.data.source import LoadedDataset, load_dataset
 from fedtrain.presets import resolve_preset
 from fedtrain.reproduce.cells import RunSpec
 from fedtrain.reproduce.exhibits import Block, MethodVariant, PaperItem, load_paper_item
@@ -40,7 +40,7 @@ class Plan:
     seeds: tuple[int, ...]
     cells: dict[tuple[int, int, int], RunSpec]
     """By number of block, number of row, and seed."""
-    found: dict[str, Found]
+    found: dict[str, LoadedDataset]
     """The data, by data set."""
     full: tuple[Config, ...]
     """What the paper has, for each block."""
@@ -53,7 +53,7 @@ class Plan:
         return self.request.rule or self.exhibit.rule or own
 
 
-DatasetFinder = Callable[[str], Found]
+DatasetFinder = Callable[[str], LoadedDataset]
 
 
 def make_dataset_finder(request: Request) -> DatasetFinder:
@@ -61,8 +61,8 @@ def make_dataset_finder(request: Request) -> DatasetFinder:
     return cache(partial(_find_dataset, request))
 
 
-def _find_dataset(request: Request, name: str) -> Found:
-    return find(DataSettings(dataset=name, source=request.source), request.data_dir)
+def _find_dataset(request: Request, name: str) -> LoadedDataset:
+    return load_dataset(DataSettings(dataset=name, source=request.source), request.data_dir)
 
 
 def build_plan(name: str, request: Request, look: DatasetFinder) -> Plan:
@@ -100,7 +100,7 @@ def merge_row_settings(block: Block, row: MethodVariant) -> TomlTable:
 
 
 def _build_run_spec(
-    block: Block, row: MethodVariant, request: Request, found: Found, full: Config, curve: bool
+    block: Block, row: MethodVariant, request: Request, found: LoadedDataset, full: Config, curve: bool
 ) -> RunSpec:
     preset = f"{block.preset}-published" if request.legacy else block.preset
     asked: TomlTable = {"data": {"source": "standin" if found.standin else "real"}}
@@ -134,11 +134,11 @@ def _select_blocks(whole: PaperItem, wanted: str | None) -> tuple[tuple[Block, .
     """All blocks; or those on the wanted data set; or, if there are none, the only one moved there."""
     if wanted is None:
         return whole.blocks, ""
-    name = dataset(wanted).name
+    name = get_dataset_info(wanted).name
     if here := tuple(block for block in whole.blocks if block.dataset == name):
         return here, ""
     old = whole.blocks[0]
     if len(whole.blocks) > 1 or whole.layout != "clients" or name not in DOMAIN_DATASETS:
         there = ", ".join(dict.fromkeys(block.dataset for block in whole.blocks))
         raise InputError(f"{whole.name} cannot be run on {name}; it is on {there}")
-    return (Block(name, set=old.set, legacy=old.legacy),), dataset(old.dataset).title
+    return (Block(name, set=old.set, legacy=old.legacy),), get_dataset_info(old.dataset).title

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 from fedtrain.config import Config
-from fedtrain.data.catalogue import DATASETS, Dataset
-from fedtrain.data.settings import USED
-from fedtrain.data.source import Found
+from fedtrain.data.catalogue import DATASETS, DatasetInfo
+from fedtrain.data.settings import SETTINGS_OF_SKEW
+from fedtrain.data.source import LoadedDataset
 from fedtrain.reproduce.cells import affects_result
 from fedtrain.reproduce.exhibits import load_paper_item
 from fedtrain.reproduce.plan import Plan
@@ -56,7 +56,7 @@ def list_deviations(plan: Plan, missing: int = 0, blocks: Sequence[int] | None =
 def _describe_replacement(plan: Plan) -> str:
     """The concentration of the paper's title is another data set's."""
     block, data = plan.exhibit.blocks[0], plan.cells[0, 0, plan.seeds[0]].config.data
-    skewed = f" (α {data.alpha})" * ("alpha" in USED[data.skew])
+    skewed = f" (α {data.alpha})" * ("alpha" in SETTINGS_OF_SKEW[data.skew])
     return f"on {block.name}{skewed} instead of {plan.instead_of}"
 
 
@@ -71,7 +71,7 @@ def _describe_rounds(pairs: Sequence[tuple[Config, Config]]) -> list[str]:
     return _drop_duplicates([w if everywhere else f"{w} on {DATASETS[name].title}" for name, w in said.items() if w])
 
 
-def _describe_other_images(data: Dataset, found: Found) -> list[str]:
+def _describe_other_images(data: DatasetInfo, found: LoadedDataset) -> list[str]:
     """Subsets and replacements by their own titles, then those whose test images are not the published ones."""
     titles = (pool.title for pool in found.pools if pool.title != data.domains[pool.domain])
     replaced = [re.sub(r"\(subset of .*\)", "(subset)", title) for title in titles]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedtrain.config import SelectionRule
-from fedtrain.data.settings import Source
+from fedtrain.data.settings import DataSource
 from fedtrain.tables import TomlTable
 from theory.errors import InputError
 
@@ -22,7 +22,7 @@ class Request:
     """How many, or which: separated by commas."""
     rounds: int | None = None
     methods: tuple[str, ...] = ()
-    source: Source = "auto"
+    source: DataSource = "auto"
     dataset: str | None = None
     eval_every: int | None = None
     rule: SelectionRule | None = None

@@ -13,10 +13,10 @@ from torch import Tensor
 from fedtrain.bench import EVAL_BATCH_SIZE, ClientTrainer
 from fedtrain.checkpoint import RunState, build_damage_error
 from fedtrain.config import Config, parse_config
-from fedtrain.data.catalogue import dataset
-from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
+from fedtrain.data.catalogue import get_dataset_info
+from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
 from fedtrain.data.readers.image import read_image
-from fedtrain.data.standin import standin_size
+from fedtrain.data.standin import get_standin_size
 from fedtrain.experiment import Experiment
 from fedtrain.folder import LAST_CHECKPOINT, MANIFEST_FILE, RunFolder
 from fedtrain.partition import StateDict
@@ -96,10 +96,10 @@ def load_run(path: Path, device: str | None = None) -> TrainedRun:
 
 def build_federation_from_manifest(config: Config, manifest: dict[str, Any], path: Path) -> Federation:
     """The federation of a run from its manifest, with empty hands."""
-    data, settings = dataset(config.data.dataset), config.data
+    data, settings = get_dataset_info(config.data.dataset), config.data
     try:
         told: dict[str, Any] = manifest["data"]
-        side = standin_size(data.name) if told["standin"] else data.size
+        side = get_standin_size(data.name) if told["standin"] else data.size
         none = torch.empty((0, 3, side, side), dtype=torch.uint8)
         labels = torch.arange(len(told["classes"]))
 
@@ -119,7 +119,7 @@ def build_federation_from_manifest(config: Config, manifest: dict[str, Any], pat
             )
             for one in told["clients"]
         )
-        how = Preparation(data.mean, data.std, settings.augment, settings.augment_val, settings.noise_unit)
+        how = Preprocessing(data.mean, data.std, settings.augment, settings.augment_val, settings.noise_unit)
         return Federation(clients, tuple(told["classes"]), told["title"], told["standin"], how, tuple(told["notes"]))
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise InputError(f"{path}: not what fedco2 writes ({format_error(error)}); train anew") from None

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from fedtrain.data.clients import Federation
 from fedtrain.data.errors import DataError
-from fedtrain.data.federation import assemble
-from fedtrain.data.source import find
-from fedtrain.data.store import data_dir
+from fedtrain.data.federation import assemble_federation
+from fedtrain.data.source import load_dataset
+from fedtrain.data.store import resolve_data_dir
 from fedtrain.protocol import Split
 from fedtrain.run import build_rows
 from fedtrain.selection import MetricRow
@@ -20,9 +20,11 @@ def load_run_data(run: TrainedRun, root: Path | None = None) -> Federation:
     """The data of a run; ``root`` is their folder if not the usual one. Other data are refused."""
     standin = run.federation.standin
     settings = run.config.data.meaning(standin=standin)  # what ``auto`` meant then
-    data = assemble(settings, find(settings, root))
+    data = assemble_federation(settings, load_dataset(settings, root))
     if data.fingerprint != run.manifest["data"]["sha256"]:
-        other = "this version draws another stand-in" if standin else f"the files in {data_dir(root)} are others"
+        other = (
+            "this version draws another stand-in" if standin else f"the files in {resolve_data_dir(root)} are others"
+        )
         way = "use the version that trained it" if standin else "name the folder of its data with --data-dir"
         raise DataError(f"{run.folder.path}: it was trained on other data ({other}); {way}, or train anew")
     return data

@@ -96,10 +96,10 @@ def test_exit_codes(folder: Path, capsys: Out) -> None:
 
 
 def test_get_that_cannot_be_had(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
-    from fedtrain.data.published import SOURCES, Remote, Source
+    from fedtrain.data.published import DOWNLOAD_SOURCES, DownloadSource, RemoteFile
 
-    nowhere = Source(("cifar10",), (Remote(("file:///c.tar.gz",), "md5:0"),))
-    monkeypatch.setitem(SOURCES, "cifar10", (nowhere,))
+    nowhere = DownloadSource(("cifar10",), (RemoteFile(("file:///c.tar.gz",), "md5:0"),))
+    monkeypatch.setitem(DOWNLOAD_SOURCES, "cifar10", (nowhere,))
     monkeypatch.delenv("FEDCO2_MIRROR", raising=False)
     assert main(["data", "get", "cifar10"]) == 3
     assert "fedco2 data add cifar10 PATH" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from cli.data_clients import clients
 from cli.options import DATASETS, SKEWS
 from fedtrain.data import catalogue, settings, source
-from fedtrain.data.clients import Pool
+from fedtrain.data.clients import SamplePool
 from fedtrain.report.label_figure import draw_label_figure
 from theory.errors import InputError
 
@@ -22,18 +22,19 @@ SIZES = {"digits": (2300, 300), "office": (130, 60), "domainnet": (600, 200), "c
 
 def standin(name):
     """Labels without images: an image that is asked for is an error."""
-    data = catalogue.dataset(name)
+    data = catalogue.get_dataset_info(name)
     order = np.random.RandomState(3)
     halves = [[order.permutation(np.arange(n) % 10) for n in SIZES[name]] for _ in data.domains]
     return [
-        Pool(domain, f"{domain} (stand-in)", *pair, None, 0) for domain, pair in zip(data.domains, halves, strict=True)
+        SamplePool(domain, f"{domain} (stand-in)", *pair, None, 0)
+        for domain, pair in zip(data.domains, halves, strict=True)
     ]
 
 
 @pytest.fixture(autouse=True)
 def nothing_here(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDCO2_DATA", str(tmp_path / "none"))
-    monkeypatch.setattr(source, "standin_pools", standin)
+    monkeypatch.setattr(source, "build_standin_pools", standin)
 
 
 def ask(*arguments):

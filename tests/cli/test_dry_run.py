@@ -13,8 +13,8 @@ import pytest
 
 from cli.main import main
 from fedtrain.data import domain_file
-from fedtrain.data.catalogue import DATASETS, dataset
-from fedtrain.data.domain_file import About, Block
+from fedtrain.data.catalogue import DATASETS, get_dataset_info
+from fedtrain.data.domain_file import DomainInfo, StoredImages
 from fedtrain.data.standin import pools
 from fedtrain.methods import METHODS
 
@@ -31,31 +31,31 @@ def never(*_, **__):
 def stored(tmp_path, monkeypatch):
     """A data folder with a small Office-Caltech10."""
     monkeypatch.setenv("FEDCO2_DATA", str(tmp_path))
-    data, order = dataset("office"), np.random.default_rng(0)
+    data, order = get_dataset_info("office"), np.random.default_rng(0)
     for domain, title in data.domains.items():
         sizes = {"train": 130, "test": 20}
         blocks = {
-            part: Block(np.zeros((n, 3, data.size, data.size), np.uint8), order.integers(0, 10, n))
+            part: StoredImages(np.zeros((n, 3, data.size, data.size), np.uint8), order.integers(0, 10, n))
             for part, n in sizes.items()
         }
-        about = About("office", domain, title, "made up", "made up", "130 + 20")
-        domain_file.write(tmp_path / "office" / f"{domain}.safetensors", about, blocks)
+        about = DomainInfo("office", domain, title, "made up", "made up", "130 + 20")
+        domain_file.write_domain_file(tmp_path / "office" / f"{domain}.safetensors", about, blocks)
 
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_no_stand_in_image_is_drawn(name, monkeypatch, capsys):
-    monkeypatch.setattr(pools, "_block", never)
+    monkeypatch.setattr(pools, "_draw_block", never)
     assert main(["train", "--dataset", name, "--data", "standin", "--dry-run", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert (plan["standin"], plan["config"]["data"]["dataset"]) == (True, name)
 
 
 def test_no_real_image_is_read(stored, monkeypatch, capsys):
-    monkeypatch.setattr(domain_file, "images", never)
+    monkeypatch.setattr(domain_file, "read_images", never)
     assert main(["train", "--dataset", "office", "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert "Fed-CO2 on Office-Caltech10\n" in shown
-    for domain in dataset("office").domains:
+    for domain in get_dataset_info("office").domains:
         assert f"{domain:<12} 62 train + 50 val, 20 test" in shown
 
 
@@ -72,7 +72,7 @@ def test_the_header_of_a_dry_run_is_that_of_the_run(tmp_path, capsys, monkeypatc
 
 
 def test_what_would_fail_later_is_refused_without_a_look_at_images(stored, monkeypatch, capsys):
-    monkeypatch.setattr(domain_file, "images", never)
+    monkeypatch.setattr(domain_file, "read_images", never)
     assert main(["train", "--dataset", "office", "--set", "model.name=cifar", "--dry-run"]) == 2
     assert "network 'cifar' does not fit inputs of 3 x 256 x 256" in capsys.readouterr().err
     ranks = ["--fleet", "torchrun", "--dry-run", "--nproc"]

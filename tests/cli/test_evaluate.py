@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from cli.main import main
-from fedtrain.data.source import find
+from fedtrain.data.source import load_dataset
 from fedtrain.use import scoring
 
 TRAIN = ["train", "--dataset", "digits", "--rounds", "2", "--eval-every", "2", "--lr", "0.0001", "--threads", "1"]
@@ -81,7 +81,9 @@ def test_a_table_for_people(run, ask, monkeypatch):
 
 def test_a_run_on_the_stand_in_stays_on_it_when_real_data_arrive(run, ask, monkeypatch):
     asked = []
-    monkeypatch.setattr(scoring, "find", lambda settings, root: asked.append(settings.source) or find(settings, root))
+    monkeypatch.setattr(
+        scoring, "load_dataset", lambda settings, root: asked.append(settings.source) or load_dataset(settings, root)
+    )
     assert ask(run)[0] == 0
     assert asked == ["standin"]
 

@@ -10,7 +10,7 @@ import torch
 
 from cli.main import main
 from fedtrain.about.outlook import build_kernel_problem
-from fedtrain.data.federation import federation
+from fedtrain.data.federation import build_federation
 from fedtrain.data.settings import DataSettings
 
 SMALL = ["--dataset", "cifar10", "--data", "standin", "--clients", "3", "--samples", "8", "--width", "32"]
@@ -98,7 +98,7 @@ def test_many_clients_are_shown_from_both_ends(ask):
 
 
 def test_images_are_made_small_and_centred_and_drawn_by_the_seed():
-    data = federation(DataSettings(dataset="cifar10", source="standin", skew="iid", clients=2))
+    data = build_federation(DataSettings(dataset="cifar10", source="standin", skew="iid", clients=2))
     one, same, other = (build_kernel_problem(data, 10, seed=seed) for seed in (0, 0, 1))
     assert one.side == 28
     assert one.problem.x.shape == (20, 3 * 28 * 28)

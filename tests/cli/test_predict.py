@@ -11,7 +11,7 @@ from PIL import Image
 
 from cli.main import main
 from fedtrain.data.clients import Samples
-from fedtrain.data.standin import standin_pools
+from fedtrain.data.standin import build_standin_pools
 from fedtrain.use.personal import load_run
 from fedtrain.use.scoring import evaluate_clients, load_run_data
 
@@ -34,7 +34,7 @@ def trained(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
     """The first test images of SVHN's stand-in as PNG files, and their labels."""
-    pool = next(pool for pool in standin_pools("digits") if pool.domain == "svhn")
+    pool = next(pool for pool in build_standin_pools("digits") if pool.domain == "svhn")
     folder = tmp_path_factory.mktemp("pictures")
     paths = [folder / f"{i}.png" for i in range(40)]
     for path, image in zip(paths, pool.take("test", np.arange(40)), strict=True):
@@ -92,7 +92,7 @@ def test_clients_have_models_of_their_own(trained, pictures, ask):
 
 def test_the_data_are_not_needed(trained, pictures, ask, monkeypatch):
     run, (paths, _) = trained("fedco2"), pictures
-    monkeypatch.setattr("fedtrain.data.source.standin_pools", None)
+    monkeypatch.setattr("fedtrain.data.source.build_standin_pools", None)
     assert ask(run, "--client", "svhn", paths[0])[0] == 0
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fedtrain.bench import ClientTrainer
-from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
+from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
 from fedtrain.experiment import Experiment
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.folder import RunFolder
@@ -197,7 +197,7 @@ def begin(toy, tmp_path):
 
     def new(config, clients=None, place=None, **changes):
         clients = clients or [replace(c, val=Samples(c.test.inputs[:5], c.test.labels[:5])) for c in toy.clients()]
-        data = Federation(tuple(clients), ("x", "y", "z"), "Toy", False, Preparation(), ("a note",))
+        data = Federation(tuple(clients), ("x", "y", "z"), "Toy", False, Preprocessing(), ("a note",))
         folder = RunFolder(place or tmp_path / f"run {next(count)}")
         work = Small(replace(config, **changes), data, toy.net)
         folder.begin(work.config, {})

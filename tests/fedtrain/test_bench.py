@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fedtrain.bench import EVAL_BATCH_SIZE, Precision
-from fedtrain.data.clients import Preparation, Samples
+from fedtrain.data.clients import Preprocessing, Samples
 from fedtrain.errors import TrainingError
 from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS, ModelFactory
@@ -195,7 +195,7 @@ def test_validation_is_augmented_only_if_so_wished(toy):
     client = replace(toy.clients()[0], train=samples, val=samples, test=samples)
     losses = {}
     for wish in (False, True):
-        how = Preparation(augment=True, augment_val=wish)
+        how = Preprocessing(augment=True, augment_val=wish)
         bench = toy.bench(FedAvg(), make=lambda: Net(nn.Flatten(), nn.Linear(192, 3)), preparation=how)
         scores = bench.evaluate(client, bench.start("b"), bench.opening(["b"]), ("train", "val", "test"))
         losses[wish] = {split: score["fused"].loss for split, score in scores.items()}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedtrain.data.clients import ClientData, Preparation, Samples
+from fedtrain.data.clients import ClientData, Preprocessing, Samples
 from fedtrain.methods.moon import Moon
 from fedtrain.models import Net
 from fedtrain.partition import all_entries
@@ -157,10 +157,10 @@ def test_what_a_client_learns_does_not_depend_on_who_trained_before(method, toy,
 
 def test_images_that_are_augmented_and_noisy_depend_on_seeds_only_too(method, toy, same_run):
     torch.manual_seed(1)
-    one = toy.run(method, clients=noisy_images(), make=convolutional, preparation=Preparation(augment=True))
+    one = toy.run(method, clients=noisy_images(), make=convolutional, preparation=Preprocessing(augment=True))
     torch.manual_seed(2)
     clients = noisy_images()[::-1]
-    other = toy.run(method, clients=clients, make=convolutional, preparation=Preparation(augment=True))
+    other = toy.run(method, clients=clients, make=convolutional, preparation=Preprocessing(augment=True))
     assert same_run(one, other)
     assert one.scores() == other.scores()
 

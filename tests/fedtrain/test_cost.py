@@ -13,7 +13,7 @@ from fedtrain.about import cost
 from fedtrain.about.cost import count_flops, estimate_round_seconds, measure_matmul_rate
 from fedtrain.bench import ClientTrainer
 from fedtrain.config import Config, MachineSettings, ModelSettings, ServerSettings
-from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
+from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
 from fedtrain.experiment import Experiment
 from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS
@@ -23,7 +23,7 @@ from fedtrain.models import build_alexnet, build_cifar_net, build_digits_net, bu
 
 def work(toy, method, **changes):
     config = Config(method=METHODS[method](), model=ModelSettings("two-layer", width=16), **changes)
-    return Experiment(config, Federation(tuple(toy.clients()), ("x", "y", "z"), "Toy", True, Preparation()))
+    return Experiment(config, Federation(tuple(toy.clients()), ("x", "y", "z"), "Toy", True, Preprocessing()))
 
 
 def on_paper(toy, method, epochs=1):

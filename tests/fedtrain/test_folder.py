@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fedtrain.config import Config
-from fedtrain.data.clients import Federation, Preparation
+from fedtrain.data.clients import Federation, Preprocessing
 from fedtrain.folder import (
     CONFIG_FILE,
     LAST_CHECKPOINT,
@@ -321,7 +321,7 @@ def test_a_damaged_checkpoint_is_named(begun):
 
 
 def test_the_manifest_says_what_was_used(toy):
-    data = Federation(tuple(toy.clients()), ("x", "y", "z"), "Toy (stand-in)", True, Preparation(), ("drawn",))
+    data = Federation(tuple(toy.clients()), ("x", "y", "z"), "Toy (stand-in)", True, Preprocessing(), ("drawn",))
     about = json.loads(json.dumps(build_manifest(Config(), describe_data(data), "fedco2 train")))
     assert set(about) == {"command", "started", "versions", "git", "machine", "data"}
     assert set(about["versions"]) == {"fedco2", "python", "torch"}

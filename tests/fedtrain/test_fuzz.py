@@ -220,4 +220,4 @@ def test_a_cache_that_does_not_say_where_it_comes_from_is_refused(tmp_path: Path
     path.parent.mkdir()
     path.write_bytes(records.domain()[1].build([header.replace(b'"origin"', b'"orogin"'), data]))
     with pytest.raises(DataError, match="origin"):
-        domain_file.about(path)
+        domain_file.read_domain_info(path)

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from fedtrain.data.clients import ClientData, Preparation, Samples
+from fedtrain.data.clients import ClientData, Preprocessing, Samples
 from fedtrain.methods.copa import Copa
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.methods.fedco2 import FedCO2
@@ -45,7 +45,7 @@ def on_meta(toy, method, unit="pixel"):
     """A bench on the meta device, and a client's data there."""
     samples = Samples(torch.zeros(10, 3, 16, 16, dtype=torch.uint8), torch.arange(10) % 3)
     client = ClientData("a", samples, samples, samples, noise=5.0).to("meta")
-    how = Preparation(**IMAGES, noise_unit=unit)
+    how = Preprocessing(**IMAGES, noise_unit=unit)
     return toy.bench(method, make=conv_net, device="meta", preparation=how, batch_size=10), client
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from fedtrain.config import parse_config
-from fedtrain.data.catalogue import dataset
-from fedtrain.data.clients import ClientData, Federation, Preparation, Samples
+from fedtrain.data.catalogue import get_dataset_info
+from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
 from fedtrain.experiment import Experiment
 from fedtrain.folder import MANIFEST_FILE, RunFolder
 from fedtrain.manifest import build_manifest, describe_data
@@ -24,7 +24,7 @@ from theory.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
-CIFAR = dataset("cifar10")
+CIFAR = get_dataset_info("cifar10")
 NAMES = ("b", "a", "c")
 
 
@@ -59,7 +59,7 @@ def trained(tmp_path_factory):
                 "machine": {"dtype": "float64", "device": "cpu", "threads": 1},
             }
         )
-        how = Preparation(CIFAR.mean, CIFAR.std, noise_unit=unit)
+        how = Preprocessing(CIFAR.mean, CIFAR.std, noise_unit=unit)
         data = Federation(clients(noise), CIFAR.classes, "A toy", False, how)
         folder = RunFolder(tmp_path_factory.mktemp(method) / "run")
         folder.begin(config, build_manifest(config, describe_data(data), "fedco2 train"))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fedtrain.config import format_config, parse_config
-from fedtrain.data.shares import check
+from fedtrain.data.shares import validate_data_settings
 from fedtrain.methods import METHODS
 from fedtrain.presets import BASE_PRESETS, get_preset_title, list_presets, load_preset_chain, resolve_preset
 from theory.errors import InputError
@@ -45,7 +45,7 @@ def test_every_combination_is_a_configuration_that_toml_can_hold(preset, skew, m
     config = of(preset, method, skew, standin)
     assert (config.method_name, config.data.skew) == (method, skew)
     assert parse_config(tomllib.loads(format_config(config))) == config
-    check(config.data)  # the data set agrees
+    validate_data_settings(config.data)  # the data set agrees
 
 
 @pytest.mark.parametrize("preset", DOMAINS)

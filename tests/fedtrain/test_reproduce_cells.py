@@ -8,7 +8,7 @@ import pytest
 from fake_reproduction import STANDIN_REQUEST, make_plan, make_published_data, write_fake_run
 
 from fedtrain.config import serialize_config
-from fedtrain.data.shares import check
+from fedtrain.data.shares import validate_data_settings
 from fedtrain.reproduce.cells import hash_settings
 from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES
 from fedtrain.reproduce.layout import get_plan_panels
@@ -30,7 +30,7 @@ def test_every_cell_is_a_configuration(name, legacy):
     one = make_plan(name, legacy=legacy)
     assert len({cell.identity for cell in one.cells.values()}) == RUNS[name]
     for cell in one.cells.values():
-        check(cell.config.data)
+        validate_data_settings(cell.config.data)
         assert cell.config.data.source == "real"
     assert list_deviations(one) == []
     assert len(get_plan_panels(one)) * len(one.exhibit.rows) > 0

@@ -13,7 +13,7 @@ from torch import nn
 
 from fedtrain.bench import ClientTrainer, Precision
 from fedtrain.config import Config, MachineSettings, ServerSettings
-from fedtrain.data.clients import ClientData, Preparation, Samples
+from fedtrain.data.clients import ClientData, Preprocessing, Samples
 from fedtrain.errors import TrainingError
 from fedtrain.fleets.local import LocalFleet
 from fedtrain.fleets.stack import Stack
@@ -58,7 +58,7 @@ def bare():
 
 def fleet(kind, method, clients=None, make=convolutional, skip_failures=False, precision=None, **local):
     how = LocalSettings(**{"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-2, "epochs": 2, "batch_size": 3} | local)
-    more = {"preparation": Preparation(augment=True), "precision": precision or Precision(torch.float64)}
+    more = {"preparation": Preprocessing(augment=True), "precision": precision or Precision(torch.float64)}
     bench = ClientTrainer(method, make, 3, local=how, engine="plain", **more)
     return kind(bench, clients or images(), skip_failures=skip_failures)
 

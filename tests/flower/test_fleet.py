@@ -17,7 +17,7 @@ from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
 from cli.console import make_console  # noqa: E402
 from cli.train_view import show_summary  # noqa: E402
-from fedtrain.data.source import find  # noqa: E402
+from fedtrain.data.source import load_dataset  # noqa: E402
 from fedtrain.errors import TrainingError  # noqa: E402
 from fedtrain.experiment import build_experiment  # noqa: E402
 from fedtrain.flower import node, post  # noqa: E402
@@ -163,7 +163,7 @@ def test_test_data_that_wait_for_a_better_round_are_asked_for_without_training_a
     assert turns == {(0, True), *each, (3, False, "val", "test")}
     config, folder = small.experiment("fedco2 all", **changes).config, RunFolder(tmp_path / "alone")
     folder.begin(config, {})
-    run_rounds(build_experiment(config, find(config.data)), folder, small.quiet)
+    run_rounds(build_experiment(config, load_dataset(config.data)), folder, small.quiet)
     agree(RunFolder(tmp_path / "run"), folder)
 
 

@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 
 from fedtrain.data.catalogue import DATASETS
-from fedtrain.data.clients import Pool
-from fedtrain.data.federation import assemble
-from fedtrain.data.source import Found
+from fedtrain.data.clients import SamplePool
+from fedtrain.data.federation import assemble_federation
+from fedtrain.data.source import LoadedDataset
 from fedtrain.folder import SUMMARY_FILE, RunFolder
 from fedtrain.manifest import describe_clients
 from fedtrain.report.records import read_record
@@ -32,8 +32,10 @@ def make_published_data(name):
     sizes = PUBLISHED_TEST_SIZES.get(name) or data.test_sizes
     train = np.arange(50_000) % len(data.classes)
     test = {domain: np.arange(sizes[domain]) % len(data.classes) for domain in data.domains}
-    pools = [Pool(domain, title, train, test[domain], lambda *_: None, 28) for domain, title in data.domains.items()]
-    return Found(pools, data.title, False, ())
+    pools = [
+        SamplePool(domain, title, train, test[domain], lambda *_: None, 28) for domain, title in data.domains.items()
+    ]
+    return LoadedDataset(pools, data.title, False, ())
 
 
 def make_plan(name, look=make_published_data, **request):
@@ -51,7 +53,7 @@ def make_full_plan(name):
 
 @cache
 def outline_clients(settings, look):
-    return describe_clients(assemble(settings, look(settings.dataset).without_images()))
+    return describe_clients(assemble_federation(settings, look(settings.dataset).without_images()))
 
 
 def write_fake_run(job, level=0.8, sums="same", look=make_published_data):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.io import savemat
 
-from fedtrain.data.catalogue import dataset
+from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers.folder import OFFICE_CLASSES
 
@@ -28,7 +28,7 @@ COLOUR = RNG.integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
 CIFAR = RNG.integers(0, 256, (10, 32, 32, 3), dtype=np.uint8)
 USPS = RNG.integers(0, 256, (3, 16, 16), dtype=np.uint8)
 LABELS = np.array([3, 0, 9, 1, 1, 7])
-SMALL = replace(dataset("office"), size=32)
+SMALL = replace(get_dataset_info("office"), size=32)
 
 
 def quiet(what: str, done: int, total: int) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from fedtrain.config import Config
-from fedtrain.data.federation import assemble
+from fedtrain.data.federation import assemble_federation
 from fedtrain.experiment import Experiment, plan_experiment
 from fedtrain.folder import METRICS_FILE, RunFolder
 from fedtrain.methods import METHODS
@@ -87,7 +87,7 @@ def _planned(name: str):
 @cache
 def _federation(kind: str):
     settings, found = _planned(f"copa {kind}")
-    return assemble(settings.data, found)
+    return assemble_federation(settings.data, found)
 
 
 def bits(state) -> dict[str, object]:

@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fedtrain.data.domain_file import Block
+from fedtrain.data.domain_file import StoredImages
 from fedtrain.data.errors import DataError
 from fedtrain.data.importing.progress import Progress
 from fedtrain.data.readers.image import read_image
 from fedtrain.data.readers.images import LabelledImages, validate_images
 from fedtrain.data.skews.share import Indices
 
-MAX_SET = 2**34
+MAX_TOTAL_BYTES = 2**34
 """Bytes of the images of a folder or list together."""
-STEP = 256
+PROGRESS_STEP = 256
 """Images between two signs of life."""
 
 
-def block(found: LabelledImages, size: int, what: str, progress: Progress) -> Block:
+def resize_to_stored(found: LabelledImages, size: int, what: str, progress: Progress) -> StoredImages:
     """Resized (bilinear, as the reference does) where they have another size; grey in three equal channels."""
     count, height, width, channels = found.images.shape
     if (height, width) == (size, size):
@@ -33,16 +33,20 @@ def block(found: LabelledImages, size: int, what: str, progress: Progress) -> Bl
         for i, image in enumerate(found.images):
             small = Image.fromarray(image.squeeze(2) if channels == 1 else image)
             squares[i] = np.asarray(small.resize((size, size), Image.Resampling.BILINEAR)).reshape(size, size, channels)
-            if i % STEP == 0:
+            if i % PROGRESS_STEP == 0:
                 progress(f"resizing {what}", i, count)
     planes = squares.transpose(0, 3, 1, 2)
-    return Block(np.ascontiguousarray(np.broadcast_to(planes, (count, 3, size, size))), found.labels)
+    return StoredImages(np.ascontiguousarray(np.broadcast_to(planes, (count, 3, size, size))), found.labels)
 
 
-def decode(paths: Sequence[Path], labels: Sequence[int], size: int, what: str, progress: Progress) -> LabelledImages:
+def decode_images(
+    paths: Sequence[Path], labels: Sequence[int], size: int, what: str, progress: Progress
+) -> LabelledImages:
     """Image files, decoded and resized one after another."""
-    if len(paths) * size * size * 3 > MAX_SET:
-        raise DataError(f"{what}: {len(paths)} images of {size} x {size} are more than {MAX_SET} bytes; import fewer")
+    if len(paths) * size * size * 3 > MAX_TOTAL_BYTES:
+        raise DataError(
+            f"{what}: {len(paths)} images of {size} x {size} are more than {MAX_TOTAL_BYTES} bytes; import fewer"
+        )
     images = np.empty((len(paths), size, size, 3), np.uint8)
     for i, path in enumerate(paths):
         images[i] = read_image(path, (size, size))
@@ -50,7 +54,7 @@ def decode(paths: Sequence[Path], labels: Sequence[int], size: int, what: str, p
     return validate_images(what, images, list(labels))
 
 
-def twins(images: NDArray[np.uint8]) -> Indices:
+def group_duplicates(images: NDArray[np.uint8]) -> Indices:
     """A number for each image, the same for those with the same pixels."""
     numbers: dict[bytes, int] = {}
     sums = (hashlib.sha256(np.ascontiguousarray(image).data).digest() for image in images)

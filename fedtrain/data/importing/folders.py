@@ -5,34 +5,42 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from fedtrain.data.catalogue import Dataset
+from fedtrain.data.catalogue import DatasetInfo
 from fedtrain.data.errors import DataError
-from fedtrain.data.importing.decode import decode
-from fedtrain.data.importing.found import SHUFFLED, Draft, Found, parts_of
-from fedtrain.data.importing.naming import domain_of, trail
+from fedtrain.data.importing.decode import decode_images
+from fedtrain.data.importing.found import SHUFFLED_ORDER, DomainCandidate, RawDomain, build_split_candidate
+from fedtrain.data.importing.naming import guess_domain, list_path_names
 from fedtrain.data.importing.progress import Progress
 from fedtrain.data.readers import LabelledImages, read_fedbn_digits, read_image_list
 from fedtrain.data.readers.folder import list_image_files
-from fedtrain.data.store import OURS
+from fedtrain.data.store import OWN_SPLIT_PREFIX
 
-FEDBN = "FedBN's split, in its order"
+FEDBN_SPLIT = "FedBN's split, in its order"
 
 
-def recognise_folder(data: Dataset, folder: Path, top: Path) -> Found | None:
+def recognise_folder(data: DatasetInfo, folder: Path, top: Path) -> DomainCandidate | None:
     """The domain that a folder holds, or None."""
     if data.name == "digits" and (folder / "test.pkl").is_file() and (folder / "partitions").is_dir():
         files = (folder / "test.pkl", *sorted((folder / "partitions").glob("train_part*.pkl")))
-        return parts_of(domain_of(data, trail(folder, top)), folder, files, partial(read_fedbn_digits, folder), FEDBN)
+        return build_split_candidate(
+            guess_domain(data, list_path_names(folder, top)),
+            folder,
+            files,
+            partial(read_fedbn_digits, folder),
+            FEDBN_SPLIT,
+        )
     if all(_has_classes(data, folder / part) for part in ("train", "test")):
-        return Found(domain_of(data, trail(folder, top)), folder, (), partial(_two_folders, data, folder))
+        return DomainCandidate(
+            guess_domain(data, list_path_names(folder, top)), folder, (), partial(_read_split_folders, data, folder)
+        )
     if _has_classes(data, folder):
         named = folder.parent if folder.name.lower() == "images" else folder
-        names = trail(folder, top) if data.name == "digits" else [named.name]
-        return Found(domain_of(data, names), folder, (), partial(_one_folder, data, folder))
+        names = list_path_names(folder, top) if data.name == "digits" else [named.name]
+        return DomainCandidate(guess_domain(data, names), folder, (), partial(_read_unsplit_folder, data, folder))
     return None
 
 
-def recognise_list(data: Dataset, train: Path, tops: list[Path]) -> Found | None:
+def recognise_list(data: DatasetInfo, train: Path, tops: list[Path]) -> DomainCandidate | None:
     """FedBN's ``amazon_train.pkl``, with ``amazon_test.pkl`` beside it and images below one of several folders."""
     domain = train.name.removesuffix("_train.pkl").lower()
     if domain not in data.domains or not train.name.endswith("_train.pkl"):
@@ -40,34 +48,38 @@ def recognise_list(data: Dataset, train: Path, tops: list[Path]) -> Found | None
     test = train.with_name(train.name.replace("_train.pkl", "_test.pkl"))
     roots = [train.parent, *list(train.parent.parents)[:2], *tops]
 
-    def read(progress: Progress) -> Draft:
-        first, second = (read_listed(data, path, roots, progress) for path in (train, test))
-        return Draft(first, second, FEDBN, keep_order=True)
+    def read(progress: Progress) -> RawDomain:
+        first, second = (read_listed_images(data, path, roots, progress) for path in (train, test))
+        return RawDomain(first, second, FEDBN_SPLIT, keep_order=True)
 
-    return Found(domain, train, (train, test), read)
+    return DomainCandidate(domain, train, (train, test), read)
 
 
-def _has_classes(data: Dataset, folder: Path) -> bool:
+def _has_classes(data: DatasetInfo, folder: Path) -> bool:
     """Most classes are there; a missing one is said later, by name."""
     return sum((folder / name).is_dir() for name in data.classes) > len(data.classes) / 2
 
 
-def _one_folder(data: Dataset, folder: Path, progress: Progress) -> Draft:
-    return Draft(read_classes(data, folder, progress), None, f"{OURS}: stratified, equal images on one side, seed 0")
+def _read_unsplit_folder(data: DatasetInfo, folder: Path, progress: Progress) -> RawDomain:
+    return RawDomain(
+        read_class_folders(data, folder, progress),
+        None,
+        f"{OWN_SPLIT_PREFIX}: stratified, equal images on one side, seed 0",
+    )
 
 
-def _two_folders(data: Dataset, folder: Path, progress: Progress) -> Draft:
-    train, test = (read_classes(data, folder / part, progress) for part in ("train", "test"))
-    return Draft(train, test, SHUFFLED)
+def _read_split_folders(data: DatasetInfo, folder: Path, progress: Progress) -> RawDomain:
+    train, test = (read_class_folders(data, folder / part, progress) for part in ("train", "test"))
+    return RawDomain(train, test, SHUFFLED_ORDER)
 
 
-def read_classes(data: Dataset, folder: Path, progress: Progress) -> LabelledImages:
+def read_class_folders(data: DatasetInfo, folder: Path, progress: Progress) -> LabelledImages:
     """Images of a folder of classes."""
     files = list_image_files(folder, data.classes)
-    return decode([path for path, _ in files], [label for _, label in files], data.size, folder.name, progress)
+    return decode_images([path for path, _ in files], [label for _, label in files], data.size, folder.name, progress)
 
 
-def read_listed(data: Dataset, path: Path, roots: list[Path], progress: Progress) -> LabelledImages:
+def read_listed_images(data: DatasetInfo, path: Path, roots: list[Path], progress: Progress) -> LabelledImages:
     """Images of a list. Archives differ in the folders that they put before a domain's, so some may be dropped."""
     index = read_image_list(path)
     if unknown := sorted(set(index.labels) - set(data.classes)):
@@ -78,5 +90,5 @@ def read_listed(data: Dataset, path: Path, roots: list[Path], progress: Progress
             if root.joinpath(*parts[drop:]).is_file():
                 paths = [root.joinpath(*Path(name).parts[drop:]) for name in index.paths]
                 labels = [data.classes.index(label) for label in index.labels]
-                return decode(paths, labels, data.size, path.name, progress)
+                return decode_images(paths, labels, data.size, path.name, progress)
     raise DataError(f"{path}: its first image {index.paths[0]} is not there; unpack the images beside the list")

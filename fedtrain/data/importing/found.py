@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedtrain.data.domain_file import PARTS
+from fedtrain.data.domain_file import SPLITS
 from fedtrain.data.importing.progress import Progress
 from fedtrain.data.readers.images import LabelledImages, Split
 
-KEPT = "split of its source, in its order"
-SHUFFLED = "split of its source, shuffled by fedco2 so that any first part has the classes in proportion (seed 0)"
+SOURCE_ORDER = "split of its source, in its order"
+SHUFFLED_ORDER = "split of its source, shuffled by fedco2 so that any first part has the classes in proportion (seed 0)"
 
 
 @dataclass(frozen=True, eq=False)
-class Draft:
+class RawDomain:
     """Images as their source has them; without a test part the split will be ours."""
 
     train: LabelledImages
@@ -26,7 +26,7 @@ class Draft:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class DomainCandidate:
     """One domain. ``read`` is where all the work is."""
 
     domain: str | None
@@ -34,19 +34,19 @@ class Found:
     place: Path
     files: tuple[Path, ...]
     """What to hash as the origin; none for folders of many images."""
-    read: Callable[[Progress], Draft]
+    read: Callable[[Progress], RawDomain]
 
 
-def parts_of(
+def build_split_candidate(
     domain: str | None, place: Path, files: tuple[Path, ...], read: Callable[[Split], LabelledImages], ordered: str = ""
-) -> Found:
+) -> DomainCandidate:
     """A source that has a training and a test part of its own; ``ordered`` says so if its order is to be kept."""
 
-    def draft(progress: Progress) -> Draft:
-        for step, part in enumerate(PARTS):
-            progress(f"reading {place.name}", step, len(PARTS))
+    def draft(progress: Progress) -> RawDomain:
+        for step, part in enumerate(SPLITS):
+            progress(f"reading {place.name}", step, len(SPLITS))
             images[part] = read(part)
-        return Draft(images["train"], images["test"], ordered or SHUFFLED, keep_order=bool(ordered))
+        return RawDomain(images["train"], images["test"], ordered or SHUFFLED_ORDER, keep_order=bool(ordered))
 
     images: dict[Split, LabelledImages] = {}
-    return Found(domain, place, files, draft)
+    return DomainCandidate(domain, place, files, draft)

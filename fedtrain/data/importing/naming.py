@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from fedtrain.data.catalogue import Dataset
+from fedtrain.data.catalogue import DatasetInfo
 from theory.errors import InputError
 
-PUBLISHED: dict[str, tuple[tuple[int, int], ...]] = {
+PUBLISHED_SIZES: dict[str, tuple[tuple[int, int], ...]] = {
     "mnist": ((60_000, 10_000), (7_438, 14_000)),
     "svhn": ((73_257, 26_032), (7_438, 19_858)),
     "usps": ((7_291, 2_007), (7_438, 1_860)),
@@ -20,32 +20,34 @@ PUBLISHED: dict[str, tuple[tuple[int, int], ...]] = {
     "cifar100": ((50_000, 10_000),),
 }
 """Images to train on and to test with, as published by the owners, and by FedBN in ten parts."""
-WHOLE = {"amazon": 958, "caltech": 1_123, "dslr": 157, "webcam": 295}
+UNSPLIT_SIZES = {"amazon": 958, "caltech": 1_123, "dslr": 157, "webcam": 295}
 """Images of domains that have no parts of their own."""
 
-DIGITS = {
+DIGITS_PATTERNS = {
     "mnist_m": r"mnist_?m",
     "synthdigits": r"synth(etic)?(_?digits?)?|syn(_?(numbers?|digits?))?",
     "svhn": r"svhn",
     "usps": r"usps",
     "mnist": r"mnist",
 }
-OTHERS = r"(?<![a-z])(fashion|[a-z]mnist|not_?mnist)"
+LOOKALIKE_PATTERN = r"(?<![a-z])(fashion|[a-z]mnist|not_?mnist)"
 """Sets in MNIST's clothes."""
 
 
-def title(data: Dataset, domain: str, source: str, train: int, test: int) -> str:
+def format_title(data: DatasetInfo, domain: str, source: str, train: int, test: int) -> str:
     """The domain's title, and in brackets what sets these data apart from the published ones."""
     name = data.domains[domain]
     if re.search(r"re-?_?creat", source.lower()):
         return f"{name} (re-created)"
     whole = (
-        train + test == WHOLE[domain] if domain in WHOLE else (train, test) in PUBLISHED.get(domain, ((train, test),))
+        train + test == UNSPLIT_SIZES[domain]
+        if domain in UNSPLIT_SIZES
+        else (train, test) in PUBLISHED_SIZES.get(domain, ((train, test),))
     )
     return name if whole else f"{name} (subset of {train:,} + {test:,})"
 
 
-def domain_of(data: Dataset, names: Sequence[str]) -> str | None:
+def guess_domain(data: DatasetInfo, names: Sequence[str]) -> str | None:
     """The domain that the nearest telling name stands for; ``names`` are a file's own and its folders', nearest first.
 
     None where no name tells, or where one could mean two.
@@ -54,12 +56,12 @@ def domain_of(data: Dataset, names: Sequence[str]) -> str | None:
         return next(iter(data.domains))
     for name in names:
         text = re.sub(r"[^a-z0-9]+", "_", name.lower())
-        if re.search(OTHERS, text):
+        if re.search(LOOKALIKE_PATTERN, text):
             return None
         found = set()
         for domain in data.domains:
-            pattern = rf"(?<![a-z])({DIGITS.get(domain, domain)})(?![a-z])"
-            text_left = re.sub(DIGITS["mnist_m"] + r"(?![a-z])", "", text) if domain == "mnist" else text
+            pattern = rf"(?<![a-z])({DIGITS_PATTERNS.get(domain, domain)})(?![a-z])"
+            text_left = re.sub(DIGITS_PATTERNS["mnist_m"] + r"(?![a-z])", "", text) if domain == "mnist" else text
             if re.search(pattern, text_left):
                 found.add(domain)
         if found:
@@ -67,7 +69,7 @@ def domain_of(data: Dataset, names: Sequence[str]) -> str | None:
     return None
 
 
-def named_domain(data: Dataset, given: str) -> str:
+def validate_domain(data: DatasetInfo, given: str) -> str:
     """The domain that a user names."""
     if given not in data.domains:
         near = get_close_matches(given.lower(), data.domains, n=1)
@@ -76,7 +78,7 @@ def named_domain(data: Dataset, given: str) -> str:
     return given
 
 
-def trail(path: Path, top: Path) -> list[str]:
+def list_path_names(path: Path, top: Path) -> list[str]:
     """The names that may tell a domain: the path's own, then its folders' up to ``top``."""
     if path == top:
         return [path.name]

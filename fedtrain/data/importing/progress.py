@@ -8,5 +8,5 @@ Progress = Callable[[str, int, int], None]
 """What is being done, how much of it is done, and how much there is (0: unknown)."""
 
 
-def quiet(what: str, done: int, total: int) -> None:
+def ignore_progress(what: str, done: int, total: int) -> None:
     """Tell nobody."""

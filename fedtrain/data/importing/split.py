@@ -9,12 +9,12 @@ import numpy as np
 
 from fedtrain.data.skews.share import Indices
 
-SEED = 0
-USUAL = 0.2
+SPLIT_SEED = 0
+DEFAULT_TEST_SHARE = 0.2
 """The share of test images where the number is not known."""
 
 
-def spread(labels: Indices, seed: int = SEED) -> Indices:
+def interleave_classes(labels: Indices, seed: int = SPLIT_SEED) -> Indices:
     """A random order in which the first k have the classes in nearly the proportions of all, for every k.
 
     The j-th of a class's n shuffled images stands at (j + u) / n of the way, with u uniform in [0, 1).
@@ -27,7 +27,9 @@ def spread(labels: Indices, seed: int = SEED) -> Indices:
     return np.argsort(at, kind="stable")
 
 
-def own_split(labels: Indices, twins: Indices, wanted: int | None, seed: int = SEED) -> tuple[Indices, Indices]:
+def split_train_test(
+    labels: Indices, twins: Indices, wanted: int | None, seed: int = SPLIT_SEED
+) -> tuple[Indices, Indices]:
     """(training list, test list) of the images: ``wanted`` to test if four times as many are there, else a fifth.
 
     ``twins`` gives equal numbers to images with the same pixels. Classes are tested in proportion to their size. Twins
@@ -35,23 +37,25 @@ def own_split(labels: Indices, twins: Indices, wanted: int | None, seed: int = S
     list) nor what validates (the last) holds one that the other holds too.
     """
     count = len(labels)
-    size = wanted if wanted is not None and count >= 4 * wanted else max(1, round(USUAL * count))
+    size = wanted if wanted is not None and count >= 4 * wanted else max(1, round(DEFAULT_TEST_SHARE * count))
     alone = np.bincount(twins)[twins] == 1
     rng = np.random.RandomState(seed)
     chosen = [
         rng.permutation(np.flatnonzero(alone & (labels == label)))[:quota]
-        for label, quota in _quotas(labels, alone, size)
+        for label, quota in _compute_test_quotas(labels, alone, size)
     ]
     test = np.sort(np.concatenate(chosen))
     rest = np.setdiff1d(np.arange(count), test)
     single, multiple = rest[alone[rest]], rest[~alone[rest]]
-    single = single[spread(labels[single], seed)]
+    single = single[interleave_classes(labels[single], seed)]
     middle = len(single) // 2
     together = multiple[np.argsort(twins[multiple], kind="stable")]
     return np.concatenate([single[:middle], together, single[middle:]]), test
 
 
-def _quotas(labels: Indices, alone: np.ndarray[tuple[int], np.dtype[np.bool_]], size: int) -> list[tuple[int, int]]:
+def _compute_test_quotas(
+    labels: Indices, alone: np.ndarray[tuple[int], np.dtype[np.bool_]], size: int
+) -> list[tuple[int, int]]:
     """Test images of each class: its share rounded down, and one more for the largest remainders.
 
     At least one image of a class is left to train on, and only images without twins are there to choose from.

@@ -16,6 +16,6 @@ Shapes are characters of the fonts that come with matplotlib. All chance comes f
 set, domain, part and block, so the same images are drawn everywhere (as far as FreeType draws the same characters).
 """
 
-from fedtrain.data.standin.pools import standin_pools, standin_size
+from fedtrain.data.standin.pools import build_standin_pools, get_standin_size
 
-__all__ = ["standin_pools", "standin_size"]
+__all__ = ["build_standin_pools", "get_standin_size"]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtrain.data.skews.share import Indices
-from fedtrain.data.standin.glyphs import HALF, SIDE, Fields, Shapes
+from fedtrain.data.standin.glyphs import FIELD_SIZE, SHAPE_HALF_SIZE, DistanceFields, ShapeSet
 
 Array = NDArray[np.float32]
 Rng = np.random.Generator
@@ -27,21 +27,24 @@ class Pose:
     """Of outlines, as of an unsteady hand."""
 
 
-def numbers(rng: Rng, low: float, high: float, n: int, channels: int = 1) -> Array:
+def draw_uniform(rng: Rng, low: float, high: float, n: int, channels: int = 1) -> Array:
     """Uniform, (n, channels, 1, 1)."""
     return rng.uniform(low, high, (n, channels, 1, 1)).astype(np.float32)
 
 
-def colour(*channels: float) -> Array:
+def make_colour(*channels: float) -> Array:
     """The same everywhere, (channels, 1, 1)."""
     return np.array(channels, dtype=np.float32)[:, None, None]
 
 
-def lay(rng: Rng, shapes: Shapes, classes: Indices, size: int, pose: Pose, aside: float = 0.0) -> Array:
+def draw_distances(rng: Rng, shapes: ShapeSet, classes: Indices, size: int, pose: Pose, aside: float = 0.0) -> Array:
     """Distances (n, 1, size, size) in pixels to the outline of a shape of each class, moved ``aside`` to the right."""
     n = len(classes)
-    scale, shear = numbers(rng, *pose.scale, n)[:, 0], numbers(rng, -pose.shear, pose.shear, n)[:, 0]
-    down, right = numbers(rng, -pose.shift, pose.shift, n)[:, 0], numbers(rng, -pose.shift, pose.shift, n)[:, 0]
+    scale, shear = draw_uniform(rng, *pose.scale, n)[:, 0], draw_uniform(rng, -pose.shear, pose.shear, n)[:, 0]
+    down, right = (
+        draw_uniform(rng, -pose.shift, pose.shift, n)[:, 0],
+        draw_uniform(rng, -pose.shift, pose.shift, n)[:, 0],
+    )
     angle = rng.uniform(-pose.turn, pose.turn, (n, 1, 1))
     cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
     axis = np.linspace(-1, 1, size, dtype=np.float32)
@@ -49,33 +52,38 @@ def lay(rng: Rng, shapes: Shapes, classes: Indices, size: int, pose: Pose, aside
     y, x = cos * y - sin * x, sin * y + cos * x
     x = x + shear * y
     if pose.wobble:
-        bend = pose.wobble * (2 * texture(rng, n, size, 5, 2) - 1)
+        bend = pose.wobble * (2 * draw_texture(rng, n, size, 5, 2) - 1)
         y, x = y + bend[:, 0], x + bend[:, 1]
-    distance = _bilinear(shapes.fields, shapes.pick(rng, classes), y * HALF + (SIDE - 1) / 2, x * HALF + (SIDE - 1) / 2)
+    distance = _sample_bilinear(
+        shapes.fields,
+        shapes.pick(rng, classes),
+        y * SHAPE_HALF_SIZE + (FIELD_SIZE - 1) / 2,
+        x * SHAPE_HALF_SIZE + (FIELD_SIZE - 1) / 2,
+    )
     return (distance * scale * (size / 2))[:, None]
 
 
-def ink(distance: Array, grow: Array | float = 0.0, soft: Array | float = 1.0) -> Array:
+def compute_coverage(distance: Array, grow: Array | float = 0.0, soft: Array | float = 1.0) -> Array:
     """How much of a pixel is covered, 0..1: inside the outline moved out by ``grow``, the edge ``soft`` pixels wide."""
     return np.clip(0.5 - (distance - grow) / soft, 0, 1)
 
 
-def line(distance: Array, width: Array | float, soft: float = 1.0) -> Array:
+def compute_outline_coverage(distance: Array, width: Array | float, soft: float = 1.0) -> Array:
     """The same for the outline itself."""
-    return ink(np.abs(distance), 0.5 * width, soft)
+    return compute_coverage(np.abs(distance), 0.5 * width, soft)
 
 
-def paint(ink: Array, fore: Array | float, back: Array | float) -> Array:
+def blend(ink: Array, fore: Array | float, back: Array | float) -> Array:
     """``fore`` where there is ink, ``back`` elsewhere."""
     return back + (fore - back) * ink
 
 
-def texture(rng: Rng, n: int, size: int, cells: int, channels: int = 3) -> Array:
+def draw_texture(rng: Rng, n: int, size: int, cells: int, channels: int = 3) -> Array:
     """Soft random blotches, 0..1, ``cells`` of them in a row."""
     return enlarge(rng.random((n, channels, cells + 1, cells + 1), dtype=np.float32), size)
 
 
-def grain(rng: Rng, n: int, size: int, channels: int = 3) -> Array:
+def draw_grain(rng: Rng, n: int, size: int, channels: int = 3) -> Array:
     """Noise of each pixel, -1..1."""
     return 2 * rng.random((n, channels, size, size), dtype=np.float32) - 1
 
@@ -85,16 +93,16 @@ def enlarge(pictures: Array, size: int) -> Array:
     at = np.linspace(0, pictures.shape[-1] - 1, size, dtype=np.float32)
     first = np.minimum(at.astype(np.int64), pictures.shape[-1] - 2)
     part = (at - first).astype(np.float32)
-    rows = paint(part[:, None], pictures[:, :, first + 1], pictures[:, :, first])
-    return paint(part, rows[..., first + 1], rows[..., first])
+    rows = blend(part[:, None], pictures[:, :, first + 1], pictures[:, :, first])
+    return blend(part, rows[..., first + 1], rows[..., first])
 
 
-def _bilinear(fields: Fields, which: Indices, y: Array, x: Array) -> Array:
-    y, x = np.clip(y, 0, SIDE - 1.001), np.clip(x, 0, SIDE - 1.001)
+def _sample_bilinear(fields: DistanceFields, which: Indices, y: Array, x: Array) -> Array:
+    y, x = np.clip(y, 0, FIELD_SIZE - 1.001), np.clip(x, 0, FIELD_SIZE - 1.001)
     top, left = np.floor(y), np.floor(x)
     down, right = y - top, x - left
-    at = (which[:, None, None] * SIDE + top.astype(np.int64)) * SIDE + left.astype(np.int64)
+    at = (which[:, None, None] * FIELD_SIZE + top.astype(np.int64)) * FIELD_SIZE + left.astype(np.int64)
     flat = fields.reshape(-1)
-    upper = paint(right, flat[at + 1], flat[at])
-    lower = paint(right, flat[at + SIDE + 1], flat[at + SIDE])
-    return paint(down, lower, upper)
+    upper = blend(right, flat[at + 1], flat[at])
+    lower = blend(right, flat[at + FIELD_SIZE + 1], flat[at + FIELD_SIZE])
+    return blend(down, lower, upper)

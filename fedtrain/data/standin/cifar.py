@@ -6,14 +6,31 @@ import numpy as np
 
 from fedtrain.data.skews.known import CIFAR100_COARSE
 from fedtrain.data.skews.share import Indices
-from fedtrain.data.standin.brush import Array, Pose, Rng, colour, grain, ink, lay, numbers, paint, texture
-from fedtrain.data.standin.glyphs import pictures
+from fedtrain.data.standin.brush import (
+    Array,
+    Pose,
+    Rng,
+    blend,
+    compute_coverage,
+    draw_distances,
+    draw_grain,
+    draw_texture,
+    draw_uniform,
+    make_colour,
+)
+from fedtrain.data.standin.glyphs import build_symbol_shapes
 
 POSE = Pose((0.6, 0.95), shift=0.15, turn=0.35, wobble=0.1)
 COLOURS = np.stack(
-    [colour(0.9, 0.2, 0.2), colour(0.9, 0.8, 0.2), colour(0.2, 0.8, 0.3), colour(0.2, 0.4, 0.9), colour(0.9, 0.9, 0.9)]
+    [
+        make_colour(0.9, 0.2, 0.2),
+        make_colour(0.9, 0.8, 0.2),
+        make_colour(0.2, 0.8, 0.3),
+        make_colour(0.2, 0.4, 0.9),
+        make_colour(0.9, 0.9, 0.9),
+    ]
 )
-FINE = np.array([int((CIFAR100_COARSE[:k] == coarse).sum()) for k, coarse in enumerate(CIFAR100_COARSE)])
+RANK_IN_SUPERCLASS = np.array([int((CIFAR100_COARSE[:k] == coarse).sum()) for k, coarse in enumerate(CIFAR100_COARSE)])
 """Which of the five classes of its superclass a class is."""
 
 
@@ -21,22 +38,22 @@ def cifar10(rng: Rng, labels: Indices, size: int) -> Array:
     """Ten families of pictures, bright on dark or dark on bright."""
     n = len(labels)
     light = rng.random((n, 1, 1, 1)) < 0.5
-    bright, dark = numbers(rng, 0.55, 1, n, 3), numbers(rng, 0, 0.45, n, 3)
-    return _scene(rng, 2 * labels, np.where(light, bright, dark), np.where(light, dark, bright), size)
+    bright, dark = draw_uniform(rng, 0.55, 1, n, 3), draw_uniform(rng, 0, 0.45, n, 3)
+    return _draw_scene(rng, 2 * labels, np.where(light, bright, dark), np.where(light, dark, bright), size)
 
 
 def cifar100(rng: Rng, labels: Indices, size: int) -> Array:
     """A superclass is a family of pictures, a class of it one of five colours."""
     n = len(labels)
-    fore = COLOURS[FINE[labels]] + numbers(rng, -0.1, 0.1, n, 3)
-    return _scene(rng, CIFAR100_COARSE[labels], fore, numbers(rng, 0, 0.45, n, 3), size)
+    fore = COLOURS[RANK_IN_SUPERCLASS[labels]] + draw_uniform(rng, -0.1, 0.1, n, 3)
+    return _draw_scene(rng, CIFAR100_COARSE[labels], fore, draw_uniform(rng, 0, 0.45, n, 3), size)
 
 
-def _scene(rng: Rng, families: Indices, fore: Array, back: Array, size: int) -> Array:
+def _draw_scene(rng: Rng, families: Indices, fore: Array, back: Array, size: int) -> Array:
     n = len(families)
-    scene = back + 0.5 * (texture(rng, n, size, 4) - 0.5)
-    covered = ink(lay(rng, pictures(), families, size, POSE), 0.3, 1.5)
-    return paint(covered, fore, scene) + 0.08 * grain(rng, n, size)
+    scene = back + 0.5 * (draw_texture(rng, n, size, 4) - 0.5)
+    covered = compute_coverage(draw_distances(rng, build_symbol_shapes(), families, size, POSE), 0.3, 1.5)
+    return blend(covered, fore, scene) + 0.08 * draw_grain(rng, n, size)
 
 
 STYLES = {style.__name__: style for style in (cifar10, cifar100)}

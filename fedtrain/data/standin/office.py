@@ -3,52 +3,66 @@
 from __future__ import annotations
 
 from fedtrain.data.skews.share import Indices
-from fedtrain.data.standin.brush import Array, Pose, Rng, colour, enlarge, grain, ink, lay, numbers, paint, texture
-from fedtrain.data.standin.glyphs import pictures
+from fedtrain.data.standin.brush import (
+    Array,
+    Pose,
+    Rng,
+    blend,
+    compute_coverage,
+    draw_distances,
+    draw_grain,
+    draw_texture,
+    draw_uniform,
+    enlarge,
+    make_colour,
+)
+from fedtrain.data.standin.glyphs import build_symbol_shapes
 
-WOOD = colour(0.42, 0.28, 0.16)
+WOOD = make_colour(0.42, 0.28, 0.16)
 
 
 def amazon(rng: Rng, labels: Indices, size: int) -> Array:
     """Of a shop: coloured, upright, alone on white with a soft shadow."""
     n = len(labels)
-    thing = lay(rng, pictures(), labels, size, Pose((0.65, 0.9), shift=0.08, turn=0.15))
-    paper = paint(ink(thing, 3.0, 10.0), 0.75, 0.98)
-    return paint(ink(thing, 0.5), _lit(thing, numbers(rng, 0, 0.7, n, 3)), paper)
+    thing = draw_distances(rng, build_symbol_shapes(), labels, size, Pose((0.65, 0.9), shift=0.08, turn=0.15))
+    paper = blend(compute_coverage(thing, 3.0, 10.0), 0.75, 0.98)
+    return blend(compute_coverage(thing, 0.5), _shade(thing, draw_uniform(rng, 0, 0.7, n, 3)), paper)
 
 
 def caltech(rng: Rng, labels: Indices, size: int) -> Array:
     """Of the web: any colour in front of anything."""
     n = len(labels)
-    thing = lay(rng, pictures(), labels, size, Pose((0.5, 0.85), shift=0.2, turn=0.3))
-    scene = 0.5 * texture(rng, n, size, 3) + 0.3 * texture(rng, n, size, 10)
-    return paint(ink(thing, 0.5), _lit(thing, numbers(rng, 0.55, 1, n, 3)), scene) + 0.05 * grain(rng, n, size)
+    thing = draw_distances(rng, build_symbol_shapes(), labels, size, Pose((0.5, 0.85), shift=0.2, turn=0.3))
+    scene = 0.5 * draw_texture(rng, n, size, 3) + 0.3 * draw_texture(rng, n, size, 10)
+    return blend(
+        compute_coverage(thing, 0.5), _shade(thing, draw_uniform(rng, 0.55, 1, n, 3)), scene
+    ) + 0.05 * draw_grain(rng, n, size)
 
 
 def dslr(rng: Rng, labels: Indices, size: int) -> Array:
     """Of a good camera: sharp, bright things on a dark desk, lit from one side."""
-    return _desk(rng, labels, size) * (0.55 + 0.6 * texture(rng, len(labels), size, 1, 1))
+    return _draw_desk(rng, labels, size) * (0.55 + 0.6 * draw_texture(rng, len(labels), size, 1, 1))
 
 
 def webcam(rng: Rng, labels: Indices, size: int) -> Array:
     """Of a poor camera: the same desk, few pixels, washed out, greenish, noisy."""
     n, few = len(labels), size // 2
-    faded = colour(0.42, 0.52, 0.45) + 0.28 * (_desk(rng, labels, few).mean(1, keepdims=True) - 0.4)
-    return enlarge(faded + 0.03 * grain(rng, n, few), size)
+    faded = make_colour(0.42, 0.52, 0.45) + 0.28 * (_draw_desk(rng, labels, few).mean(1, keepdims=True) - 0.4)
+    return enlarge(faded + 0.03 * draw_grain(rng, n, few), size)
 
 
 STYLES = {style.__name__: style for style in (amazon, caltech, dslr, webcam)}
-TRAIN = {"amazon": 766, "caltech": 898, "dslr": 125, "webcam": 236}
+TRAIN_COUNTS = {"amazon": 766, "caltech": 898, "dslr": 125, "webcam": 236}
 """As many as the real domains have."""
 
 
-def _desk(rng: Rng, labels: Indices, size: int) -> Array:
+def _draw_desk(rng: Rng, labels: Indices, size: int) -> Array:
     n = len(labels)
-    thing = lay(rng, pictures(), labels, size, Pose((0.55, 0.85), shift=0.15, turn=0.4))
-    desk = WOOD * (0.5 + 0.6 * texture(rng, n, size, 6, 1))
-    return paint(ink(thing, 0.5), _lit(thing, numbers(rng, 0.6, 1, n, 3)), desk)
+    thing = draw_distances(rng, build_symbol_shapes(), labels, size, Pose((0.55, 0.85), shift=0.15, turn=0.4))
+    desk = WOOD * (0.5 + 0.6 * draw_texture(rng, n, size, 6, 1))
+    return blend(compute_coverage(thing, 0.5), _shade(thing, draw_uniform(rng, 0.6, 1, n, 3)), desk)
 
 
-def _lit(thing: Array, tone: Array) -> Array:
+def _shade(thing: Array, tone: Array) -> Array:
     """Darker towards the edges, as if round."""
-    return tone * (0.75 + 0.25 * ink(thing, -1.5, 3.0))
+    return tone * (0.75 + 0.25 * compute_coverage(thing, -1.5, 3.0))

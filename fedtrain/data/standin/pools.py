@@ -12,19 +12,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedtrain.data.catalogue import dataset
-from fedtrain.data.clients import Pool
+from fedtrain.data.catalogue import get_dataset_info
+from fedtrain.data.clients import SamplePool
 from fedtrain.data.readers.images import Split
 from fedtrain.data.skews.share import Indices
 from fedtrain.data.standin import cifar, digits, domainnet, office
 from fedtrain.data.standin.brush import Array, Rng
 
-BLOCK = 100
+BLOCK_SIZE = 100
 """Images drawn at once. Each block has its own generator, so this is part of what the data are."""
 
 
 @dataclass(frozen=True)
-class Standin:
+class StandinInfo:
     """What there is to draw: the side of an image, a style for each domain, training and test images of a domain."""
 
     size: int
@@ -34,67 +34,67 @@ class Standin:
 
 
 STANDINS = {
-    "digits": Standin(28, digits.STYLES, dict.fromkeys(digits.STYLES, 2300), 400),
-    "office": Standin(96, office.STYLES, office.TRAIN, 100),
-    "domainnet": Standin(96, domainnet.STYLES, dict.fromkeys(domainnet.STYLES, 600), 100),
-    "cifar10": Standin(32, cifar.STYLES, {"cifar10": 20_000}, 5_000),
-    "cifar100": Standin(32, cifar.STYLES, {"cifar100": 20_000}, 5_000),
+    "digits": StandinInfo(28, digits.STYLES, dict.fromkeys(digits.STYLES, 2300), 400),
+    "office": StandinInfo(96, office.STYLES, office.TRAIN_COUNTS, 100),
+    "domainnet": StandinInfo(96, domainnet.STYLES, dict.fromkeys(domainnet.STYLES, 600), 100),
+    "cifar10": StandinInfo(32, cifar.STYLES, {"cifar10": 20_000}, 5_000),
+    "cifar100": StandinInfo(32, cifar.STYLES, {"cifar100": 20_000}, 5_000),
 }
 
 
-def standin_size(name: str) -> int:
+def get_standin_size(name: str) -> int:
     """Side of an image in pixels; less than that of the real ones where a round would take long."""
-    return STANDINS[dataset(name).name].size
+    return STANDINS[get_dataset_info(name).name].size
 
 
-def standin_pools(name: str) -> list[Pool]:
+def build_standin_pools(name: str) -> list[SamplePool]:
     """A stand-in for each domain of a data set, in the catalogue's order."""
     return [
-        Pool(
+        SamplePool(
             domain,
             f"{title} (stand-in)",
-            _labels(name, domain, "train"),
-            _labels(name, domain, "test"),
-            partial(_take, name, domain),
-            standin_size(name),
+            _draw_labels(name, domain, "train"),
+            _draw_labels(name, domain, "test"),
+            partial(_draw_images, name, domain),
+            get_standin_size(name),
         )
-        for domain, title in dataset(name).domains.items()
+        for domain, title in get_dataset_info(name).domains.items()
     ]
 
 
-def _take(name: str, domain: str, part: Split, indices: Indices) -> Tensor:
-    size = standin_size(name)
+def _draw_images(name: str, domain: str, part: Split, indices: Indices) -> Tensor:
+    size = get_standin_size(name)
     images = np.empty((len(indices), 3, size, size), dtype=np.uint8)
-    amount = len(_labels(name, domain, part))
-    blocks, places = np.divmod(np.arange(amount)[indices], BLOCK)  # counts from the end and refuses as arrays do
+    amount = len(_draw_labels(name, domain, part))
+    blocks, places = np.divmod(np.arange(amount)[indices], BLOCK_SIZE)  # counts from the end and refuses as arrays do
     for block in np.unique(blocks):
         here = blocks == block
-        images[here] = _block(name, domain, part, int(block))[places[here]]
+        images[here] = _draw_block(name, domain, part, int(block))[places[here]]
     return torch.from_numpy(images)
 
 
 @cache
-def _labels(name: str, domain: str, part: Split) -> Indices:
+def _draw_labels(name: str, domain: str, part: Split) -> Indices:
     """Every class once in random order, then every class once again, and so on."""
     standin = STANDINS[name]
     amount = standin.train[domain] if part == "train" else standin.test
-    classes = len(dataset(name).classes)
+    classes = len(get_dataset_info(name).classes)
     rounds = np.tile(np.arange(classes), (-(-amount // classes), 1))
-    labels: Indices = _rng(name, domain, part, "labels").permuted(rounds, axis=1).reshape(-1)[:amount]
+    labels: Indices = _make_rng(name, domain, part, "labels").permuted(rounds, axis=1).reshape(-1)[:amount]
     labels.flags.writeable = False
     return labels
 
 
 @cache
-def _block(name: str, domain: str, part: Split, number: int) -> NDArray[np.uint8]:
-    labels = _labels(name, domain, part)[number * BLOCK :][:BLOCK]
-    size = standin_size(name)
-    pictures = STANDINS[name].styles[domain](_rng(name, domain, part, number), labels, size)
+def _draw_block(name: str, domain: str, part: Split, number: int) -> NDArray[np.uint8]:
+    labels = _draw_labels(name, domain, part)[number * BLOCK_SIZE :][:BLOCK_SIZE]
+    size = get_standin_size(name)
+    pictures = STANDINS[name].styles[domain](_make_rng(name, domain, part, number), labels, size)
     coloured = np.broadcast_to(pictures, (len(labels), 3, size, size))  # grey ones have one channel
     return np.rint(np.clip(coloured, 0, 1) * 255).astype(np.uint8)
 
 
-def _rng(*purpose: object) -> Rng:
+def _make_rng(*purpose: object) -> Rng:
     """Chance as a function of its purpose."""
     digest = hashlib.sha256("/".join(map(str, purpose)).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "little"))

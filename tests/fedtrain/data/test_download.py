@@ -19,12 +19,12 @@ import pytest
 
 from fedtrain.data import get as getting
 from fedtrain.data import transfer
-from fedtrain.data.download import LEDGER, fetch
+from fedtrain.data.download import CHECKSUMS_FILE, download_file
 from fedtrain.data.errors import DataError
-from fedtrain.data.get import get
-from fedtrain.data.importing import quiet
-from fedtrain.data.published import SOURCES, TERMS, Remote, Source, sources
-from fedtrain.data.store import present
+from fedtrain.data.get import download_dataset
+from fedtrain.data.importing import ignore_progress
+from fedtrain.data.published import DOWNLOAD_SOURCES, LICENCE_TERMS, DownloadSource, RemoteFile, select_sources
+from fedtrain.data.store import list_stored_titles
 from theory.errors import InputError
 
 BODY = np.random.default_rng(0).bytes(300_000)
@@ -42,8 +42,8 @@ class Server:
     chunked: bool = False
     asked: list[tuple[str, str | None]] = field(default_factory=list)
 
-    def remote(self, *folders: str, checksum: str | None = SHA256, size: int | None = None) -> Remote:
-        return Remote(tuple(f"{self.url}{folder}/a.bin" for folder in folders or ("",)), checksum, size)
+    def remote(self, *folders: str, checksum: str | None = SHA256, size: int | None = None) -> RemoteFile:
+        return RemoteFile(tuple(f"{self.url}{folder}/a.bin" for folder in folders or ("",)), checksum, size)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -95,8 +95,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread.join()
 
 
-def pulled(remote: Remote, folder: Path) -> bytes:
-    path = fetch(remote, folder, folder / LEDGER)
+def pulled(remote: RemoteFile, folder: Path) -> bytes:
+    path = download_file(remote, folder, folder / CHECKSUMS_FILE)
     assert path == folder / "a.bin"
     assert not (folder / "a.bin.part").exists()
     return path.read_bytes()
@@ -134,8 +134,8 @@ def test_whatever_lies_there_the_file_comes_out_right(server: Server, tmp_path: 
 def test_more_than_the_whole_file_is_thrown_away(server: Server, tmp_path: Path) -> None:
     server.files["/a.bin"], part = BODY, tmp_path / "a.bin.part"
     part.write_bytes(BODY + b"more")
-    with pytest.raises(transfer.CutError, match="start again"):
-        transfer.pull(f"{server.url}/a.bin", part, len(BODY), quiet)
+    with pytest.raises(transfer.ConnectionCutError, match="start again"):
+        transfer.resume_download(f"{server.url}/a.bin", part, len(BODY), ignore_progress)
     assert not part.exists()
 
 
@@ -173,12 +173,12 @@ def test_without_a_published_checksum_the_first_one_counts(server: Server, tmp_p
     (tmp_path / "a.bin.part").write_bytes(b"from another time")
     assert pulled(remote, tmp_path) == BODY
     assert server.asked == [("/a.bin", None)]  # pieces are not put together where nothing could tell
-    assert json.loads((tmp_path / LEDGER).read_text()) == {"a.bin": SHA256}
+    assert json.loads((tmp_path / CHECKSUMS_FILE).read_text()) == {"a.bin": SHA256}
     (tmp_path / "a.bin").unlink()
     server.files["/a.bin"] = BODY[::-1]
     with pytest.raises(DataError, match="of the wrong checksum"):
         pulled(remote, tmp_path)
-    (tmp_path / LEDGER).write_text("[")
+    (tmp_path / CHECKSUMS_FILE).write_text("[")
     with pytest.raises(DataError, match="remove it"):
         pulled(remote, tmp_path)
 
@@ -202,8 +202,10 @@ def test_no_way_out_of_http(server: Server, tmp_path: Path, target: str, monkeyp
 
 def test_no_way_from_https_to_http() -> None:
     request = urllib.request.Request("https://a/b")
-    with pytest.raises(transfer.RefusedError, match="from https to http"):
-        transfer._Redirects().redirect_request(request, io.BytesIO(), 302, "", http.client.HTTPMessage(), "http://a/b")
+    with pytest.raises(transfer.DownloadRefusedError, match="from https to http"):
+        transfer._SafeRedirectHandler().redirect_request(
+            request, io.BytesIO(), 302, "", http.client.HTTPMessage(), "http://a/b"
+        )
 
 
 def test_a_redirect_is_followed(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,32 +259,37 @@ def digits_archive(names: tuple[str, ...] = ("MNIST", "SVHN", "USPS", "SynthDigi
 def publish(monkeypatch: pytest.MonkeyPatch, server: Server, body: bytes, checksum: str | None = None) -> None:
     """Put a digits archive on the mirror; the published place has nothing."""
     server.files["/m/digit_dataset.zip"] = body
-    remote = Remote((f"{server.url}/home/digit_dataset.zip",), checksum)
-    mnist = Remote((f"{server.url}/own/mnist.npz",), None)
-    own = (Source(tuple(SOURCES["digits"][0].domains), (remote,), "a note"), Source(("mnist",), (mnist,)))
-    monkeypatch.setitem(SOURCES, "digits", own)
+    remote = RemoteFile((f"{server.url}/home/digit_dataset.zip",), checksum)
+    mnist = RemoteFile((f"{server.url}/own/mnist.npz",), None)
+    own = (
+        DownloadSource(tuple(DOWNLOAD_SOURCES["digits"][0].domains), (remote,), "a note"),
+        DownloadSource(("mnist",), (mnist,)),
+    )
+    monkeypatch.setitem(DOWNLOAD_SOURCES, "digits", own)
     monkeypatch.setenv("FEDCO2_MIRROR", f"{server.url}/m/")
 
 
 def test_get_fetches_imports_and_cleans_up(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     body, told = digits_archive(), list[str]()
     publish(monkeypatch, server, body)
-    added = get("digits", tmp_path, tell=told.append)
+    added = download_dataset("digits", tmp_path, tell=told.append)
     assert (
-        [one.about.domain for one in added] == list(present("digits", tmp_path)) == list(SOURCES["digits"][0].domains)
+        [one.about.domain for one in added]
+        == list(list_stored_titles("digits", tmp_path))
+        == list(DOWNLOAD_SOURCES["digits"][0].domains)
     )
     assert "no published checksum" in told[0]
-    assert {path.name for path in tmp_path.iterdir()} == {"digits", LEDGER}
-    assert get("digits", tmp_path) == []  # all is there
+    assert {path.name for path in tmp_path.iterdir()} == {"digits", CHECKSUMS_FILE}
+    assert download_dataset("digits", tmp_path) == []  # all is there
     assert len(server.asked) == 1
 
 
 def test_get_adds_only_what_is_missing(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(monkeypatch, server, digits_archive())
-    get("digits", tmp_path)
+    download_dataset("digits", tmp_path)
     (tmp_path / "digits" / "usps.safetensors").unlink()
     stamp = (tmp_path / "digits" / "mnist.safetensors").stat().st_mtime_ns
-    assert [one.about.domain for one in get("digits", tmp_path)] == ["usps"]
+    assert [one.about.domain for one in download_dataset("digits", tmp_path)] == ["usps"]
     assert (tmp_path / "digits" / "mnist.safetensors").stat().st_mtime_ns == stamp
 
 
@@ -292,17 +299,17 @@ def test_get_of_one_domain_asks_its_own_home(server: Server, tmp_path: Path, mon
     images, labels = np.zeros((10, 28, 28), np.uint8), np.arange(10)
     np.savez(stream, x_train=images, y_train=labels, x_test=images, y_test=labels)
     server.files["/own/mnist.npz"] = stream.getvalue()
-    assert [one.about.domain for one in get("digits", tmp_path, "mnist")] == ["mnist"]
-    assert [one.about.domain for one in get("digits", tmp_path, "svhn")] == ["svhn"]
+    assert [one.about.domain for one in download_dataset("digits", tmp_path, "mnist")] == ["mnist"]
+    assert [one.about.domain for one in download_dataset("digits", tmp_path, "svhn")] == ["svhn"]
     with pytest.raises(InputError, match="choose one of"):
-        get("digits", tmp_path, "xyz")
+        download_dataset("digits", tmp_path, "xyz")
 
 
 def test_nowhere_to_be_had(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(monkeypatch, server, b"")
     server.files.clear()
     with pytest.raises(DataError) as caught:
-        get("digits", tmp_path)
+        download_dataset("digits", tmp_path)
     said = str(caught.value)
     for part in ("/m/digit_dataset.zip (404", "/home/digit_dataset.zip (404", "fedco2 data add digits PATH", "a note"):
         assert part in said
@@ -316,34 +323,34 @@ def test_an_archive_that_reaches_outside_is_refused(
         archive.writestr("../../../slipped", b"")
     publish(monkeypatch, server, stream.getvalue())
     with pytest.raises(DataError, match="does not stay inside"):
-        get("digits", tmp_path / "data")
+        download_dataset("digits", tmp_path / "data")
     assert not list(tmp_path.rglob("slipped"))
-    assert not present("digits", tmp_path / "data")
+    assert not list_stored_titles("digits", tmp_path / "data")
 
 
 def test_a_file_that_two_sources_share_is_fetched_once(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared = Remote((f"{server.url}/lists.zip",), None)
-    chosen = [Source((domain,), (shared,)) for domain in ("clipart", "sketch")]
+    shared = RemoteFile((f"{server.url}/lists.zip",), None)
+    chosen = [DownloadSource((domain,), (shared,)) for domain in ("clipart", "sketch")]
     server.files["/lists.zip"] = BODY
-    monkeypatch.setitem(SOURCES, "domainnet", tuple(chosen))
-    monkeypatch.setattr(getting, "add", lambda *arguments: [])
-    assert get("domainnet", tmp_path) == []
+    monkeypatch.setitem(DOWNLOAD_SOURCES, "domainnet", tuple(chosen))
+    monkeypatch.setattr(getting, "import_dataset", lambda *arguments: [])
+    assert download_dataset("domainnet", tmp_path) == []
     assert len(server.asked) == 1
-    assert {path.name for path in tmp_path.iterdir()} == {LEDGER}
+    assert {path.name for path in tmp_path.iterdir()} == {CHECKSUMS_FILE}
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", DOWNLOAD_SOURCES)
 def test_every_data_set_has_homes_and_terms(name: str) -> None:
     from fedtrain.data.catalogue import DATASETS
 
     domains = set(DATASETS[name].domains)
     for alone in (True, False):
-        chosen = sources(name, domains, alone)
+        chosen = select_sources(name, domains, alone)
         assert {domain for source in chosen for domain in source.domains} == domains
         for remote in (remote for source in chosen for remote in source.files):
             assert all(re.fullmatch(r"https?://[^ ]+", url) for url in remote.urls)
             assert remote.checksum is None or re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", remote.checksum)
             assert len({url.rsplit("/", 1)[-1] for url in remote.urls}) == 1
-    assert TERMS[name]
+    assert LICENCE_TERMS[name]

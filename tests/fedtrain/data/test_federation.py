@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedtrain.data import source
-from fedtrain.data.catalogue import DATASETS, dataset
-from fedtrain.data.clients import Federation, Pool, Samples
-from fedtrain.data.domain_shares import kept_part
+from fedtrain.data.catalogue import DATASETS, get_dataset_info
+from fedtrain.data.clients import Federation, SamplePool, Samples
+from fedtrain.data.domain_shares import get_kept_part
 from fedtrain.data.errors import DataError
-from fedtrain.data.federation import assemble, client_count, federation, one_client
+from fedtrain.data.federation import assemble_federation, build_federation, build_single_client, count_clients
 from fedtrain.data.settings import DataSettings
-from fedtrain.data.shares import shares
-from fedtrain.data.source import Found
+from fedtrain.data.shares import assign_samples
+from fedtrain.data.source import LoadedDataset
 from theory.errors import InputError
 
 SIZES = {
@@ -63,18 +63,18 @@ def places(samples: Samples) -> Any:
     return (256 * samples.inputs[:, 0, 0, 0].long() + samples.inputs[:, 1, 0, 0]).numpy()
 
 
-def pools(name: str) -> list[Pool]:
+def pools(name: str) -> list[SamplePool]:
     """All classes alike, in an order of their own for each domain."""
     order = np.random.RandomState(5)
-    classes = len(dataset(name).classes)
+    classes = len(get_dataset_info(name).classes)
     return [
-        Pool(domain, title, *(order.permutation(np.arange(n) % classes) for n in sizes), take, 2)
-        for (domain, title), sizes in zip(dataset(name).domains.items(), SIZES[name], strict=True)
+        SamplePool(domain, title, *(order.permutation(np.arange(n) % classes) for n in sizes), take, 2)
+        for (domain, title), sizes in zip(get_dataset_info(name).domains.items(), SIZES[name], strict=True)
     ]
 
 
 def built(settings: DataSettings) -> Federation:
-    return assemble(settings, Found(pools(settings.dataset), "Title", False, ("a note",)))
+    return assemble_federation(settings, LoadedDataset(pools(settings.dataset), "Title", False, ("a note",)))
 
 
 def sizes(made: Federation) -> list[tuple[int, int, int]]:
@@ -106,8 +106,8 @@ def test_an_image_keeps_its_label_and_no_image_is_given_twice(settings: DataSett
 
 @every_settings
 def test_without_images_clients_differ_in_nothing_but_their_content(settings: DataSettings) -> None:
-    found = Found([replace(pool, take=never) for pool in pools(settings.dataset)], "Title", False, ("a note",))
-    made, blank = built(settings), assemble(settings, found.without_images())
+    found = LoadedDataset([replace(pool, take=never) for pool in pools(settings.dataset)], "Title", False, ("a note",))
+    made, blank = built(settings), assemble_federation(settings, found.without_images())
     assert (blank.title, blank.notes, blank.preparation) == (made.title, made.notes, made.preparation)
     assert sizes(blank) == sizes(made)
     for one, other in zip(blank.clients, made.clients, strict=True):
@@ -152,12 +152,12 @@ def test_the_first_are_trained_on_the_last_validate_and_all_test() -> None:
 def test_training_and_validation_never_meet(train: int, val: int) -> None:
     settings = DataSettings("office", train_size=train, val_size=val)
     if train + val <= 125:
-        for share in shares(settings, pools("office")):
+        for share in assign_samples(settings, pools("office")):
             assert (len(share.train), len(share.val)) == (train, val)
             assert not set(share.train) & set(share.val)
     else:
         with pytest.raises(InputError, match=r"client dslr: \d+( \+ \d+)? images asked for, its list has 125; lower"):
-            shares(settings, pools("office"))
+            assign_samples(settings, pools("office"))
 
 
 def test_label_skew_of_a_domain_is_a_part_of_the_published_pool() -> None:
@@ -172,25 +172,25 @@ def test_label_skew_of_a_domain_is_a_part_of_the_published_pool() -> None:
 def test_the_parts_of_office_are_cut_to_the_size_of_the_smallest() -> None:
     amounts = [train for train, _, _ in sizes(built(OFFICE))]
     assert all(40 <= amount <= 85 for amount in amounts), amounts
-    short = [Pool(p.domain, p.title, p.train[:120], p.test, take, 2) for p in pools("office")]
-    parts = [len(share.train) for share in shares(OFFICE, short)]
+    short = [SamplePool(p.domain, p.title, p.train[:120], p.test, take, 2) for p in pools("office")]
+    parts = [len(share.train) for share in assign_samples(OFFICE, short)]
     assert all(40 <= part <= 80 for part in parts), parts  # short lists are not cut again
 
 
 def test_kept_parts_are_the_published_ones() -> None:
-    assert [kept_part(d, 2.0, 5) for d in DATASETS["domainnet"].domains] == [0, 0, 2, 1, 0, 0]
-    assert kept_part("painting", 2.0, 2) == 1
-    assert [kept_part(d, 1.0, 2) for d in DATASETS["office"].domains] == [0, 0, 1, 0]
-    assert [kept_part("dslr", alpha, 2) for alpha in (0.3, 0.7, 1.5)] == [1, 0, 0]
-    assert kept_part("quickdraw", 2.0, 1) == 0
+    assert [get_kept_part(d, 2.0, 5) for d in DATASETS["domainnet"].domains] == [0, 0, 2, 1, 0, 0]
+    assert get_kept_part("painting", 2.0, 2) == 1
+    assert [get_kept_part(d, 1.0, 2) for d in DATASETS["office"].domains] == [0, 0, 1, 0]
+    assert [get_kept_part("dslr", alpha, 2) for alpha in (0.3, 0.7, 1.5)] == [1, 0, 0]
+    assert get_kept_part("quickdraw", 2.0, 1) == 0
 
 
 def test_domains_are_drawn_one_after_the_other() -> None:
     there = pools("digits")
     same = [replace(pool, train=there[0].train, test=there[0].test) for pool in there]
-    first, second, *_ = shares(MIXED, same)
+    first, second, *_ = assign_samples(MIXED, same)
     assert not np.array_equal(np.sort(first.train), np.sort(second.train))
-    assert np.array_equal(first.train, shares(MIXED, there)[0].train)
+    assert np.array_equal(first.train, assign_samples(MIXED, there)[0].train)
 
 
 @pytest.mark.parametrize("settings", [OFFICE, DOMAINNET], ids=["office", "domainnet"])
@@ -264,54 +264,56 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A store whose domains are those of the list, and a stand-in with another title."""
     there: list[str] = []
 
-    def real(name: str, root: Path, wanted: list[str]) -> list[Pool]:
-        if missing := [d for d in dataset(name).domains if d not in there]:
+    def real(name: str, root: Path, wanted: list[str]) -> list[SamplePool]:
+        if missing := [d for d in get_dataset_info(name).domains if d not in there]:
             raise DataError(f"{root}: lacks {', '.join(missing)}; fedco2 data get {name}")
         if "broken" in there:
             raise DataError("a checksum is wrong")
         return pools(name)
 
-    monkeypatch.setattr(source.store, "present", lambda name, root: {d: d for d in dataset(name).domains if d in there})
+    monkeypatch.setattr(
+        source.store, "present", lambda name, root: {d: d for d in get_dataset_info(name).domains if d in there}
+    )
     monkeypatch.setattr(source.store, "real_pools", real)
     monkeypatch.setattr(source.store, "notes", lambda name, root, wanted: ("the split is ours",))
-    monkeypatch.setattr(source, "standin_pools", pools)
+    monkeypatch.setattr(source, "build_standin_pools", pools)
     return there
 
 
 def test_auto_takes_real_data_only_if_every_domain_is_there(shelf: list[str], tmp_path: Path) -> None:
-    made = federation(DIGITS, tmp_path)
+    made = build_federation(DIGITS, tmp_path)
     assert (made.title, made.standin) == ("Digits (stand-in)", True)
     assert len(made.notes) == 1
     assert "stand-in" in made.notes[0]
 
     shelf += ["mnist", "usps"]
-    made = federation(DIGITS, tmp_path)
+    made = build_federation(DIGITS, tmp_path)
     assert made.standin
     assert "lacks svhn, synthdigits, mnist_m; fedco2 data get digits" in made.notes[1]
 
     shelf += ["svhn", "synthdigits", "mnist_m"]
-    made = federation(DIGITS, tmp_path)
+    made = build_federation(DIGITS, tmp_path)
     assert (made.title, made.standin, made.notes) == ("Digits", False, ("the split is ours",))
-    assert federation(replace(DIGITS, source="standin"), tmp_path).standin
+    assert build_federation(replace(DIGITS, source="standin"), tmp_path).standin
 
     shelf.append("broken")
     with pytest.raises(DataError, match="checksum"):
-        federation(DIGITS, tmp_path)
+        build_federation(DIGITS, tmp_path)
 
 
 def test_real_refuses_to_fall_back(shelf: list[str], tmp_path: Path) -> None:
     shelf.append("mnist")
     with pytest.raises(DataError, match="fedco2 data get digits"):
-        federation(replace(DIGITS, source="real"), tmp_path)
+        build_federation(replace(DIGITS, source="real"), tmp_path)
     with pytest.raises(InputError, match="unknown source 'rael'"):
-        federation(replace(DIGITS, source="rael"), tmp_path)  # type: ignore[arg-type]
+        build_federation(replace(DIGITS, source="rael"), tmp_path)  # type: ignore[arg-type]
 
 
 def test_a_single_pool_goes_by_its_own_title(shelf: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     subset = replace(pools("cifar10")[0], title="CIFAR-10 (subset of 2,000 + 500)")
     monkeypatch.setattr(source.store, "real_pools", lambda name, root, wanted: [subset])
     shelf.append("cifar10")
-    assert federation(CIFAR).title == "CIFAR-10 (subset of 2,000 + 500)"
+    assert build_federation(CIFAR).title == "CIFAR-10 (subset of 2,000 + 500)"
 
 
 # --- one client alone
@@ -322,16 +324,16 @@ def test_a_client_alone_is_the_one_among_all(settings, monkeypatch):
     monkeypatch.setattr(source.store, "real_pools", lambda name, root, wanted: pools_of(name, wanted))
     monkeypatch.setattr(source.store, "notes", lambda name, root, wanted: ())
     noisy = replace(settings, source="real", noise=3.0)
-    everyone = federation(noisy)
-    assert client_count(noisy) == len(everyone.clients)
+    everyone = build_federation(noisy)
+    assert count_clients(noisy) == len(everyone.clients)
     for place in (0, 1, len(everyone.clients) - 1):
-        alone = one_client(noisy, place)
+        alone = build_single_client(noisy, place)
         (one,) = alone.clients
         assert one.fingerprint == everyone.clients[place].fingerprint
         for about in ("classes", "title", "standin", "preparation", "notes"):
             assert getattr(alone, about) == getattr(everyone, about)
     with pytest.raises(InputError, match=rf"no client {len(everyone.clients)}: these settings make"):
-        one_client(noisy, len(everyone.clients))
+        build_single_client(noisy, len(everyone.clients))
 
 
 def pools_of(name, wanted):

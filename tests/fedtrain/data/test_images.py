@@ -12,7 +12,7 @@ from layouts import CIFAR, SMALL, image_folder, quiet
 from PIL import Image
 
 from fedtrain.data.errors import DataError
-from fedtrain.data.importing.folders import read_classes
+from fedtrain.data.importing.folders import read_class_folders
 from fedtrain.data.readers import (
     read_image,
 )
@@ -56,7 +56,7 @@ def test_an_empty_folder_holds_no_images(tmp_path: Path) -> None:
     for name in OFFICE_CLASSES:
         (tmp_path / name).mkdir()
     with pytest.raises(DataError, match="no images"):
-        read_classes(SMALL, tmp_path, quiet)
+        read_class_folders(SMALL, tmp_path, quiet)
 
 
 def picture(mode: str) -> Image.Image:
@@ -107,7 +107,7 @@ def test_a_truncated_jpeg_is_named(tmp_path: Path) -> None:
     for size in range(0, len(whole) - 2, 7):
         file.write_bytes(whole[:size])
         with pytest.raises(DataError, match=r"frame_0001\.jpg: not a readable image"):
-            read_classes(SMALL, tmp_path / "dslr", quiet)
+            read_class_folders(SMALL, tmp_path / "dslr", quiet)
 
 
 def png_header(width: int, height: int) -> bytes:

@@ -19,19 +19,19 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.io import savemat
 
-from fedtrain.data.catalogue import DATASETS, dataset
+from fedtrain.data.catalogue import DATASETS, get_dataset_info
 from fedtrain.data.errors import DataError
-from fedtrain.data.importing import add
-from fedtrain.data.importing.naming import domain_of, title
-from fedtrain.data.importing.split import own_split, spread
-from fedtrain.data.store import known, notes, present, real_pools
+from fedtrain.data.importing import import_dataset
+from fedtrain.data.importing.naming import format_title, guess_domain
+from fedtrain.data.importing.split import interleave_classes, split_train_test
+from fedtrain.data.store import collect_notes, list_stored_titles, load_real_pools, read_stored_domains
 from theory.errors import InputError
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (20, 16, 16), dtype=np.uint8)
 COLOUR = RNG.integers(0, 256, (20, 32, 32, 3), dtype=np.uint8)
 LABELS = np.arange(20) % 10
-DIGITS, OFFICE = dataset("digits"), dataset("office")
+DIGITS, OFFICE = get_dataset_info("digits"), get_dataset_info("office")
 Write = Callable[[Path], Path]
 
 
@@ -131,16 +131,16 @@ def class_folders(folder: Path) -> Path:
 )
 def test_every_layout_of_digits(make: Write, domains: list[str], tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    added = add("digits", [make(tmp_path / "in")], tmp_path / "data")
-    assert [one.about.domain for one in added] == list(present("digits", tmp_path / "data")) == domains
+    added = import_dataset("digits", [make(tmp_path / "in")], tmp_path / "data")
+    assert [one.about.domain for one in added] == list(list_stored_titles("digits", tmp_path / "data")) == domains
     assert {path.name for path in (tmp_path / "data").iterdir()} == {"digits"}  # nothing unpacked stays
 
 
 def test_grey_becomes_three_equal_channels_of_the_right_size(tmp_path: Path) -> None:
     for domain in DIGITS.domains:
         npz(tmp_path / f"{domain}.npz", GREY if domain in ("mnist", "usps") else COLOUR)
-    add("digits", sorted(tmp_path.glob("*.npz")), tmp_path / "data")
-    for pool in real_pools("digits", tmp_path / "data"):
+    import_dataset("digits", sorted(tmp_path.glob("*.npz")), tmp_path / "data")
+    for pool in load_real_pools("digits", tmp_path / "data"):
         images = pool.take("test", np.arange(10))
         assert images.shape == (10, 3, 28, 28)
         raw = (GREY if pool.domain in ("mnist", "usps") else COLOUR)[3]
@@ -152,21 +152,21 @@ def test_images_and_labels_stay_together(tmp_path: Path) -> None:
     flat = np.repeat(LABELS, 28 * 28 * 3).reshape(20, 28, 28, 3).astype(np.uint8)
     for domain in DIGITS.domains:
         npz(tmp_path / f"{domain}.npz", flat)
-    add("digits", [tmp_path], tmp_path / "data")
-    pool = real_pools("digits", tmp_path / "data")[0]
+    import_dataset("digits", [tmp_path], tmp_path / "data")
+    pool = load_real_pools("digits", tmp_path / "data")[0]
     assert np.array_equal(pool.take("train", np.arange(20))[:, 0, 0, 0].numpy(), pool.train)
     assert not np.array_equal(pool.train, LABELS)  # shuffled
     assert sorted(pool.train[:10]) == sorted(pool.train[10:]) == list(range(10))
 
 
 def test_fedbn_keeps_its_order(tmp_path: Path) -> None:
-    add("digits", [fedbn_digits(tmp_path)], tmp_path / "data")
-    about = known("digits", tmp_path / "data")["mnist"]
+    import_dataset("digits", [fedbn_digits(tmp_path)], tmp_path / "data")
+    about = read_stored_domains("digits", tmp_path / "data")["mnist"]
     assert about.split.startswith("FedBN's split")
     assert about.counts == "20 + 20"
-    from fedtrain.data.domain_file import labels
+    from fedtrain.data.domain_file import read_labels
 
-    order = labels(tmp_path / "data" / "digits" / "mnist.safetensors", "train", DIGITS)
+    order = read_labels(tmp_path / "data" / "digits" / "mnist.safetensors", "train", DIGITS)
     assert list(order) == [x for i in range(10) for x in (9, i)]
 
 
@@ -193,8 +193,8 @@ def test_every_layout_of_cifar(name: str, binary: bool, packed: bool, tmp_path: 
         with tarfile.open(tmp_path / "c.tar.gz", "w:gz") as archive:
             archive.add(path, "batches")
         path = tmp_path / "c.tar.gz"
-    add(name, [path], tmp_path / "data")
-    (pool,) = real_pools(name, tmp_path / "data")
+    import_dataset(name, [path], tmp_path / "data")
+    (pool,) = load_real_pools(name, tmp_path / "data")
     assert list(pool.train[:20]) == LABELS.tolist()  # as in the source: partitions of others refer to places
     assert np.array_equal(pool.take("test", np.arange(20)).numpy(), COLOUR.transpose(0, 3, 1, 2))
 
@@ -204,19 +204,19 @@ def test_every_layout_of_cifar(name: str, binary: bool, packed: bool, tmp_path: 
 def test_folders_of_classes(nested: str, packed: bool, tmp_path: Path) -> None:
     office(tmp_path / "in" / nested)
     path = zipped(tmp_path / "o.zip", tmp_path / "in") if packed else tmp_path / "in"
-    add("office", [path], tmp_path / "data")
-    pools = real_pools("office", tmp_path / "data")
+    import_dataset("office", [path], tmp_path / "data")
+    pools = load_real_pools("office", tmp_path / "data")
     assert [pool.domain for pool in pools] == list(OFFICE.domains)
     assert [(len(pool.train), len(pool.test)) for pool in pools] == [(16, 4)] * 4  # a fifth: too few for the usual size
-    assert "fedco2's own: Amazon, Caltech" in notes("office", tmp_path / "data")[-1]
+    assert "fedco2's own: Amazon, Caltech" in collect_notes("office", tmp_path / "data")[-1]
 
 
 def test_one_domain_of_an_odd_name(tmp_path: Path) -> None:
     office(tmp_path)
     (tmp_path / "dslr").rename(tmp_path / "camera")
     with pytest.raises(InputError, match="camera: its name does not tell the domain; say --domain, one of amazon"):
-        add("office", [tmp_path / "camera"], tmp_path / "data")
-    (added,) = add("office", [tmp_path / "camera"], tmp_path / "data", domain="dslr")
+        import_dataset("office", [tmp_path / "camera"], tmp_path / "data")
+    (added,) = import_dataset("office", [tmp_path / "camera"], tmp_path / "data", domain="dslr")
     assert added.about.title == "DSLR (subset of 16 + 4)"
 
 
@@ -229,10 +229,10 @@ def test_fedbns_lists(prefix: str, tmp_path: Path) -> None:
         wanted[domain] = [name.split("/")[-2] for name in names[:15]]
         for part, cut in {"train": slice(15), "test": slice(15, None)}.items():
             pickled(folder / f"{domain}_{part}.pkl", (names[cut], [name.split("/")[-2] for name in names[cut]]))
-    add("office", [folder], tmp_path / "data")
-    for pool in real_pools("office", tmp_path / "data"):
+    import_dataset("office", [folder], tmp_path / "data")
+    for pool in load_real_pools("office", tmp_path / "data"):
         assert [OFFICE.classes[label] for label in pool.train] == wanted[pool.domain]
-    assert not any("fedco2's own" in note for note in notes("office", tmp_path / "data"))
+    assert not any("fedco2's own" in note for note in collect_notes("office", tmp_path / "data"))
 
 
 def test_lists_and_images_in_two_archives(tmp_path: Path) -> None:
@@ -241,10 +241,10 @@ def test_lists_and_images_in_two_archives(tmp_path: Path) -> None:
     for part in ("train", "test"):
         pickled(lists / "Office" / f"dslr_{part}.pkl", (names, list(OFFICE.classes)))
     paths = [zipped(tmp_path / f"{folder.name}.zip", folder) for folder in (lists, images)]
-    (added,) = add("office", paths, tmp_path / "data", only=["dslr"])
+    (added,) = import_dataset("office", paths, tmp_path / "data", only=["dslr"])
     assert added.about.split.startswith("FedBN's split")
     with pytest.raises(DataError, match=r"its first image Office/dslr/back_pack/000\.png is not there"):
-        add("office", paths[:1], tmp_path / "data", replace=True)
+        import_dataset("office", paths[:1], tmp_path / "data", replace=True)
 
 
 def test_a_malicious_pickle_or_archive_is_refused(tmp_path: Path) -> None:
@@ -255,23 +255,23 @@ def test_a_malicious_pickle_or_archive_is_refused(tmp_path: Path) -> None:
     fedbn_digits(tmp_path / "in")
     pickled(tmp_path / "in" / "data" / "MNIST" / "test.pkl", Evil())
     with pytest.raises(DataError, match=r"builtins\.exec"):
-        add("digits", [tmp_path / "in"], tmp_path / "data")
+        import_dataset("digits", [tmp_path / "in"], tmp_path / "data")
     with zipfile.ZipFile(tmp_path / "slip.zip", "w") as archive:
         archive.writestr("../../slipped", b"")
     with pytest.raises(DataError, match="does not stay inside"):
-        add("digits", [tmp_path / "slip.zip"], tmp_path / "data")
+        import_dataset("digits", [tmp_path / "slip.zip"], tmp_path / "data")
     assert not list((tmp_path / "data").rglob("*"))
     assert not (tmp_path / "slipped").exists()
 
 
 def test_what_is_there_stays_unless_replaced(tmp_path: Path) -> None:
     path = npz(tmp_path / "usps.npz", GREY)
-    add("digits", [path], tmp_path / "data")
+    import_dataset("digits", [path], tmp_path / "data")
     with pytest.raises(InputError, match=r"usps\.safetensors: is already there; replace it with --replace"):
-        add("digits", [path, npz(tmp_path / "mnist.npz")], tmp_path / "data")
-    assert list(present("digits", tmp_path / "data")) == ["usps"]  # refused before any work
-    add("digits", [npz(path, COLOUR)], tmp_path / "data", replace=True)
-    assert list(present("digits", tmp_path / "data")) == ["usps"]
+        import_dataset("digits", [path, npz(tmp_path / "mnist.npz")], tmp_path / "data")
+    assert list(list_stored_titles("digits", tmp_path / "data")) == ["usps"]  # refused before any work
+    import_dataset("digits", [npz(path, COLOUR)], tmp_path / "data", replace=True)
+    assert list(list_stored_titles("digits", tmp_path / "data")) == ["usps"]
 
 
 @pytest.mark.parametrize(
@@ -286,31 +286,31 @@ def test_what_is_there_stays_unless_replaced(tmp_path: Path) -> None:
 def test_what_is_unclear_is_asked_about(name: str, hint: str, tmp_path: Path) -> None:
     npz(tmp_path / "x.npz").rename(tmp_path / name)
     with pytest.raises(InputError, match=hint):
-        add("digits", [tmp_path / name], tmp_path / "data")
+        import_dataset("digits", [tmp_path / name], tmp_path / "data")
 
 
 def test_mistakes_are_one_line(tmp_path: Path) -> None:
     a, b = npz(tmp_path / "mnist_a.npz"), npz(tmp_path / "mnist_b.npz")
     with pytest.raises(InputError, match="both mnist"):
-        add("digits", [a, b], tmp_path / "data")
+        import_dataset("digits", [a, b], tmp_path / "data")
     with pytest.raises(InputError, match="add one at a time"):
-        add("digits", [a, b], tmp_path / "data", domain="mnist")
+        import_dataset("digits", [a, b], tmp_path / "data", domain="mnist")
     with pytest.raises(InputError, match="did you mean 'mnist_m'"):
-        add("digits", [a], tmp_path / "data", domain="mnistm")
+        import_dataset("digits", [a], tmp_path / "data", domain="mnistm")
     with pytest.raises(DataError, match="no such file"):
-        add("digits", [tmp_path / "no.npz"], tmp_path / "data")
+        import_dataset("digits", [tmp_path / "no.npz"], tmp_path / "data")
     with pytest.raises(DataError, match="nothing of DomainNet found"):
-        add("domainnet", [tmp_path / "data"], tmp_path / "data")
+        import_dataset("domainnet", [tmp_path / "data"], tmp_path / "data")
     usps(tmp_path).unlink()
     with pytest.raises(DataError, match=r"usps\.t\.bz2: no such file"):
-        add("digits", [tmp_path / "usps.bz2"], tmp_path / "data")
+        import_dataset("digits", [tmp_path / "usps.bz2"], tmp_path / "data")
 
 
 def test_an_image_that_does_not_decode_leaves_nothing(tmp_path: Path) -> None:
     office(tmp_path / "in")
     (tmp_path / "in" / "dslr" / "mug" / "000.png").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"mug/000\.png"):
-        add("office", [tmp_path / "in" / "dslr"], tmp_path / "data")
+        import_dataset("office", [tmp_path / "in" / "dslr"], tmp_path / "data")
     assert not list((tmp_path / "data").iterdir())
 
 
@@ -331,7 +331,7 @@ def test_an_image_that_does_not_decode_leaves_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_domains_by_name(names: list[str], domain: str | None) -> None:
-    assert domain_of(DIGITS, names) == domain
+    assert guess_domain(DIGITS, names) == domain
 
 
 @pytest.mark.parametrize(
@@ -345,13 +345,13 @@ def test_domains_by_name(names: list[str], domain: str | None) -> None:
     ],
 )
 def test_titles_are_honest(domain: str, source: str, sizes: tuple[int, int], wanted: str) -> None:
-    assert title(DIGITS, domain, source, *sizes) == wanted
+    assert format_title(DIGITS, domain, source, *sizes) == wanted
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=200), st.integers(0, 99))
 def test_every_first_part_has_the_classes_in_proportion(labels: list[int], seed: int) -> None:
     given_labels = np.array(labels)
-    order = spread(given_labels, seed)
+    order = interleave_classes(given_labels, seed)
     assert sorted(order) == list(range(len(labels)))
     classes, counts = np.unique(given_labels, return_counts=True)
     for k in range(1, len(labels) + 1):
@@ -362,7 +362,7 @@ def test_every_first_part_has_the_classes_in_proportion(labels: list[int], seed:
 
 def test_the_first_743_of_mnist_are_like_all() -> None:
     labels = np.repeat(np.arange(10), [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949])
-    first = np.bincount(labels[spread(labels)[:743]])
+    first = np.bincount(labels[interleave_classes(labels)[:743]])
     assert np.abs(first - 743 * np.bincount(labels) / 60000).max() < 3
 
 
@@ -370,7 +370,7 @@ def test_the_first_743_of_mnist_are_like_all() -> None:
 def test_our_split_is_clean(count: int, different: int, wanted: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     labels, twins = rng.integers(0, 5, count), rng.integers(0, different, count)
-    train, test = own_split(labels, twins, wanted)
+    train, test = split_train_test(labels, twins, wanted)
     assert sorted([*train, *test]) == list(range(count))
     assert not set(twins[train]) & set(twins[test])
     ends = len(set(twins)) // 8
@@ -388,7 +388,7 @@ def test_sizes_of_office_are_the_references(domain: str) -> None:
     labels = np.random.default_rng(1).integers(0, 10, whole)
     twins = np.arange(whole)
     twins[:34] //= 2  # 17 pairs, as in Amazon
-    train, test = own_split(labels, twins, OFFICE.test_sizes[domain])
+    train, test = split_train_test(labels, twins, OFFICE.test_sizes[domain])
     assert (len(train), len(test)) == (whole - OFFICE.test_sizes[domain], OFFICE.test_sizes[domain])
     assert not set(twins[train[:62]]) & set(twins[train[-50:]])
     shares = np.bincount(labels[test], minlength=10) - len(test) * np.bincount(labels, minlength=10) / whole
@@ -398,8 +398,8 @@ def test_sizes_of_office_are_the_references(domain: str) -> None:
 def test_equal_images_are_found_and_stay_on_one_side(tmp_path: Path) -> None:
     twins = {f"dslr/{name}/{i:03}.png": f"dslr/{name}/{i + 1:03}.png" for name in OFFICE.classes for i in (0, 2)}
     office(tmp_path / "in", 9, twins)
-    add("office", [tmp_path / "in"], tmp_path / "data")
-    pool = next(pool for pool in real_pools("office", tmp_path / "data") if pool.domain == "dslr")
+    import_dataset("office", [tmp_path / "in"], tmp_path / "data")
+    pool = next(pool for pool in load_real_pools("office", tmp_path / "data") if pool.domain == "dslr")
     train, test = (
         {image.numpy().tobytes() for image in pool.take(part, np.arange(len(getattr(pool, part))))}
         for part in ("train", "test")
@@ -410,16 +410,16 @@ def test_equal_images_are_found_and_stay_on_one_side(tmp_path: Path) -> None:
 
 
 def test_published_sizes_are_known_for_all_but_domainnet() -> None:
-    from fedtrain.data.importing.naming import PUBLISHED, WHOLE
+    from fedtrain.data.importing.naming import PUBLISHED_SIZES, UNSPLIT_SIZES
 
     domains = {domain for data in DATASETS.values() if data.name != "domainnet" for domain in data.domains}
-    assert domains == set(PUBLISHED) | set(WHOLE)
+    assert domains == set(PUBLISHED_SIZES) | set(UNSPLIT_SIZES)
 
 
 def test_progress_is_told(tmp_path: Path) -> None:
     told = io.StringIO()
     office(tmp_path / "in")
-    add(
+    import_dataset(
         "office",
         [tmp_path / "in"],
         tmp_path / "data",

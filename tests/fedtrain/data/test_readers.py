@@ -48,7 +48,7 @@ from layouts import (
 from scipy.io import savemat
 
 from fedtrain.data.errors import DataError
-from fedtrain.data.importing.folders import read_classes, read_listed
+from fedtrain.data.importing.folders import read_class_folders, read_listed_images
 from fedtrain.data.readers import (
     LabelledImages,
     extract_archive,
@@ -127,19 +127,19 @@ LAYOUTS: dict[str, Layout] = {
     },
     "index": Layout(
         lambda f: index_file(f, 4),
-        lambda f: read_listed(SMALL, f / "dslr_train.pkl", [f], quiet),
+        lambda f: read_listed_images(SMALL, f / "dslr_train.pkl", [f], quiet),
         CIFAR[[3, 1, 9]],
         [3, 1, 9],
     ),
     "folder png": Layout(
-        lambda f: image_folder(f, ".png"), lambda f: read_classes(SMALL, f / "dslr", quiet), CIFAR, range(10)
+        lambda f: image_folder(f, ".png"), lambda f: read_class_folders(SMALL, f / "dslr", quiet), CIFAR, range(10)
     ),
     "folder bmp": Layout(
-        lambda f: image_folder(f, ".bmp"), lambda f: read_classes(SMALL, f / "dslr", quiet), CIFAR, range(10)
+        lambda f: image_folder(f, ".bmp"), lambda f: read_class_folders(SMALL, f / "dslr", quiet), CIFAR, range(10)
     ),
     "folder jpg": Layout(
         lambda f: image_folder(f, ".jpg"),
-        lambda f: read_classes(SMALL, f / "dslr", quiet),
+        lambda f: read_class_folders(SMALL, f / "dslr", quiet),
         CIFAR,
         range(10),
         exact=False,
@@ -590,11 +590,11 @@ def test_lists_of_images_in_any_wrapping(make: Callable[[Any], object], tmp_path
 def test_lists_of_images_that_are_wrong(pair: object, message: str, tmp_path: Path) -> None:
     (tmp_path / "i.pkl").write_bytes(pickle.dumps(pair))
     with pytest.raises(DataError, match=message):
-        read_listed(SMALL, tmp_path / "i.pkl", [tmp_path / "data"], quiet)
+        read_listed_images(SMALL, tmp_path / "i.pkl", [tmp_path / "data"], quiet)
 
 
 def test_a_list_may_not_ask_for_more_than_memory_holds(tmp_path: Path) -> None:
     (tmp_path / "i.pkl").write_bytes(pickle.dumps((["a.jpg"] * 10**4, ["mug"] * 10**4)))
     (tmp_path / "a.jpg").touch()
     with pytest.raises(DataError, match="import fewer"):
-        read_listed(replace(SMALL, size=4096), tmp_path / "i.pkl", [tmp_path], quiet)
+        read_listed_images(replace(SMALL, size=4096), tmp_path / "i.pkl", [tmp_path], quiet)

@@ -13,27 +13,36 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from fedtrain.data.audit import audit
-from fedtrain.data.catalogue import DATASETS, dataset
-from fedtrain.data.domain_file import About, Block, labels, write
+from fedtrain.data.audit import verify_dataset
+from fedtrain.data.catalogue import DATASETS, get_dataset_info
+from fedtrain.data.domain_file import DomainInfo, StoredImages, read_labels, write_domain_file
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers.images import Split
-from fedtrain.data.store import data_dir, known, notes, place, present, real_pools
+from fedtrain.data.store import (
+    collect_notes,
+    get_domain_path,
+    list_stored_titles,
+    load_real_pools,
+    read_stored_domains,
+    resolve_data_dir,
+)
 
 RNG = np.random.default_rng(0)
 PARTS: tuple[Split, Split] = ("train", "test")
 
 
-def block(count: int, classes: int = 10, size: int = 32) -> Block:
-    return Block(RNG.integers(0, 256, (count, 3, size, size), dtype=np.uint8), np.arange(count) % classes)
+def block(count: int, classes: int = 10, size: int = 32) -> StoredImages:
+    return StoredImages(RNG.integers(0, 256, (count, 3, size, size), dtype=np.uint8), np.arange(count) % classes)
 
 
-def store(root: Path, name: str = "cifar10", domain: str = "cifar10", title: str = "CIFAR-10") -> dict[Split, Block]:
-    size = dataset(name).size
-    blocks: dict[Split, Block] = {"train": block(20, size=size), "test": block(10, size=size)}
-    write(
-        place(name, domain, root),
-        About(name, domain, title, "a.npz sha256 0", "split of its source", "20 + 10"),
+def store(
+    root: Path, name: str = "cifar10", domain: str = "cifar10", title: str = "CIFAR-10"
+) -> dict[Split, StoredImages]:
+    size = get_dataset_info(name).size
+    blocks: dict[Split, StoredImages] = {"train": block(20, size=size), "test": block(10, size=size)}
+    write_domain_file(
+        get_domain_path(name, domain, root),
+        DomainInfo(name, domain, title, "a.npz sha256 0", "split of its source", "20 + 10"),
         blocks,
     )
     return blocks
@@ -41,7 +50,7 @@ def store(root: Path, name: str = "cifar10", domain: str = "cifar10", title: str
 
 def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     blocks = store(tmp_path)
-    (pool,) = real_pools("cifar10", tmp_path)
+    (pool,) = load_real_pools("cifar10", tmp_path)
     assert (pool.domain, pool.title) == ("cifar10", "CIFAR-10")
     order = np.array([7, 0, 7, 3])
     for part in PARTS:
@@ -55,18 +64,20 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
 def test_domains_come_in_the_catalogues_order(tmp_path: Path) -> None:
     for domain in reversed(DATASETS["digits"].domains):
         store(tmp_path, "digits", domain)
-    assert [pool.domain for pool in real_pools("digits", tmp_path)] == list(DATASETS["digits"].domains)
+    assert [pool.domain for pool in load_real_pools("digits", tmp_path)] == list(DATASETS["digits"].domains)
 
 
 def test_missing_domains_are_named_with_the_way_out(tmp_path: Path) -> None:
     store(tmp_path, "digits", "usps", "USPS (subset of 20 + 10)")
-    assert present("digits", tmp_path) == {"usps": "USPS (subset of 20 + 10)"}
+    assert list_stored_titles("digits", tmp_path) == {"usps": "USPS (subset of 20 + 10)"}
     with pytest.raises(DataError) as caught:
-        real_pools("digits", tmp_path)
+        load_real_pools("digits", tmp_path)
     said = str(caught.value)
-    assert [pool.domain for pool in real_pools("digits", tmp_path, ["usps"])] == ["usps"]  # nobody asks for the others
+    assert [pool.domain for pool in load_real_pools("digits", tmp_path, ["usps"])] == [
+        "usps"
+    ]  # nobody asks for the others
     with pytest.raises(DataError, match="Digits lacks mnist;"):
-        real_pools("digits", tmp_path, ["mnist"])
+        load_real_pools("digits", tmp_path, ["mnist"])
     assert "mnist, svhn, synthdigits, mnist_m;" in said
     assert "fedco2 data get digits" in said
     assert "fedco2 data add digits PATH" in said
@@ -76,54 +87,56 @@ def test_missing_domains_are_named_with_the_way_out(tmp_path: Path) -> None:
 def test_no_changed_byte_goes_unseen(tmp_path_factory: pytest.TempPathFactory, where: float, change: int) -> None:
     root = tmp_path_factory.mktemp("store")
     store(root)
-    path = place("cifar10", "cifar10", root)
+    path = get_domain_path("cifar10", "cifar10", root)
     data = bytearray(path.read_bytes())
     at = int(where * len(data))
     assume(data[at] != ord(" "))  # the header is padded with blanks, and another blank there says the same
     data[at] ^= change
     path.write_bytes(data)
     with pytest.raises(DataError, match=r"cifar10\.safetensors: .*fedco2 data add cifar10"):
-        [real_pools("cifar10", root)[0].take(part, np.arange(3)) for part in PARTS]
-    assert audit("cifar10", root)["cifar10"]
+        [load_real_pools("cifar10", root)[0].take(part, np.arange(3)) for part in PARTS]
+    assert verify_dataset("cifar10", root)["cifar10"]
 
 
 def test_what_is_said_of_the_data_is_sealed(tmp_path: Path) -> None:
     store(tmp_path, title="CIFAR-10 (subset of 20 + 10)")
-    path = place("cifar10", "cifar10", tmp_path)
+    path = get_domain_path("cifar10", "cifar10", tmp_path)
     path.write_bytes(path.read_bytes().replace(b"CIFAR-10 (subset of 20 + 10)", b"CIFAR-10 (as was published!)"))
     with pytest.raises(DataError, match="was altered"):
-        present("cifar10", tmp_path)
+        list_stored_titles("cifar10", tmp_path)
 
 
 @pytest.mark.parametrize("kept", [0, 5, 1000, 60_000])
 def test_a_cut_off_file_is_refused_at_once(kept: int, tmp_path: Path) -> None:
     store(tmp_path)
-    os.truncate(place("cifar10", "cifar10", tmp_path), kept)
-    for look in (real_pools, present):
+    os.truncate(get_domain_path("cifar10", "cifar10", tmp_path), kept)
+    for look in (load_real_pools, list_stored_titles):
         with pytest.raises(DataError, match="fedco2 data add cifar10 PATH --domain cifar10 --replace"):
             look("cifar10", tmp_path)
 
 
 def test_a_domain_under_anothers_name_is_refused(tmp_path: Path) -> None:
     store(tmp_path, "digits", "mnist")
-    shutil.copy(place("digits", "mnist", tmp_path), place("digits", "usps", tmp_path))
+    shutil.copy(get_domain_path("digits", "mnist", tmp_path), get_domain_path("digits", "usps", tmp_path))
     with pytest.raises(DataError, match="it holds mnist of digits"):
-        known("digits", tmp_path)
+        read_stored_domains("digits", tmp_path)
 
 
 def test_labels_that_no_class_has_are_refused(tmp_path: Path) -> None:
-    blocks: dict[Split, Block] = {"train": block(22, classes=11), "test": block(10)}
-    write(place("cifar10", "cifar10", tmp_path), About("cifar10", "cifar10", "", "", "", "22 + 10"), blocks)
+    blocks: dict[Split, StoredImages] = {"train": block(22, classes=11), "test": block(10)}
+    write_domain_file(
+        get_domain_path("cifar10", "cifar10", tmp_path), DomainInfo("cifar10", "cifar10", "", "", "", "22 + 10"), blocks
+    )
     with pytest.raises(DataError, match=r"not all within 0\.\.9"):
-        real_pools("cifar10", tmp_path)
+        load_real_pools("cifar10", tmp_path)
 
 
 def test_other_safetensors_are_refused(tmp_path: Path) -> None:
-    path = place("cifar10", "cifar10", tmp_path)
+    path = get_domain_path("cifar10", "cifar10", tmp_path)
     path.parent.mkdir()
     save_file({"train_labels": np.zeros(3, np.int64)}, path)
     with pytest.raises(DataError, match="not in the format"):
-        labels(path, "train", dataset("cifar10"))
+        read_labels(path, "train", get_dataset_info("cifar10"))
 
 
 def test_nothing_is_left_of_a_failed_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +144,7 @@ def test_nothing_is_left_of_a_failed_write(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     store(tmp_path)
-    before = place("cifar10", "cifar10", tmp_path).read_bytes()
+    before = get_domain_path("cifar10", "cifar10", tmp_path).read_bytes()
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         store(tmp_path)
@@ -141,34 +154,36 @@ def test_nothing_is_left_of_a_failed_write(tmp_path: Path, monkeypatch: pytest.M
 
 def test_audit_finds_what_loading_lets_pass(tmp_path: Path) -> None:
     store(tmp_path)
-    assert audit("cifar10", tmp_path) == {"cifar10": []}
-    blocks: dict[Split, Block] = {"train": block(20), "test": block(9)}
-    write(place("cifar10", "cifar10", tmp_path), About("cifar10", "cifar10", "", "", "", "20 + 10"), blocks)
-    lacking, wrong = audit("cifar10", tmp_path)["cifar10"]
+    assert verify_dataset("cifar10", tmp_path) == {"cifar10": []}
+    blocks: dict[Split, StoredImages] = {"train": block(20), "test": block(9)}
+    write_domain_file(
+        get_domain_path("cifar10", "cifar10", tmp_path), DomainInfo("cifar10", "cifar10", "", "", "", "20 + 10"), blocks
+    )
+    lacking, wrong = verify_dataset("cifar10", tmp_path)["cifar10"]
     assert lacking == "no test image of truck"
     assert "20 + 10" in wrong
     assert "20 + 9" in wrong
-    assert "data get cifar100" in audit("cifar100", tmp_path)["cifar100"][0]
+    assert "data get cifar100" in verify_dataset("cifar100", tmp_path)["cifar100"][0]
 
 
 def test_notes_say_what_is_not_the_published_data(tmp_path: Path) -> None:
     store(tmp_path, "digits", "mnist", "MNIST")
-    assert notes("digits", tmp_path) == ()
+    assert collect_notes("digits", tmp_path) == ()
     store(tmp_path, "digits", "synthdigits", "SynthDigits (re-created)")
-    (note,) = notes("digits", tmp_path)
+    (note,) = collect_notes("digits", tmp_path)
     assert note == "SynthDigits (re-created) stands for SynthDigits"
 
 
 def test_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FEDCO2_DATA", raising=False)
-    assert data_dir() == platformdirs.user_data_path("fedco2", appauthor=False)
+    assert resolve_data_dir() == platformdirs.user_data_path("fedco2", appauthor=False)
     monkeypatch.setenv("FEDCO2_DATA", "~/x")
-    assert data_dir() == Path.home() / "x"
-    assert data_dir(tmp_path / "y") == tmp_path / "y"
+    assert resolve_data_dir() == Path.home() / "x"
+    assert resolve_data_dir(tmp_path / "y") == tmp_path / "y"
 
 
 def test_the_file_can_be_read_without_us(tmp_path: Path) -> None:
     blocks = store(tmp_path)
-    with safe_open(place("cifar10", "cifar10", tmp_path), framework="np") as file:
+    with safe_open(get_domain_path("cifar10", "cifar10", tmp_path), framework="np") as file:
         assert json.loads(json.dumps(file.metadata()))["origin"] == "a.npz sha256 0"
         assert np.array_equal(file.get_tensor("test_images"), blocks["test"].images)
