@@ -23,19 +23,19 @@ from fedtrain.data.readers.folder import OFFICE_CLASSES
 
 Array = NDArray[Any]
 RNG = np.random.default_rng(0)
-GREY = RNG.integers(0, 256, (6, 5, 4), dtype=np.uint8)
-COLOUR = RNG.integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
-CIFAR = RNG.integers(0, 256, (10, 32, 32, 3), dtype=np.uint8)
-USPS = RNG.integers(0, 256, (3, 16, 16), dtype=np.uint8)
+GREY_IMAGES = RNG.integers(0, 256, (6, 5, 4), dtype=np.uint8)
+COLOUR_IMAGES = RNG.integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
+CIFAR_IMAGES = RNG.integers(0, 256, (10, 32, 32, 3), dtype=np.uint8)
+USPS_IMAGES = RNG.integers(0, 256, (3, 16, 16), dtype=np.uint8)
 LABELS = np.array([3, 0, 9, 1, 1, 7])
-SMALL = replace(get_dataset_info("office"), size=32)
+SMALL_OFFICE = replace(get_dataset_info("office"), size=32)
 
 
-def quiet(what: str, done: int, total: int) -> None:
+def ignore_progress(what: str, done: int, total: int) -> None:
     """No progress is shown."""
 
 
-def tarred(path: Path, files: dict[str, bytes], mode: str = "w:gz") -> None:
+def write_tar(path: Path, files: dict[str, bytes], mode: str = "w:gz") -> None:
     with tarfile.open(path, mode) as tar:  # type: ignore[call-overload]
         for name, data in files.items():
             info = tarfile.TarInfo(name)
@@ -43,12 +43,12 @@ def tarred(path: Path, files: dict[str, bytes], mode: str = "w:gz") -> None:
             tar.addfile(info, io.BytesIO(data))
 
 
-def planes(images: Array) -> Array:
+def to_planes(images: Array) -> Array:
     """As CIFAR stores them: (n, 3072), one colour after another."""
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(len(images), -1)
 
 
-def npy(array: Array) -> bytes:
+def encode_npy(array: Array) -> bytes:
     stream = io.BytesIO()
     np.save(stream, array, allow_pickle=False)
     return stream.getvalue()
@@ -59,22 +59,22 @@ def write_idx(path: Path, array: Array, pack: bool) -> None:
     path.write_bytes(gzip.compress(data) if pack else data)
 
 
-def idx_pair(folder: Path, pack: bool) -> Path:
+def write_idx_pair(folder: Path, pack: bool) -> Path:
     end = ".gz" if pack else ""
     write_idx(folder / f"t10k-labels-idx1-ubyte{end}", LABELS, pack)
-    write_idx(folder / f"t10k-images-idx3-ubyte{end}", GREY, pack)
+    write_idx(folder / f"t10k-images-idx3-ubyte{end}", GREY_IMAGES, pack)
     return folder / f"t10k-images-idx3-ubyte{end}"
 
 
-def mat_file(folder: Path, pack: bool) -> Path:
+def write_mat_file(folder: Path, pack: bool) -> Path:
     y = np.where(LABELS == 0, 10, LABELS).astype(np.uint8)[:, None]
-    savemat(folder / "a.mat", {"X": COLOUR.transpose(1, 2, 3, 0), "y": y}, do_compression=pack)
+    savemat(folder / "a.mat", {"X": COLOUR_IMAGES.transpose(1, 2, 3, 0), "y": y}, do_compression=pack)
     return folder / "a.mat"
 
 
-def libsvm_file(folder: Path, pack: bool) -> Path:
+def write_libsvm_file(folder: Path, pack: bool) -> Path:
     lines = []
-    for label, image in zip(LABELS, USPS, strict=False):
+    for label, image in zip(LABELS, USPS_IMAGES, strict=False):
         x = (image.reshape(-1) + 0.5) / 255 * 2 - 1  # half a step up, as the reader cuts off
         lines.append(f"{label + 1} " + " ".join(f"{i}:{v:.6f}" for i, v in enumerate(np.minimum(x, 1), 1)))
     data = "\n".join([*lines, ""]).encode()
@@ -82,17 +82,22 @@ def libsvm_file(folder: Path, pack: bool) -> Path:
     return folder / "usps"
 
 
-def npz_file(folder: Path, method: int) -> Path:
+def write_npz_file(folder: Path, method: int) -> Path:
     with zipfile.ZipFile(folder / "a.npz", "w", method) as file:
-        for name, array in {"x_train": COLOUR, "y_train": LABELS, "x_test": GREY, "y_test": LABELS}.items():
-            file.writestr(f"{name}.npy", npy(array))
+        for name, array in {
+            "x_train": COLOUR_IMAGES,
+            "y_train": LABELS,
+            "x_test": GREY_IMAGES,
+            "y_test": LABELS,
+        }.items():
+            file.writestr(f"{name}.npy", encode_npy(array))
     return folder / "a.npz"
 
 
-def cifar10_files(binary: bool) -> dict[str, bytes]:
+def build_cifar10_files(binary: bool) -> dict[str, bytes]:
     files = {}
     for i, name in enumerate([f"data_batch_{i}" for i in range(1, 6)]):
-        data, labels = planes(CIFAR[2 * i : 2 * i + 2]), [i, 9 - i]
+        data, labels = to_planes(CIFAR_IMAGES[2 * i : 2 * i + 2]), [i, 9 - i]
         if binary:
             files[f"cifar-10-batches-bin/{name}.bin"] = np.c_[np.array(labels, np.uint8), data].tobytes()
         else:
@@ -104,40 +109,44 @@ def cifar10_files(binary: bool) -> dict[str, bytes]:
 CIFAR10_LABELS = [0, 9, 1, 8, 2, 7, 3, 6, 4, 5]
 
 
-def cifar10_archive(folder: Path, binary: bool) -> Path:
-    tarred(folder / "cifar10.tar.gz", cifar10_files(binary))
+def write_cifar10_archive(folder: Path, binary: bool) -> Path:
+    write_tar(folder / "cifar10.tar.gz", build_cifar10_files(binary))
     return folder / "cifar10.tar.gz"
 
 
-def cifar100_folder(folder: Path, binary: bool) -> Path:
+def write_cifar100_folder(folder: Path, binary: bool) -> Path:
     inner = folder / ("cifar-100-binary" if binary else "cifar-100-python")
     inner.mkdir(exist_ok=True)
     fine, coarse = list(range(90, 100)), list(range(10, 20))
     if binary:
-        (inner / "train.bin").write_bytes(np.c_[np.array([coarse, fine], np.uint8).T, planes(CIFAR)].tobytes())
+        (inner / "train.bin").write_bytes(
+            np.c_[np.array([coarse, fine], np.uint8).T, to_planes(CIFAR_IMAGES)].tobytes()
+        )
         return inner / "train.bin"
-    batch = {b"data": planes(CIFAR), b"fine_labels": fine, b"coarse_labels": coarse}
+    batch = {b"data": to_planes(CIFAR_IMAGES), b"fine_labels": fine, b"coarse_labels": coarse}
     (inner / "train").write_bytes(pickle.dumps(batch, 2))
     return inner / "train"
 
 
-def digits_folder(folder: Path, protocol: int) -> Path:
+def write_digits_folder(folder: Path, protocol: int) -> Path:
     (folder / "partitions").mkdir(exist_ok=True)
     for i in range(10):
-        (folder / "partitions" / f"train_part{i}.pkl").write_bytes(pickle.dumps((COLOUR[i // 2 :], LABELS[i // 2 :])))
-    (folder / "test.pkl").write_bytes(pickle.dumps((COLOUR, LABELS), protocol))
+        (folder / "partitions" / f"train_part{i}.pkl").write_bytes(
+            pickle.dumps((COLOUR_IMAGES[i // 2 :], LABELS[i // 2 :]))
+        )
+    (folder / "test.pkl").write_bytes(pickle.dumps((COLOUR_IMAGES, LABELS), protocol))
     return folder / "test.pkl"
 
 
-def image_folder(folder: Path, suffix: str) -> Path:
-    for name, picture in zip(OFFICE_CLASSES, CIFAR, strict=True):
+def write_image_folder(folder: Path, suffix: str) -> Path:
+    for name, picture in zip(OFFICE_CLASSES, CIFAR_IMAGES, strict=True):
         (folder / "dslr" / name).mkdir(parents=True, exist_ok=True)
         Image.fromarray(picture).save(folder / "dslr" / name / f"frame_0001{suffix}")
     return folder / "dslr" / OFFICE_CLASSES[0] / f"frame_0001{suffix}"
 
 
-def index_file(folder: Path, protocol: int) -> Path:
-    image_folder(folder, ".png")
+def write_image_list(folder: Path, protocol: int) -> Path:
+    write_image_folder(folder, ".png")
     order = [3, 1, 9]
     paths = [f"dslr/{OFFICE_CLASSES[i]}/frame_0001.png" for i in order]
     pair = (np.array(paths, dtype=object), np.array([OFFICE_CLASSES[i] for i in order]))
@@ -148,7 +157,7 @@ def index_file(folder: Path, protocol: int) -> Path:
 # --- attacks
 
 
-def only_data_error(read: Callable[[], object]) -> bool:
+def reads_or_raises_data_error(read: Callable[[], object]) -> bool:
     """True if it was read at all; a message is one printable line."""
     try:
         read()
@@ -160,7 +169,7 @@ def only_data_error(read: Callable[[], object]) -> bool:
     return False
 
 
-class Call:
+class PickledCall:
     """Pickled, it is a call."""
 
     def __init__(self, function: Callable[..., object], *arguments: object, state: object = None) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layouts import only_data_error, tarred
+from layouts import reads_or_raises_data_error, write_tar
 
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers import (
@@ -24,7 +24,7 @@ from fedtrain.data.readers.members import ArchiveLimits
 GOOD = {"set/a/1.txt": b"one", "set/a/2.txt": b"two" * 1000, "set/b/3.txt": b""}
 
 
-def zipped(path: Path, files: dict[str, bytes], mode: int = 0) -> None:
+def write_zip(path: Path, files: dict[str, bytes], mode: int = 0) -> None:
     with warnings.catch_warnings(), zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         warnings.simplefilter("ignore")  # a name twice
         for name, data in files.items():
@@ -35,14 +35,14 @@ def zipped(path: Path, files: dict[str, bytes], mode: int = 0) -> None:
             file.writestr(info, data)
 
 
-def tarred_plain(path: Path, files: dict[str, bytes]) -> None:
-    tarred(path, files, "w:")
+def write_plain_tar(path: Path, files: dict[str, bytes]) -> None:
+    write_tar(path, files, "w:")
 
 
-every_archive = pytest.mark.parametrize("pack", [zipped, tarred, tarred_plain])
+every_archive = pytest.mark.parametrize("pack", [write_zip, write_tar, write_plain_tar])
 
 
-def below(folder: Path) -> dict[str, bytes]:
+def read_tree(folder: Path) -> dict[str, bytes]:
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
@@ -50,7 +50,7 @@ def below(folder: Path) -> dict[str, bytes]:
 def test_archives_unpack(pack: Callable[[Path, dict[str, bytes]], None], tmp_path: Path) -> None:
     pack(tmp_path / "a", GOOD | {"./set/c.txt": b"c"})
     extract_archive(tmp_path / "a", tmp_path / "new" / "out")
-    assert below(tmp_path / "new" / "out") == GOOD | {"set/c.txt": b"c"}
+    assert read_tree(tmp_path / "new" / "out") == GOOD | {"set/c.txt": b"c"}
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["out"]
     with pytest.raises(DataError, match="already there"):
         extract_archive(tmp_path / "a", tmp_path / "new" / "out")
@@ -104,7 +104,7 @@ def test_links_and_devices_in_tar_are_refused(kind: bytes, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFIFO, stat.S_IFSOCK])
 def test_links_and_devices_in_zip_are_refused(kind: int, tmp_path: Path) -> None:
-    zipped(tmp_path / "a.zip", {"link": b"/etc"}, kind | 0o777)
+    write_zip(tmp_path / "a.zip", {"link": b"/etc"}, kind | 0o777)
     with pytest.raises(DataError, match="link or device"):
         extract_archive(tmp_path / "a.zip", tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["a.zip"]
@@ -120,7 +120,7 @@ def test_limits_of_archives(pack: Callable[[Path, dict[str, bytes]], None], tmp_
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "fine"]
 
 
-@pytest.mark.parametrize("pack", [zipped, tarred])
+@pytest.mark.parametrize("pack", [write_zip, write_tar])
 def test_archive_bombs_are_refused(pack: Callable[[Path, dict[str, bytes]], None], tmp_path: Path) -> None:
     pack(tmp_path / "a", {"zeros": bytes(40 * 2**20)})  # 1000 to 1
     with pytest.raises(DataError, match="allowed"):
@@ -137,7 +137,7 @@ def test_a_tar_header_that_asks_for_too_much(tmp_path: Path) -> None:
 
 
 def test_a_zip_that_lies_about_sizes(tmp_path: Path) -> None:
-    zipped(tmp_path / "a.zip", {"zeros": bytes(10**6)})
+    write_zip(tmp_path / "a.zip", {"zeros": bytes(10**6)})
     data = (tmp_path / "a.zip").read_bytes()
     (tmp_path / "a.zip").write_bytes(data.replace(struct.pack("<I", 10**6), struct.pack("<I", 100)))
     with pytest.raises(DataError, match=r"a\.zip"):
@@ -171,19 +171,19 @@ def test_damaged_archives_leave_nothing(
         for at, value in changes:
             data[at] = value
         file.write_bytes(data[:end])
-        if only_data_error(lambda: extract_archive(file, folder / "out")):
+        if reads_or_raises_data_error(lambda: extract_archive(file, folder / "out")):
             shutil.rmtree(folder / "out")
         assert list(folder.iterdir()) == [file]
 
     damage()
 
 
-@pytest.mark.parametrize("pack", [tarred, tarred_plain])
+@pytest.mark.parametrize("pack", [write_tar, write_plain_tar])
 def test_a_truncated_tar_is_not_half_unpacked(pack: Callable[[Path, dict[str, bytes]], None], tmp_path: Path) -> None:
     pack(tmp_path / "whole", GOOD)
     whole = (tmp_path / "whole").read_bytes()
     content = 3 * 512 + 512 + 3072  # headers and files, without the blocks of zeros that end it
-    for size in range(0, len(whole), 7) if pack is tarred else range(0, content + 1, 512):
+    for size in range(0, len(whole), 7) if pack is write_tar else range(0, content + 1, 512):
         (tmp_path / "a").write_bytes(whole[:size])
         with pytest.raises(DataError):
             extract_archive(tmp_path / "a", tmp_path / "out")
@@ -191,7 +191,7 @@ def test_a_truncated_tar_is_not_half_unpacked(pack: Callable[[Path, dict[str, by
 
 
 def test_a_broken_header_is_not_the_end_of_a_tar(tmp_path: Path) -> None:
-    tarred_plain(tmp_path / "a", GOOD)
+    write_plain_tar(tmp_path / "a", GOOD)
     data = bytearray((tmp_path / "a").read_bytes())
     data[1024 + 150] ^= 1  # the checksum of the second member
     (tmp_path / "a").write_bytes(data)
@@ -200,7 +200,7 @@ def test_a_broken_header_is_not_the_end_of_a_tar(tmp_path: Path) -> None:
 
 
 def test_links_at_the_target_are_not_followed(tmp_path: Path) -> None:
-    zipped(tmp_path / "a.zip", GOOD)
+    write_zip(tmp_path / "a.zip", GOOD)
     (tmp_path / "out").symlink_to(tmp_path / "nowhere")
     with pytest.raises(DataError, match="already there"):
         extract_archive(tmp_path / "a.zip", tmp_path / "out")
@@ -208,7 +208,7 @@ def test_links_at_the_target_are_not_followed(tmp_path: Path) -> None:
 
 
 def test_an_encrypted_zip_is_refused(tmp_path: Path) -> None:
-    zipped(tmp_path / "a.zip", GOOD)
+    write_zip(tmp_path / "a.zip", GOOD)
     data = bytearray((tmp_path / "a.zip").read_bytes())
     start = data.index(b"PK\x01\x02")
     data[start + 8] |= 1

@@ -95,7 +95,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread.join()
 
 
-def pulled(remote: RemoteFile, folder: Path) -> bytes:
+def download_bytes(remote: RemoteFile, folder: Path) -> bytes:
     path = download_file(remote, folder, folder / CHECKSUMS_FILE)
     assert path == folder / "a.bin"
     assert not (folder / "a.bin.part").exists()
@@ -106,21 +106,21 @@ def pulled(remote: RemoteFile, folder: Path) -> bytes:
 @pytest.mark.parametrize("chunked", [True, False])
 def test_a_plain_download(server: Server, tmp_path: Path, checksum: str, chunked: bool) -> None:
     server.files["/a.bin"], server.chunked = BODY, chunked
-    assert pulled(server.remote(checksum=checksum), tmp_path) == BODY
-    assert pulled(server.remote(checksum=checksum), tmp_path) == BODY
+    assert download_bytes(server.remote(checksum=checksum), tmp_path) == BODY
+    assert download_bytes(server.remote(checksum=checksum), tmp_path) == BODY
     assert len(server.asked) == 1  # what is here and whole is not fetched again
 
 
 def test_it_goes_on_where_the_connection_was_cut(server: Server, tmp_path: Path) -> None:
     server.files["/a.bin"], server.cut = BODY, [100_000, 50_000]
-    assert pulled(server.remote(), tmp_path) == BODY
+    assert download_bytes(server.remote(), tmp_path) == BODY
     assert [wanted for _, wanted in server.asked] == [None, "bytes=100000-", "bytes=150000-"]
 
 
 def test_it_goes_on_in_another_run(server: Server, tmp_path: Path) -> None:
     server.files["/a.bin"] = BODY
     (tmp_path / "a.bin.part").write_bytes(BODY[:1000])
-    assert pulled(server.remote(), tmp_path) == BODY
+    assert download_bytes(server.remote(), tmp_path) == BODY
     assert server.asked == [("/a.bin", "bytes=1000-")]
 
 
@@ -128,7 +128,7 @@ def test_it_goes_on_in_another_run(server: Server, tmp_path: Path) -> None:
 def test_whatever_lies_there_the_file_comes_out_right(server: Server, tmp_path: Path, there: bytes) -> None:
     server.files["/a.bin"] = BODY
     (tmp_path / "a.bin.part").write_bytes(there)
-    assert pulled(server.remote(), tmp_path) == BODY
+    assert download_bytes(server.remote(), tmp_path) == BODY
 
 
 def test_more_than_the_whole_file_is_thrown_away(server: Server, tmp_path: Path) -> None:
@@ -141,28 +141,28 @@ def test_more_than_the_whole_file_is_thrown_away(server: Server, tmp_path: Path)
 
 def test_a_server_that_cannot_go_on_sends_all_again(server: Server, tmp_path: Path) -> None:
     server.files["/a.bin"], server.ranges, server.cut = BODY, False, [100_000]
-    assert pulled(server.remote(), tmp_path) == BODY
+    assert download_bytes(server.remote(), tmp_path) == BODY
     assert [wanted for _, wanted in server.asked] == [None, "bytes=100000-"]
 
 
 def test_a_connection_that_is_always_cut_is_given_up(server: Server, tmp_path: Path) -> None:
     server.files["/a.bin"], server.cut = BODY, [10] * 99
     with pytest.raises(DataError, match=r"a\.bin could not be fetched .*cut"):
-        pulled(server.remote(), tmp_path)
+        download_bytes(server.remote(), tmp_path)
     assert len(server.asked) < 10
     assert (tmp_path / "a.bin.part").read_bytes() == BODY[:30]  # to go on from another time
 
 
 def test_a_wrong_checksum_leads_to_the_next_mirror(server: Server, tmp_path: Path) -> None:
     server.files |= {"/bad/a.bin": BODY[::-1], "/good/a.bin": BODY}
-    assert pulled(server.remote("/missing", "/bad", "/good"), tmp_path) == BODY
+    assert download_bytes(server.remote("/missing", "/bad", "/good"), tmp_path) == BODY
     assert [path for path, _ in server.asked] == ["/missing/a.bin", "/bad/a.bin", "/good/a.bin"]
 
 
 def test_a_wrong_checksum_everywhere_leaves_nothing(server: Server, tmp_path: Path) -> None:
     server.files |= {"/a.bin": BODY[1:], "/b/a.bin": BODY[2:]}
     with pytest.raises(DataError) as caught:
-        pulled(server.remote("", "/b"), tmp_path)
+        download_bytes(server.remote("", "/b"), tmp_path)
     assert str(caught.value).count("of the wrong checksum") == 2
     assert not list(tmp_path.iterdir())
 
@@ -171,33 +171,33 @@ def test_without_a_published_checksum_the_first_one_counts(server: Server, tmp_p
     server.files["/a.bin"] = BODY
     remote = server.remote(checksum=None)
     (tmp_path / "a.bin.part").write_bytes(b"from another time")
-    assert pulled(remote, tmp_path) == BODY
+    assert download_bytes(remote, tmp_path) == BODY
     assert server.asked == [("/a.bin", None)]  # pieces are not put together where nothing could tell
     assert json.loads((tmp_path / CHECKSUMS_FILE).read_text()) == {"a.bin": SHA256}
     (tmp_path / "a.bin").unlink()
     server.files["/a.bin"] = BODY[::-1]
     with pytest.raises(DataError, match="of the wrong checksum"):
-        pulled(remote, tmp_path)
+        download_bytes(remote, tmp_path)
     (tmp_path / CHECKSUMS_FILE).write_text("[")
     with pytest.raises(DataError, match="remove it"):
-        pulled(remote, tmp_path)
+        download_bytes(remote, tmp_path)
 
 
 def test_more_than_expected_is_refused(server: Server, tmp_path: Path) -> None:
     server.files["/a.bin"] = BODY
     for server.chunked in (False, True):
         with pytest.raises(DataError, match="the 1000 "):
-            pulled(server.remote(size=1000), tmp_path)
+            download_bytes(server.remote(size=1000), tmp_path)
 
 
 @pytest.mark.parametrize("target", ["file:///etc/hostname", "ftp://127.0.0.1/a.bin"])
 def test_no_way_out_of_http(server: Server, tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     server.redirect = target
     with pytest.raises(DataError, match=r"[Rr]edirect"):
-        pulled(server.remote(), tmp_path)
+        download_bytes(server.remote(), tmp_path)
     monkeypatch.setenv("FEDCO2_MIRROR", "file:///etc")
     with pytest.raises(DataError, match="not an http or https address"):
-        pulled(server.remote(), tmp_path)
+        download_bytes(server.remote(), tmp_path)
 
 
 def test_no_way_from_https_to_http() -> None:
@@ -217,7 +217,7 @@ def test_a_redirect_is_followed(server: Server, tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(Handler, "do_GET", once)
     server.files["/b/a.bin"] = BODY
-    assert pulled(server.remote(), tmp_path) == BODY
+    assert download_bytes(server.remote(), tmp_path) == BODY
 
 
 def test_a_silent_server_does_not_hold_us_for_ever(
@@ -228,7 +228,7 @@ def test_a_silent_server_does_not_hold_us_for_ever(
     monkeypatch.setattr(Handler, "do_GET", lambda self: gate.wait(5))
     try:
         with pytest.raises(DataError, match=r"a\.bin could not be fetched"):
-            pulled(server.remote(), tmp_path)
+            download_bytes(server.remote(), tmp_path)
     finally:
         gate.set()
 
@@ -240,13 +240,13 @@ def test_a_full_disk_is_not_the_mirrors_fault(server: Server, tmp_path: Path, mo
     server.files["/a.bin"] = BODY
     monkeypatch.setattr("os.replace", full)
     with pytest.raises(OSError, match="No space"):
-        pulled(server.remote(), tmp_path)
+        download_bytes(server.remote(), tmp_path)
 
 
 # --- get: download and import -------------------------------------------------------------------------------------
 
 
-def digits_archive(names: tuple[str, ...] = ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST_M")) -> bytes:
+def build_digits_archive(names: tuple[str, ...] = ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST_M")) -> bytes:
     images = np.random.default_rng(0).integers(0, 256, (10, 28, 28, 3), dtype=np.uint8)
     data, stream = pickle.dumps((images, np.arange(10))), io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
@@ -256,7 +256,7 @@ def digits_archive(names: tuple[str, ...] = ("MNIST", "SVHN", "USPS", "SynthDigi
     return stream.getvalue()
 
 
-def publish(monkeypatch: pytest.MonkeyPatch, server: Server, body: bytes, checksum: str | None = None) -> None:
+def publish_digits(monkeypatch: pytest.MonkeyPatch, server: Server, body: bytes, checksum: str | None = None) -> None:
     """Put a digits archive on the mirror; the published place has nothing."""
     server.files["/m/digit_dataset.zip"] = body
     remote = RemoteFile((f"{server.url}/home/digit_dataset.zip",), checksum)
@@ -270,8 +270,8 @@ def publish(monkeypatch: pytest.MonkeyPatch, server: Server, body: bytes, checks
 
 
 def test_get_fetches_imports_and_cleans_up(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    body, told = digits_archive(), list[str]()
-    publish(monkeypatch, server, body)
+    body, told = build_digits_archive(), list[str]()
+    publish_digits(monkeypatch, server, body)
     added = download_dataset("digits", tmp_path, tell=told.append)
     assert (
         [one.about.domain for one in added]
@@ -285,7 +285,7 @@ def test_get_fetches_imports_and_cleans_up(server: Server, tmp_path: Path, monke
 
 
 def test_get_adds_only_what_is_missing(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(monkeypatch, server, digits_archive())
+    publish_digits(monkeypatch, server, build_digits_archive())
     download_dataset("digits", tmp_path)
     (tmp_path / "digits" / "usps.safetensors").unlink()
     stamp = (tmp_path / "digits" / "mnist.safetensors").stat().st_mtime_ns
@@ -294,7 +294,7 @@ def test_get_adds_only_what_is_missing(server: Server, tmp_path: Path, monkeypat
 
 
 def test_get_of_one_domain_asks_its_own_home(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(monkeypatch, server, digits_archive())
+    publish_digits(monkeypatch, server, build_digits_archive())
     stream = io.BytesIO()
     images, labels = np.zeros((10, 28, 28), np.uint8), np.arange(10)
     np.savez(stream, x_train=images, y_train=labels, x_test=images, y_test=labels)
@@ -306,7 +306,7 @@ def test_get_of_one_domain_asks_its_own_home(server: Server, tmp_path: Path, mon
 
 
 def test_nowhere_to_be_had(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(monkeypatch, server, b"")
+    publish_digits(monkeypatch, server, b"")
     server.files.clear()
     with pytest.raises(DataError) as caught:
         download_dataset("digits", tmp_path)
@@ -321,7 +321,7 @@ def test_an_archive_that_reaches_outside_is_refused(
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         archive.writestr("../../../slipped", b"")
-    publish(monkeypatch, server, stream.getvalue())
+    publish_digits(monkeypatch, server, stream.getvalue())
     with pytest.raises(DataError, match="does not stay inside"):
         download_dataset("digits", tmp_path / "data")
     assert not list(tmp_path.rglob("slipped"))

@@ -48,42 +48,42 @@ every_settings = pytest.mark.parametrize(
 )
 
 
-def take(part: str, indices: Any) -> torch.Tensor:
+def load_images(part: str, indices: Any) -> torch.Tensor:
     """Images that say where they come from: index // 256, index % 256, and 1 in the test part."""
     index = torch.from_numpy(indices)
     channels = torch.stack([index // 256, index % 256, torch.full_like(index, part == "test")], dim=1)
     return channels.to(torch.uint8)[:, :, None, None].expand(-1, 3, 2, 2).contiguous()
 
 
-def never(part: str, indices: Any) -> torch.Tensor:
+def fail_to_load(part: str, indices: Any) -> torch.Tensor:
     raise AssertionError("an image was taken")
 
 
-def places(samples: Samples) -> Any:
+def decode_indices(samples: Samples) -> Any:
     return (256 * samples.inputs[:, 0, 0, 0].long() + samples.inputs[:, 1, 0, 0]).numpy()
 
 
-def pools(name: str) -> list[SamplePool]:
+def build_pools(name: str) -> list[SamplePool]:
     """All classes alike, in an order of their own for each domain."""
     order = np.random.RandomState(5)
     classes = len(get_dataset_info(name).classes)
     return [
-        SamplePool(domain, title, *(order.permutation(np.arange(n) % classes) for n in sizes), take, 2)
+        SamplePool(domain, title, *(order.permutation(np.arange(n) % classes) for n in sizes), load_images, 2)
         for (domain, title), sizes in zip(get_dataset_info(name).domains.items(), SIZES[name], strict=True)
     ]
 
 
-def built(settings: DataSettings) -> Federation:
-    return assemble_federation(settings, LoadedDataset(pools(settings.dataset), "Title", False, ("a note",)))
+def assemble_toy(settings: DataSettings) -> Federation:
+    return assemble_federation(settings, LoadedDataset(build_pools(settings.dataset), "Title", False, ("a note",)))
 
 
-def sizes(made: Federation) -> list[tuple[int, int, int]]:
+def count_samples(made: Federation) -> list[tuple[int, int, int]]:
     return [(len(c.train), 0 if c.val is None else len(c.val), len(c.test)) for c in made.clients]
 
 
 @every_settings
 def test_an_image_keeps_its_label_and_no_image_is_given_twice(settings: DataSettings) -> None:
-    made, there = built(settings), pools(settings.dataset)
+    made, there = assemble_toy(settings), build_pools(settings.dataset)
     single = len(there) == 1
     for k, client in enumerate(made.clients):
         pool = there[0 if single else k]
@@ -93,11 +93,11 @@ def test_an_image_keeps_its_label_and_no_image_is_given_twice(settings: DataSett
             *([(client.val, pool.train, 0)] if client.val else []),
         ]:
             assert samples.labels.dtype == torch.int64
-            assert np.array_equal(samples.labels.numpy(), labels[places(samples)])
+            assert np.array_equal(samples.labels.numpy(), labels[decode_indices(samples)])
             assert (samples.inputs[:, 2] == part).all()
     lists = {
-        "train": [[*places(c.train), *([] if c.val is None else places(c.val))] for c in made.clients],
-        "test": [[*places(c.test)] for c in made.clients],
+        "train": [[*decode_indices(c.train), *([] if c.val is None else decode_indices(c.val))] for c in made.clients],
+        "test": [[*decode_indices(c.test)] for c in made.clients],
     }
     for of_clients in lists.values():
         together = [[*chain(*of_clients)]] if single else of_clients
@@ -106,10 +106,12 @@ def test_an_image_keeps_its_label_and_no_image_is_given_twice(settings: DataSett
 
 @every_settings
 def test_without_images_clients_differ_in_nothing_but_their_content(settings: DataSettings) -> None:
-    found = LoadedDataset([replace(pool, take=never) for pool in pools(settings.dataset)], "Title", False, ("a note",))
-    made, blank = built(settings), assemble_federation(settings, found.without_images())
+    found = LoadedDataset(
+        [replace(pool, take=fail_to_load) for pool in build_pools(settings.dataset)], "Title", False, ("a note",)
+    )
+    made, blank = assemble_toy(settings), assemble_federation(settings, found.without_images())
     assert (blank.title, blank.notes, blank.preparation) == (made.title, made.notes, made.preparation)
-    assert sizes(blank) == sizes(made)
+    assert count_samples(blank) == count_samples(made)
     for one, other in zip(blank.clients, made.clients, strict=True):
         assert (one.name, one.noise) == (other.name, other.noise)
         for a, b in ((one.train, other.train), (one.test, other.test)):
@@ -121,48 +123,48 @@ def test_without_images_clients_differ_in_nothing_but_their_content(settings: Da
 @every_settings
 def test_the_same_settings_give_the_same_clients_and_leave_global_chance_alone(settings: DataSettings) -> None:
     before = np.random.get_state()[1].tolist(), random.getstate(), torch.get_rng_state().tolist()
-    print_of_first = built(settings).fingerprint
+    print_of_first = assemble_toy(settings).fingerprint
     assert (np.random.get_state()[1].tolist(), random.getstate(), torch.get_rng_state().tolist()) == before
-    assert built(settings).fingerprint == print_of_first
-    other = built(replace(settings, seed=7)).fingerprint
+    assert assemble_toy(settings).fingerprint == print_of_first
+    other = assemble_toy(replace(settings, seed=7)).fingerprint
     assert (other == print_of_first) == (settings.skew == "domain")  # which draws nothing
 
 
 @pytest.mark.parametrize(("percent", "amount"), [(0.02, 148), (0.04, 297), (0.06, 445), (0.1, 743), (0.2, 1487)])
 def test_training_ratios_of_digits(percent: float, amount: int) -> None:
-    made = built(replace(DIGITS, percent=percent))
-    assert sizes(made) == [(amount, 0, 300)] * 5
-    assert all(np.array_equal(places(c.train), np.arange(amount)) for c in made.clients)
+    made = assemble_toy(replace(DIGITS, percent=percent))
+    assert count_samples(made) == [(amount, 0, 300)] * 5
+    assert all(np.array_equal(decode_indices(c.train), np.arange(amount)) for c in made.clients)
     assert [c.name for c in made.clients] == ["mnist", "svhn", "usps", "synthdigits", "mnist_m"]
 
 
 def test_the_first_are_trained_on_the_last_validate_and_all_test() -> None:
-    made = built(DataSettings("office", train_size=62, val_size=50))
-    assert sizes(made) == [(62, 50, 192), (62, 50, 225), (62, 50, 32), (62, 50, 59)]
+    made = assemble_toy(DataSettings("office", train_size=62, val_size=50))
+    assert count_samples(made) == [(62, 50, 192), (62, 50, 225), (62, 50, 32), (62, 50, 59)]
     dslr = made.clients[2]
     assert dslr.val is not None
-    assert np.array_equal(places(dslr.train), np.arange(62))
-    assert np.array_equal(places(dslr.val), np.arange(75, 125))
-    assert sizes(built(DataSettings("domainnet", train_size=105, val_size=105))) == [(105, 105, 300)] * 6
-    assert sizes(built(DataSettings("office", percent=0.2)))[3] == (23 + 24, 0, 59)  # of its own list
-    assert sizes(built(DataSettings("office", val_size=5)))[2] == (120, 5, 32)
+    assert np.array_equal(decode_indices(dslr.train), np.arange(62))
+    assert np.array_equal(decode_indices(dslr.val), np.arange(75, 125))
+    assert count_samples(assemble_toy(DataSettings("domainnet", train_size=105, val_size=105))) == [(105, 105, 300)] * 6
+    assert count_samples(assemble_toy(DataSettings("office", percent=0.2)))[3] == (23 + 24, 0, 59)  # of its own list
+    assert count_samples(assemble_toy(DataSettings("office", val_size=5)))[2] == (120, 5, 32)
 
 
 @given(train=st.integers(1, 130), val=st.integers(0, 130))
 def test_training_and_validation_never_meet(train: int, val: int) -> None:
     settings = DataSettings("office", train_size=train, val_size=val)
     if train + val <= 125:
-        for share in assign_samples(settings, pools("office")):
+        for share in assign_samples(settings, build_pools("office")):
             assert (len(share.train), len(share.val)) == (train, val)
             assert not set(share.train) & set(share.val)
     else:
         with pytest.raises(InputError, match=r"client dslr: \d+( \+ \d+)? images asked for, its list has 125; lower"):
-            assign_samples(settings, pools("office"))
+            assign_samples(settings, build_pools("office"))
 
 
 def test_label_skew_of_a_domain_is_a_part_of_the_published_pool() -> None:
-    made = built(MIXED)
-    assert all(0 < len(c.train) < 2231 and places(c.train).max() < 2231 and c.val is None for c in made.clients)
+    made = assemble_toy(MIXED)
+    assert all(0 < len(c.train) < 2231 and decode_indices(c.train).max() < 2231 and c.val is None for c in made.clients)
     for client in made.clients:  # the test set has the training set's classes in its proportions, as far as it goes
         train, test = (np.bincount(s.labels, minlength=10) for s in (client.train, client.test))
         ratio = min(30 / train[train > 0])
@@ -170,9 +172,9 @@ def test_label_skew_of_a_domain_is_a_part_of_the_published_pool() -> None:
 
 
 def test_the_parts_of_office_are_cut_to_the_size_of_the_smallest() -> None:
-    amounts = [train for train, _, _ in sizes(built(OFFICE))]
+    amounts = [train for train, _, _ in count_samples(assemble_toy(OFFICE))]
     assert all(40 <= amount <= 85 for amount in amounts), amounts
-    short = [SamplePool(p.domain, p.title, p.train[:120], p.test, take, 2) for p in pools("office")]
+    short = [SamplePool(p.domain, p.title, p.train[:120], p.test, load_images, 2) for p in build_pools("office")]
     parts = [len(share.train) for share in assign_samples(OFFICE, short)]
     assert all(40 <= part <= 80 for part in parts), parts  # short lists are not cut again
 
@@ -186,7 +188,7 @@ def test_kept_parts_are_the_published_ones() -> None:
 
 
 def test_domains_are_drawn_one_after_the_other() -> None:
-    there = pools("digits")
+    there = build_pools("digits")
     same = [replace(pool, train=there[0].train, test=there[0].test) for pool in there]
     first, second, *_ = assign_samples(MIXED, same)
     assert not np.array_equal(np.sort(first.train), np.sort(second.train))
@@ -195,35 +197,37 @@ def test_domains_are_drawn_one_after_the_other() -> None:
 
 @pytest.mark.parametrize("settings", [OFFICE, DOMAINNET], ids=["office", "domainnet"])
 def test_misaligned_labels_are_the_same_labels_beside_other_images(settings: DataSettings) -> None:
-    right, wrong = built(settings), built(replace(settings, labels="misaligned"))
+    right, wrong = assemble_toy(settings), assemble_toy(replace(settings, labels="misaligned"))
     for a, b in zip(right.clients, wrong.clients, strict=True):
         for good, bad in ((a.train, b.train), (a.test, b.test)):
             assert torch.equal(good.labels, bad.labels)
-            assert np.array_equal(places(bad), np.arange(len(good)))
+            assert np.array_equal(decode_indices(bad), np.arange(len(good)))
             assert not torch.equal(good.inputs, bad.inputs)
     assert "misaligned" in wrong.notes[-1]
     assert right.notes == ("a note",)
 
 
 def test_published_thinning_leaves_two_tests_whole_and_right_even_if_misaligned() -> None:
-    made = built(replace(OFFICE, thin_test="published", labels="misaligned"))
-    there = pools("office")
+    made = assemble_toy(replace(OFFICE, thin_test="published", labels="misaligned"))
+    there = build_pools("office")
     assert [len(c.test) for c in made.clients[2:]] == [32, 59]
-    assert [len(c.test) for c in made.clients[:2]] == [len(c.test) for c in built(OFFICE).clients[:2]] < [192, 225]
+    assert (
+        [len(c.test) for c in made.clients[:2]] == [len(c.test) for c in assemble_toy(OFFICE).clients[:2]] < [192, 225]
+    )
     for client, pool in zip(made.clients[2:], there[2:], strict=True):
-        assert np.array_equal(client.test.labels.numpy(), pool.test[places(client.test)])
-    assert len(built(OFFICE).clients[3].test) < 59
+        assert np.array_equal(client.test.labels.numpy(), pool.test[decode_indices(client.test)])
+    assert len(assemble_toy(OFFICE).clients[3].test) < 59
 
 
 def test_names_sort_in_the_order_of_clients() -> None:
-    names = [c.name for c in built(replace(CIFAR, skew="iid", clients=101)).clients]
+    names = [c.name for c in assemble_toy(replace(CIFAR, skew="iid", clients=101)).clients]
     assert names[0] == "client000"
     assert names == sorted(names)
-    assert built(CIFAR).clients[3].name == "client03"
+    assert assemble_toy(CIFAR).clients[3].name == "client03"
 
 
 def test_noise_rises_from_client_to_client_and_the_preparation_is_the_data_sets() -> None:
-    made = built(replace(CIFAR, skew="iid", clients=5, noise=20.0, noise_unit="normalised", augment=True))
+    made = assemble_toy(replace(CIFAR, skew="iid", clients=5, noise=20.0, noise_unit="normalised", augment=True))
     assert [c.noise for c in made.clients] == [0, 5, 10, 15, 20]
     assert (made.preparation.mean, made.preparation.std) == (DATASETS["cifar10"].mean, DATASETS["cifar10"].std)
     assert (made.preparation.augment, made.preparation.augment_val) == (True, False)
@@ -255,7 +259,7 @@ def test_noise_rises_from_client_to_client_and_the_preparation_is_the_data_sets(
 )
 def test_contradictions_are_refused(settings: DataSettings, words: list[str]) -> None:
     with pytest.raises(InputError) as error:
-        built(settings)
+        assemble_toy(settings)
     assert all(word in str(error.value) for word in words), str(error.value)
 
 
@@ -269,14 +273,14 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise DataError(f"{root}: lacks {', '.join(missing)}; fedco2 data get {name}")
         if "broken" in there:
             raise DataError("a checksum is wrong")
-        return pools(name)
+        return build_pools(name)
 
     monkeypatch.setattr(
         source.store, "present", lambda name, root: {d: d for d in get_dataset_info(name).domains if d in there}
     )
     monkeypatch.setattr(source.store, "real_pools", real)
     monkeypatch.setattr(source.store, "notes", lambda name, root, wanted: ("the split is ours",))
-    monkeypatch.setattr(source, "build_standin_pools", pools)
+    monkeypatch.setattr(source, "build_standin_pools", build_pools)
     return there
 
 
@@ -310,7 +314,7 @@ def test_real_refuses_to_fall_back(shelf: list[str], tmp_path: Path) -> None:
 
 
 def test_a_single_pool_goes_by_its_own_title(shelf: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    subset = replace(pools("cifar10")[0], title="CIFAR-10 (subset of 2,000 + 500)")
+    subset = replace(build_pools("cifar10")[0], title="CIFAR-10 (subset of 2,000 + 500)")
     monkeypatch.setattr(source.store, "real_pools", lambda name, root, wanted: [subset])
     shelf.append("cifar10")
     assert build_federation(CIFAR).title == "CIFAR-10 (subset of 2,000 + 500)"
@@ -321,7 +325,7 @@ def test_a_single_pool_goes_by_its_own_title(shelf: list[str], monkeypatch: pyte
 
 @every_settings
 def test_a_client_alone_is_the_one_among_all(settings, monkeypatch):
-    monkeypatch.setattr(source.store, "real_pools", lambda name, root, wanted: pools_of(name, wanted))
+    monkeypatch.setattr(source.store, "real_pools", lambda name, root, wanted: build_wanted_pools(name, wanted))
     monkeypatch.setattr(source.store, "notes", lambda name, root, wanted: ())
     noisy = replace(settings, source="real", noise=3.0)
     everyone = build_federation(noisy)
@@ -336,5 +340,5 @@ def test_a_client_alone_is_the_one_among_all(settings, monkeypatch):
         build_single_client(noisy, len(everyone.clients))
 
 
-def pools_of(name, wanted):
-    return [pool for pool in pools(name) if pool.domain in wanted]
+def build_wanted_pools(name, wanted):
+    return [pool for pool in build_pools(name) if pool.domain in wanted]

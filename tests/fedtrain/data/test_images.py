@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layouts import CIFAR, SMALL, image_folder, quiet
+from layouts import CIFAR_IMAGES, SMALL_OFFICE, ignore_progress, write_image_folder
 from PIL import Image
 
 from fedtrain.data.errors import DataError
@@ -56,11 +56,11 @@ def test_an_empty_folder_holds_no_images(tmp_path: Path) -> None:
     for name in OFFICE_CLASSES:
         (tmp_path / name).mkdir()
     with pytest.raises(DataError, match="no images"):
-        read_class_folders(SMALL, tmp_path, quiet)
+        read_class_folders(SMALL_OFFICE, tmp_path, ignore_progress)
 
 
-def picture(mode: str) -> Image.Image:
-    base = Image.fromarray(CIFAR[0])
+def make_picture(mode: str) -> Image.Image:
+    base = Image.fromarray(CIFAR_IMAGES[0])
     if mode == "P transparent":
         palette = base.convert("P", palette=Image.Palette.ADAPTIVE, colors=16)
         palette.info["transparency"] = bytes(range(0, 256, 16))
@@ -87,7 +87,7 @@ def picture(mode: str) -> Image.Image:
 )
 def test_images_without_three_bands_become_grey(mode: str, suffix: str, tmp_path: Path) -> None:
     file = tmp_path / f"a{suffix}"
-    picture(mode).save(file)
+    make_picture(mode).save(file)
     read = read_image(file, (20, 40))
     with Image.open(file) as image, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -102,15 +102,15 @@ def test_images_without_three_bands_become_grey(mode: str, suffix: str, tmp_path
 
 
 def test_a_truncated_jpeg_is_named(tmp_path: Path) -> None:
-    file = image_folder(tmp_path, ".jpg")
+    file = write_image_folder(tmp_path, ".jpg")
     whole = file.read_bytes()
     for size in range(0, len(whole) - 2, 7):
         file.write_bytes(whole[:size])
         with pytest.raises(DataError, match=r"frame_0001\.jpg: not a readable image"):
-            read_class_folders(SMALL, tmp_path / "dslr", quiet)
+            read_class_folders(SMALL_OFFICE, tmp_path / "dslr", ignore_progress)
 
 
-def png_header(width: int, height: int) -> bytes:
+def build_png_header(width: int, height: int) -> bytes:
     chunk = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     data = b"IDAT" + zlib.compress(bytes(1000))
     pieces = [struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in (chunk, data, b"IEND")]
@@ -120,7 +120,7 @@ def png_header(width: int, height: int) -> bytes:
 @pytest.mark.parametrize("side", [9000, 12_000, 60_000, 2**31 - 1])
 @pytest.mark.parametrize("action", ["error", "ignore"])
 def test_image_bombs_are_refused(side: int, action: Any, tmp_path: Path) -> None:
-    (tmp_path / "a.png").write_bytes(png_header(side, side))
+    (tmp_path / "a.png").write_bytes(build_png_header(side, side))
     with warnings.catch_warnings():
         warnings.simplefilter(action)
         with pytest.raises(DataError, match=r"a\.png: .*pixels"):
@@ -128,7 +128,7 @@ def test_image_bombs_are_refused(side: int, action: Any, tmp_path: Path) -> None
 
 
 def test_formats_with_powers_are_not_read(tmp_path: Path) -> None:
-    picture("RGB").save(tmp_path / "a.eps")
+    make_picture("RGB").save(tmp_path / "a.eps")
     (tmp_path / "a.eps").rename(tmp_path / "a.jpg")
     with pytest.raises(DataError, match=r"a\.jpg: not a readable image"):
         read_image(tmp_path / "a.jpg")

@@ -35,60 +35,60 @@ DIGITS, OFFICE = get_dataset_info("digits"), get_dataset_info("office")
 Write = Callable[[Path], Path]
 
 
-def npz(path: Path, images: NDArray[np.uint8] = COLOUR) -> Path:
+def write_npz(path: Path, images: NDArray[np.uint8] = COLOUR) -> Path:
     np.savez(path, x_train=images, y_train=LABELS, x_test=images[:10], y_test=LABELS[:10])
     return path
 
 
-def picture(path: Path, seed: int, size: int = 8) -> None:
+def write_picture(path: Path, seed: int, size: int = 8) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8)).save(path)
 
 
-def pickled(path: Path, content: object) -> None:
+def write_pickle(path: Path, content: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(pickle.dumps(content))
 
 
-def zipped(path: Path, folder: Path) -> Path:
+def write_zip(path: Path, folder: Path) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         for file in sorted(folder.rglob("*")):
             archive.write(file, file.relative_to(folder))
     return path
 
 
-def office(folder: Path, each: int = 2, twins: dict[str, str] | None = None) -> Path:
+def write_office(folder: Path, each: int = 2, twins: dict[str, str] | None = None) -> Path:
     """``each`` images of every class and domain."""
     for d, domain in enumerate(OFFICE.domains):
         for c, name in enumerate(OFFICE.classes):
             for i in range(each):
-                picture(folder / domain / name / f"{i:03}.png", 1000 * d + each * c + i)
+                write_picture(folder / domain / name / f"{i:03}.png", 1000 * d + each * c + i)
     for copy, original in (twins or {}).items():
         (folder / copy).write_bytes((folder / original).read_bytes())
     return folder
 
 
-def fedbn_digits(folder: Path) -> Path:
+def write_fedbn_digits(folder: Path) -> Path:
     for name in ("MNIST", "MNIST_M"):
-        pickled(folder / "data" / name / "test.pkl", (COLOUR, LABELS))
+        write_pickle(folder / "data" / name / "test.pkl", (COLOUR, LABELS))
         for i in range(10):
-            pickled(folder / "data" / name / "partitions" / f"train_part{i}.pkl", (COLOUR[i : i + 2], [9, i]))
+            write_pickle(folder / "data" / name / "partitions" / f"train_part{i}.pkl", (COLOUR[i : i + 2], [9, i]))
     return folder
 
 
-def idx(path: Path, array: NDArray[Any], pack: bool) -> None:
+def write_idx(path: Path, array: NDArray[Any], pack: bool) -> None:
     data = struct.pack(f">I{array.ndim}I", 0x0800 + array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
     path.with_name(path.name + ".gz" * pack).write_bytes(gzip.compress(data) if pack else data)
 
 
-def mnist(folder: Path, pack: bool = True) -> Path:
+def write_mnist(folder: Path, pack: bool = True) -> Path:
     for part in ("train", "t10k"):
-        idx(folder / f"{part}-images-idx3-ubyte", GREY, pack)
-        idx(folder / f"{part}-labels-idx1-ubyte", LABELS, pack)
+        write_idx(folder / f"{part}-images-idx3-ubyte", GREY, pack)
+        write_idx(folder / f"{part}-labels-idx1-ubyte", LABELS, pack)
     return folder
 
 
-def usps(folder: Path) -> Path:
+def write_usps(folder: Path) -> Path:
     lines = [
         f"{y + 1} " + " ".join(f"{i}:{v}" for i, v in enumerate(x.ravel() / 128 - 1, 1))
         for x, y in zip(GREY, LABELS, strict=True)
@@ -98,35 +98,35 @@ def usps(folder: Path) -> Path:
     return folder / "usps.t.bz2"
 
 
-def mat(folder: Path, prefix: str = "") -> Path:
+def write_mat(folder: Path, prefix: str = "") -> Path:
     for part in ("train", "test"):
         savemat(folder / f"{prefix}{part}_32x32.mat", {"X": COLOUR.transpose(1, 2, 3, 0), "y": LABELS[:, None] + 1})
     return folder / f"{prefix}train_32x32.mat"
 
 
-def class_folders(folder: Path) -> Path:
+def write_class_folders(folder: Path) -> Path:
     for part in ("train", "test"):
         for i in range(20):
-            picture(folder / "mnist_m" / part / str(i % 10) / f"{i}.png", i)
+            write_picture(folder / "mnist_m" / part / str(i % 10) / f"{i}.png", i)
     return folder
 
 
 @pytest.mark.parametrize(
     ("make", "domains"),
     [
-        (lambda folder: npz(folder / "svhn_28.npz"), ["svhn"]),
-        (lambda folder: npz(folder / "usps.npz", GREY), ["usps"]),
-        (fedbn_digits, ["mnist", "mnist_m"]),
-        (lambda folder: zipped(folder.parent / "d.zip", fedbn_digits(folder)), ["mnist", "mnist_m"]),
-        (mnist, ["mnist"]),
-        (lambda folder: mnist(folder, pack=False), ["mnist"]),
-        (lambda folder: mnist(folder) / "t10k-labels-idx1-ubyte.gz", ["mnist"]),
-        (usps, ["usps"]),
-        (mat, ["svhn"]),
-        (lambda folder: mat(folder, "synth_"), ["synthdigits"]),
-        (lambda folder: mat(folder, "synth_").parent, ["synthdigits"]),
-        (class_folders, ["mnist_m"]),
-        (lambda folder: class_folders(folder) / "mnist_m", ["mnist_m"]),
+        (lambda folder: write_npz(folder / "svhn_28.npz"), ["svhn"]),
+        (lambda folder: write_npz(folder / "usps.npz", GREY), ["usps"]),
+        (write_fedbn_digits, ["mnist", "mnist_m"]),
+        (lambda folder: write_zip(folder.parent / "d.zip", write_fedbn_digits(folder)), ["mnist", "mnist_m"]),
+        (write_mnist, ["mnist"]),
+        (lambda folder: write_mnist(folder, pack=False), ["mnist"]),
+        (lambda folder: write_mnist(folder) / "t10k-labels-idx1-ubyte.gz", ["mnist"]),
+        (write_usps, ["usps"]),
+        (write_mat, ["svhn"]),
+        (lambda folder: write_mat(folder, "synth_"), ["synthdigits"]),
+        (lambda folder: write_mat(folder, "synth_").parent, ["synthdigits"]),
+        (write_class_folders, ["mnist_m"]),
+        (lambda folder: write_class_folders(folder) / "mnist_m", ["mnist_m"]),
     ],
 )
 def test_every_layout_of_digits(make: Write, domains: list[str], tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_every_layout_of_digits(make: Write, domains: list[str], tmp_path: Path)
 
 def test_grey_becomes_three_equal_channels_of_the_right_size(tmp_path: Path) -> None:
     for domain in DIGITS.domains:
-        npz(tmp_path / f"{domain}.npz", GREY if domain in ("mnist", "usps") else COLOUR)
+        write_npz(tmp_path / f"{domain}.npz", GREY if domain in ("mnist", "usps") else COLOUR)
     import_dataset("digits", sorted(tmp_path.glob("*.npz")), tmp_path / "data")
     for pool in load_real_pools("digits", tmp_path / "data"):
         images = pool.take("test", np.arange(10))
@@ -151,7 +151,7 @@ def test_grey_becomes_three_equal_channels_of_the_right_size(tmp_path: Path) -> 
 def test_images_and_labels_stay_together(tmp_path: Path) -> None:
     flat = np.repeat(LABELS, 28 * 28 * 3).reshape(20, 28, 28, 3).astype(np.uint8)
     for domain in DIGITS.domains:
-        npz(tmp_path / f"{domain}.npz", flat)
+        write_npz(tmp_path / f"{domain}.npz", flat)
     import_dataset("digits", [tmp_path], tmp_path / "data")
     pool = load_real_pools("digits", tmp_path / "data")[0]
     assert np.array_equal(pool.take("train", np.arange(20))[:, 0, 0, 0].numpy(), pool.train)
@@ -160,7 +160,7 @@ def test_images_and_labels_stay_together(tmp_path: Path) -> None:
 
 
 def test_fedbn_keeps_its_order(tmp_path: Path) -> None:
-    import_dataset("digits", [fedbn_digits(tmp_path)], tmp_path / "data")
+    import_dataset("digits", [write_fedbn_digits(tmp_path)], tmp_path / "data")
     about = read_stored_domains("digits", tmp_path / "data")["mnist"]
     assert about.split.startswith("FedBN's split")
     assert about.counts == "20 + 20"
@@ -170,7 +170,7 @@ def test_fedbn_keeps_its_order(tmp_path: Path) -> None:
     assert list(order) == [x for i in range(10) for x in (9, i)]
 
 
-def cifar(folder: Path, name: str, binary: bool) -> Path:
+def write_cifar(folder: Path, name: str, binary: bool) -> Path:
     fine = "labels" if name == "cifar10" else "fine_labels"
     names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"] if name == "cifar10" else ["train", "test"]
     pixels = COLOUR.transpose(0, 3, 1, 2).reshape(20, -1)
@@ -179,7 +179,7 @@ def cifar(folder: Path, name: str, binary: bool) -> Path:
         if binary:
             (folder / f"{file}.bin").write_bytes(np.concatenate([lead, pixels], 1).tobytes())
         else:
-            pickled(folder / file, {b"data": pixels, fine.encode(): LABELS.tolist()})
+            write_pickle(folder / file, {b"data": pixels, fine.encode(): LABELS.tolist()})
     return folder
 
 
@@ -188,7 +188,7 @@ def cifar(folder: Path, name: str, binary: bool) -> Path:
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 def test_every_layout_of_cifar(name: str, binary: bool, packed: bool, tmp_path: Path) -> None:
     (tmp_path / "batches").mkdir()
-    path = cifar(tmp_path / "batches", name, binary)
+    path = write_cifar(tmp_path / "batches", name, binary)
     if packed:
         with tarfile.open(tmp_path / "c.tar.gz", "w:gz") as archive:
             archive.add(path, "batches")
@@ -202,8 +202,8 @@ def test_every_layout_of_cifar(name: str, binary: bool, packed: bool, tmp_path: 
 @pytest.mark.parametrize("nested", ["", "office_caltech_10", "a/office_caltech_10"])
 @pytest.mark.parametrize("packed", [True, False])
 def test_folders_of_classes(nested: str, packed: bool, tmp_path: Path) -> None:
-    office(tmp_path / "in" / nested)
-    path = zipped(tmp_path / "o.zip", tmp_path / "in") if packed else tmp_path / "in"
+    write_office(tmp_path / "in" / nested)
+    path = write_zip(tmp_path / "o.zip", tmp_path / "in") if packed else tmp_path / "in"
     import_dataset("office", [path], tmp_path / "data")
     pools = load_real_pools("office", tmp_path / "data")
     assert [pool.domain for pool in pools] == list(OFFICE.domains)
@@ -212,7 +212,7 @@ def test_folders_of_classes(nested: str, packed: bool, tmp_path: Path) -> None:
 
 
 def test_one_domain_of_an_odd_name(tmp_path: Path) -> None:
-    office(tmp_path)
+    write_office(tmp_path)
     (tmp_path / "dslr").rename(tmp_path / "camera")
     with pytest.raises(InputError, match="camera: its name does not tell the domain; say --domain, one of amazon"):
         import_dataset("office", [tmp_path / "camera"], tmp_path / "data")
@@ -222,13 +222,13 @@ def test_one_domain_of_an_odd_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("prefix", ["office_caltech_10/", "", "elsewhere/office_caltech_10/"])
 def test_fedbns_lists(prefix: str, tmp_path: Path) -> None:
-    folder = office(tmp_path / "office_caltech_10")
+    folder = write_office(tmp_path / "office_caltech_10")
     wanted: dict[str, list[str]] = {}
     for domain in OFFICE.domains:
         names = [f"{prefix}{domain}/{name}/00{i}.png" for i in (1, 0) for name in OFFICE.classes]
         wanted[domain] = [name.split("/")[-2] for name in names[:15]]
         for part, cut in {"train": slice(15), "test": slice(15, None)}.items():
-            pickled(folder / f"{domain}_{part}.pkl", (names[cut], [name.split("/")[-2] for name in names[cut]]))
+            write_pickle(folder / f"{domain}_{part}.pkl", (names[cut], [name.split("/")[-2] for name in names[cut]]))
     import_dataset("office", [folder], tmp_path / "data")
     for pool in load_real_pools("office", tmp_path / "data"):
         assert [OFFICE.classes[label] for label in pool.train] == wanted[pool.domain]
@@ -236,11 +236,11 @@ def test_fedbns_lists(prefix: str, tmp_path: Path) -> None:
 
 
 def test_lists_and_images_in_two_archives(tmp_path: Path) -> None:
-    images, lists = office(tmp_path / "images"), tmp_path / "lists"
+    images, lists = write_office(tmp_path / "images"), tmp_path / "lists"
     names = [f"Office/dslr/{name}/000.png" for name in OFFICE.classes]
     for part in ("train", "test"):
-        pickled(lists / "Office" / f"dslr_{part}.pkl", (names, list(OFFICE.classes)))
-    paths = [zipped(tmp_path / f"{folder.name}.zip", folder) for folder in (lists, images)]
+        write_pickle(lists / "Office" / f"dslr_{part}.pkl", (names, list(OFFICE.classes)))
+    paths = [write_zip(tmp_path / f"{folder.name}.zip", folder) for folder in (lists, images)]
     (added,) = import_dataset("office", paths, tmp_path / "data", only=["dslr"])
     assert added.about.split.startswith("FedBN's split")
     with pytest.raises(DataError, match=r"its first image Office/dslr/back_pack/000\.png is not there"):
@@ -252,8 +252,8 @@ def test_a_malicious_pickle_or_archive_is_refused(tmp_path: Path) -> None:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return exec, ("raise SystemExit",)
 
-    fedbn_digits(tmp_path / "in")
-    pickled(tmp_path / "in" / "data" / "MNIST" / "test.pkl", Evil())
+    write_fedbn_digits(tmp_path / "in")
+    write_pickle(tmp_path / "in" / "data" / "MNIST" / "test.pkl", Evil())
     with pytest.raises(DataError, match=r"builtins\.exec"):
         import_dataset("digits", [tmp_path / "in"], tmp_path / "data")
     with zipfile.ZipFile(tmp_path / "slip.zip", "w") as archive:
@@ -265,12 +265,12 @@ def test_a_malicious_pickle_or_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_there_stays_unless_replaced(tmp_path: Path) -> None:
-    path = npz(tmp_path / "usps.npz", GREY)
+    path = write_npz(tmp_path / "usps.npz", GREY)
     import_dataset("digits", [path], tmp_path / "data")
     with pytest.raises(InputError, match=r"usps\.safetensors: is already there; replace it with --replace"):
-        import_dataset("digits", [path, npz(tmp_path / "mnist.npz")], tmp_path / "data")
+        import_dataset("digits", [path, write_npz(tmp_path / "mnist.npz")], tmp_path / "data")
     assert list(list_stored_titles("digits", tmp_path / "data")) == ["usps"]  # refused before any work
-    import_dataset("digits", [npz(path, COLOUR)], tmp_path / "data", replace=True)
+    import_dataset("digits", [write_npz(path, COLOUR)], tmp_path / "data", replace=True)
     assert list(list_stored_titles("digits", tmp_path / "data")) == ["usps"]
 
 
@@ -284,13 +284,13 @@ def test_what_is_there_stays_unless_replaced(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_unclear_is_asked_about(name: str, hint: str, tmp_path: Path) -> None:
-    npz(tmp_path / "x.npz").rename(tmp_path / name)
+    write_npz(tmp_path / "x.npz").rename(tmp_path / name)
     with pytest.raises(InputError, match=hint):
         import_dataset("digits", [tmp_path / name], tmp_path / "data")
 
 
 def test_mistakes_are_one_line(tmp_path: Path) -> None:
-    a, b = npz(tmp_path / "mnist_a.npz"), npz(tmp_path / "mnist_b.npz")
+    a, b = write_npz(tmp_path / "mnist_a.npz"), write_npz(tmp_path / "mnist_b.npz")
     with pytest.raises(InputError, match="both mnist"):
         import_dataset("digits", [a, b], tmp_path / "data")
     with pytest.raises(InputError, match="add one at a time"):
@@ -301,13 +301,13 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
         import_dataset("digits", [tmp_path / "no.npz"], tmp_path / "data")
     with pytest.raises(DataError, match="nothing of DomainNet found"):
         import_dataset("domainnet", [tmp_path / "data"], tmp_path / "data")
-    usps(tmp_path).unlink()
+    write_usps(tmp_path).unlink()
     with pytest.raises(DataError, match=r"usps\.t\.bz2: no such file"):
         import_dataset("digits", [tmp_path / "usps.bz2"], tmp_path / "data")
 
 
 def test_an_image_that_does_not_decode_leaves_nothing(tmp_path: Path) -> None:
-    office(tmp_path / "in")
+    write_office(tmp_path / "in")
     (tmp_path / "in" / "dslr" / "mug" / "000.png").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"mug/000\.png"):
         import_dataset("office", [tmp_path / "in" / "dslr"], tmp_path / "data")
@@ -397,7 +397,7 @@ def test_sizes_of_office_are_the_references(domain: str) -> None:
 
 def test_equal_images_are_found_and_stay_on_one_side(tmp_path: Path) -> None:
     twins = {f"dslr/{name}/{i:03}.png": f"dslr/{name}/{i + 1:03}.png" for name in OFFICE.classes for i in (0, 2)}
-    office(tmp_path / "in", 9, twins)
+    write_office(tmp_path / "in", 9, twins)
     import_dataset("office", [tmp_path / "in"], tmp_path / "data")
     pool = next(pool for pool in load_real_pools("office", tmp_path / "data") if pool.domain == "dslr")
     train, test = (
@@ -418,7 +418,7 @@ def test_published_sizes_are_known_for_all_but_domainnet() -> None:
 
 def test_progress_is_told(tmp_path: Path) -> None:
     told = io.StringIO()
-    office(tmp_path / "in")
+    write_office(tmp_path / "in")
     import_dataset(
         "office",
         [tmp_path / "in"],

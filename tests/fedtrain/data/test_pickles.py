@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layouts import GREY, RNG, Call
+from layouts import GREY_IMAGES, RNG, PickledCall
 
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers import (
@@ -38,24 +38,24 @@ values = st.recursive(
 )
 
 
-def same(a: object, b: object) -> bool:
+def is_same(a: object, b: object) -> bool:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a.dtype == b.dtype and a.shape == b.shape and bool((a == b).all())
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+        return type(a) is type(b) and len(a) == len(b) and all(map(is_same, a, b))
     if isinstance(a, dict) and isinstance(b, dict):
-        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+        return list(a) == list(b) and all(is_same(a[key], b[key]) for key in a)
     return type(a) is type(b) and a == b
 
 
 @settings(max_examples=60)
 @given(values, st.integers(0, 5))
 def test_plain_data_come_back_as_they_were(value: object, protocol: int) -> None:
-    assert same(parse_pickle(pickle.dumps(value, protocol), "file"), value)
+    assert is_same(parse_pickle(pickle.dumps(value, protocol), "file"), value)
 
 
 def test_one_array_named_twice_is_one_array() -> None:
-    read = parse_pickle(pickle.dumps([GREY] * 2, 2), "file")
+    read = parse_pickle(pickle.dumps([GREY_IMAGES] * 2, 2), "file")
     assert isinstance(read, list)
     assert read[0] is read[1]
 
@@ -76,25 +76,25 @@ def test_pickles_of_python_2_give_bytes() -> None:
 UNBUILT = b"\x80\x03cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"
 
 
-def malicious(mark: str) -> dict[str, bytes]:
+def build_malicious_pickles(mark: str) -> dict[str, bytes]:
     """Pickles that would create the file ``mark``, or use other powers, with the standard unpickler."""
     touch = f"open({mark!r}, 'w').close()"
-    system = Call(os.system, f"touch {mark}")
-    evaluate = Call(eval, touch)
+    system = PickledCall(os.system, f"touch {mark}")
+    evaluate = PickledCall(eval, touch)
     line = touch.encode()
     shell = struct.pack("<I", len(f"touch {mark}")) + f"touch {mark}".encode()
-    array = pickle.dumps(GREY, 2)
+    array = pickle.dumps(GREY_IMAGES, 2)
     bad: dict[str, object] = {
         "eval": evaluate,
-        "exec": Call(exec, touch),
-        "in a tuple": (GREY, evaluate),
-        "in a dict": {b"data": GREY, b"labels": [1, evaluate]},
-        "getattr": Call(getattr, Call(__import__, "os"), "system"),
-        "nested": Call(eval, Call(str, touch)),
+        "exec": PickledCall(exec, touch),
+        "in a tuple": (GREY_IMAGES, evaluate),
+        "in a dict": {b"data": GREY_IMAGES, b"labels": [1, evaluate]},
+        "getattr": PickledCall(getattr, PickledCall(__import__, "os"), "system"),
+        "nested": PickledCall(eval, PickledCall(str, touch)),
         "object array": np.array([evaluate, "b"], dtype=object),
-        "state": Call(np.dtype, "u1", state=evaluate),
-        "memmap": Call(np.memmap, mark, "u1", "w+", 0, (3,)),
-        "numpy load": Call(np.load, mark),
+        "state": PickledCall(np.dtype, "u1", state=evaluate),
+        "memmap": PickledCall(np.memmap, mark, "u1", "w+", 0, (3,)),
+        "numpy load": PickledCall(np.load, mark),
         "set": {1, 2},
         "class": Path("a"),
         "complex": 1j,
@@ -133,7 +133,7 @@ def test_malicious_pickles_do_nothing(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     copyreg.add_extension("builtins", "exec", 0xF0)
     try:
-        for name, data in malicious(str(mark)).items():
+        for name, data in build_malicious_pickles(str(mark)).items():
             file = tmp_path / "test.pkl"
             file.write_bytes(data)
             with pytest.raises(DataError, match=r"test\.pkl: "):
@@ -151,7 +151,7 @@ def test_malicious_pickles_do_nothing(tmp_path: Path) -> None:
 def test_the_malicious_pickles_are_malicious(name: str, tmp_path: Path) -> None:
     copyreg.add_extension("builtins", "exec", 0xF0)
     try:
-        pickle.loads(malicious(str(tmp_path / "mark"))[name])
+        pickle.loads(build_malicious_pickles(str(tmp_path / "mark"))[name])
     finally:
         copyreg.remove_extension("builtins", "exec", 0xF0)
         copyreg.clear_extension_cache()
@@ -160,10 +160,10 @@ def test_the_malicious_pickles_are_malicious(name: str, tmp_path: Path) -> None:
 
 def test_what_a_pickle_asks_for_is_named() -> None:
     with pytest.raises(DataError, match=r"builtins\.eval"):
-        parse_pickle(pickle.dumps(Call(eval, "1"), 4), "file")
+        parse_pickle(pickle.dumps(PickledCall(eval, "1"), 4), "file")
     for name in ("memo", "memo overwritten"):
         with pytest.raises(DataError, match=r"asks for os\.system"):
-            parse_pickle(malicious("mark")[name], "file")
+            parse_pickle(build_malicious_pickles("mark")[name], "file")
     with pytest.raises(DataError, match=r"file: .*posix\.system"):
         parse_pickle(b"\x80\x04\x8c\x05posix\x8c\x06system\x93.", "file")
     with pytest.raises(DataError, match="PERSID"):
@@ -175,7 +175,7 @@ def test_what_a_pickle_asks_for_is_named() -> None:
     assert len(str(caught.value)) < 600
 
 
-def claim(shape: bytes, data: bytes = b"C\x04abcd", code: bytes = b"u1") -> bytes:
+def build_claimed_array(shape: bytes, data: bytes = b"C\x04abcd", code: bytes = b"u1") -> bytes:
     """A pickled array whose state is what one says; ``shape`` as opcodes."""
     return (
         UNBUILT
@@ -191,8 +191,8 @@ def claim(shape: bytes, data: bytes = b"C\x04abcd", code: bytes = b"u1") -> byte
 
 
 def test_the_claim_is_an_array() -> None:
-    assert parse_pickle(claim(b"K\x04\x85"), "file").tolist() == list(b"abcd")  # type: ignore[attr-defined]
-    texts = parse_pickle(claim(b"K\x01\x85", b"]X\x01\0\0\0aa", b"O8"), "file")
+    assert parse_pickle(build_claimed_array(b"K\x04\x85"), "file").tolist() == list(b"abcd")  # type: ignore[attr-defined]
+    texts = parse_pickle(build_claimed_array(b"K\x01\x85", b"]X\x01\0\0\0aa", b"O8"), "file")
     assert texts.tolist() == ["a"]  # type: ignore[attr-defined]
 
 
@@ -203,24 +203,24 @@ NEST = b"\x80\x02]" + b"]".join([b""] * 50_000) + b"a" * 49_999 + b"."
 @pytest.mark.parametrize(
     "data",
     [
-        claim(HUGE + b"\x85"),
-        claim(HUGE + HUGE + HUGE + b"\x87"),
-        claim(b"K\x00" + HUGE + b"\x86"),
-        claim(b"K\x05\x85"),
-        claim(b"K\x03\x85"),
-        claim(b"J\xff\xff\xff\xffJ\xfc\xff\xff\xff\x86"),
-        claim(b"(" + b"K\x01" * 65 + b"t"),
-        claim(b"X\x01\0\0\0a\x85"),
-        claim(b"N"),
-        claim(b"K\x04\x85", b"K\x07"),
-        claim(b"K\x04\x85", code=b"O8"),
-        claim(b"K\x01\x85", b"](K\x01e", b"O8"),
-        claim(b"K\x01\x85", b"]](a", b"O8"),
-        claim(HUGE + b"\x85", b"]X\x01\0\0\0aa", b"O8"),
-        claim(b"K\x04\x85", code=b"V4"),
-        claim(b"K\x04\x85", code=b"S0"),
-        claim(b"K\x04\x85", code=b"U99999999"),
-        claim(b"K\x04\x85", code=b"u1,u1"),
+        build_claimed_array(HUGE + b"\x85"),
+        build_claimed_array(HUGE + HUGE + HUGE + b"\x87"),
+        build_claimed_array(b"K\x00" + HUGE + b"\x86"),
+        build_claimed_array(b"K\x05\x85"),
+        build_claimed_array(b"K\x03\x85"),
+        build_claimed_array(b"J\xff\xff\xff\xffJ\xfc\xff\xff\xff\x86"),
+        build_claimed_array(b"(" + b"K\x01" * 65 + b"t"),
+        build_claimed_array(b"X\x01\0\0\0a\x85"),
+        build_claimed_array(b"N"),
+        build_claimed_array(b"K\x04\x85", b"K\x07"),
+        build_claimed_array(b"K\x04\x85", code=b"O8"),
+        build_claimed_array(b"K\x01\x85", b"](K\x01e", b"O8"),
+        build_claimed_array(b"K\x01\x85", b"]](a", b"O8"),
+        build_claimed_array(HUGE + b"\x85", b"]X\x01\0\0\0aa", b"O8"),
+        build_claimed_array(b"K\x04\x85", code=b"V4"),
+        build_claimed_array(b"K\x04\x85", code=b"S0"),
+        build_claimed_array(b"K\x04\x85", code=b"U99999999"),
+        build_claimed_array(b"K\x04\x85", code=b"u1,u1"),
         b"\x80\x05\x96" + struct.pack("<Q", 2**62) + b"a.",
         b"\x80\x04\x8e" + struct.pack("<Q", 2**40) + b"a.",
         b"\x80\x04\x95" + struct.pack("<Q", 2**62) + b".",
@@ -265,7 +265,7 @@ def test_the_same_data_again_and_again_is_refused() -> None:
     with pytest.raises(DataError, match="again and again"):
         parse_pickle(encode + b"h\x02h\x01h\x03\x86R" * 1000 + b".", "file")
     items = b"](" + b"X\x01\0\0\0a" * 10_000 + b"eq\x09"
-    once = claim(b"M\x10\x27\x85", b"h\x09", b"O8")[2:-1]
+    once = build_claimed_array(b"M\x10\x27\x85", b"h\x09", b"O8")[2:-1]
     with pytest.raises(DataError, match="again and again"):
         parse_pickle(b"\x80\x02" + items + once * 500 + b".", "file")
 
@@ -278,6 +278,6 @@ def test_too_many_opcodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_too_large_a_pickle_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("fedtrain.data.readers.safe_pickle.MAX_BYTES", 100)
-    (tmp_path / "a.pkl").write_bytes(pickle.dumps(GREY))
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps(GREY_IMAGES))
     with pytest.raises(DataError, match="more than the 100 allowed"):
         load_pickle(tmp_path / "a.pkl")

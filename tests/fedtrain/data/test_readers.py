@@ -19,31 +19,31 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layouts import (
-    CIFAR,
     CIFAR10_LABELS,
-    COLOUR,
-    GREY,
+    CIFAR_IMAGES,
+    COLOUR_IMAGES,
+    GREY_IMAGES,
     LABELS,
-    SMALL,
-    USPS,
+    SMALL_OFFICE,
+    USPS_IMAGES,
     Array,
-    Call,
-    cifar10_archive,
-    cifar10_files,
-    cifar100_folder,
-    digits_folder,
-    idx_pair,
-    image_folder,
-    index_file,
-    libsvm_file,
-    mat_file,
-    npy,
-    npz_file,
-    only_data_error,
-    planes,
-    quiet,
-    tarred,
+    PickledCall,
+    build_cifar10_files,
+    encode_npy,
+    ignore_progress,
+    reads_or_raises_data_error,
+    to_planes,
+    write_cifar10_archive,
+    write_cifar100_folder,
+    write_digits_folder,
     write_idx,
+    write_idx_pair,
+    write_image_folder,
+    write_image_list,
+    write_libsvm_file,
+    write_mat_file,
+    write_npz_file,
+    write_tar,
 )
 from scipy.io import savemat
 
@@ -84,63 +84,85 @@ class Layout:
     exact: bool = True  # JPEG is not
 
 
-def digit(**kwargs: Any) -> dict[str, Any]:
-    return {"images": COLOUR, "labels": LABELS.tolist(), **kwargs}
+def build_layout_fields(**kwargs: Any) -> dict[str, Any]:
+    return {"images": COLOUR_IMAGES, "labels": LABELS.tolist(), **kwargs}
 
 
-GREY4 = GREY[..., None]
+GREY4 = GREY_IMAGES[..., None]
 LAYOUTS: dict[str, Layout] = {
-    "idx": Layout(lambda f: idx_pair(f, False), lambda f: read_mnist(f, "test"), **digit(images=GREY4)),
-    "idx.gz": Layout(lambda f: idx_pair(f, True), lambda f: read_mnist(f, "test"), **digit(images=GREY4)),
-    "mat": Layout(lambda f: mat_file(f, False), lambda f: read_mat(f / "a.mat"), **digit()),
-    "mat packed": Layout(lambda f: mat_file(f, True), lambda f: read_mat(f / "a.mat"), **digit()),
-    "libsvm": Layout(lambda f: libsvm_file(f, False), lambda f: read_libsvm(f / "usps"), USPS[..., None], LABELS[:3]),
+    "idx": Layout(
+        lambda f: write_idx_pair(f, False), lambda f: read_mnist(f, "test"), **build_layout_fields(images=GREY4)
+    ),
+    "idx.gz": Layout(
+        lambda f: write_idx_pair(f, True), lambda f: read_mnist(f, "test"), **build_layout_fields(images=GREY4)
+    ),
+    "mat": Layout(lambda f: write_mat_file(f, False), lambda f: read_mat(f / "a.mat"), **build_layout_fields()),
+    "mat packed": Layout(lambda f: write_mat_file(f, True), lambda f: read_mat(f / "a.mat"), **build_layout_fields()),
+    "libsvm": Layout(
+        lambda f: write_libsvm_file(f, False), lambda f: read_libsvm(f / "usps"), USPS_IMAGES[..., None], LABELS[:3]
+    ),
     "libsvm.bz2": Layout(
-        lambda f: libsvm_file(f, True), lambda f: read_libsvm(f / "usps"), USPS[..., None], LABELS[:3]
+        lambda f: write_libsvm_file(f, True), lambda f: read_libsvm(f / "usps"), USPS_IMAGES[..., None], LABELS[:3]
     ),
     "npz stored": Layout(
-        lambda f: npz_file(f, zipfile.ZIP_STORED), lambda f: read_npz(f / "a.npz", "train", 10), **digit()
+        lambda f: write_npz_file(f, zipfile.ZIP_STORED),
+        lambda f: read_npz(f / "a.npz", "train", 10),
+        **build_layout_fields(),
     ),
     "npz lzma": Layout(
-        lambda f: npz_file(f, zipfile.ZIP_LZMA), lambda f: read_npz(f / "a.npz", "test"), **digit(images=GREY4)
+        lambda f: write_npz_file(f, zipfile.ZIP_LZMA),
+        lambda f: read_npz(f / "a.npz", "test"),
+        **build_layout_fields(images=GREY4),
     ),
     "cifar10 python": Layout(
-        lambda f: cifar10_archive(f, False),
+        lambda f: write_cifar10_archive(f, False),
         lambda f: read_cifar10(f / "cifar10.tar.gz", "train"),
-        CIFAR,
+        CIFAR_IMAGES,
         CIFAR10_LABELS,
     ),
     "cifar10 binary": Layout(
-        lambda f: cifar10_archive(f, True), lambda f: read_cifar10(f / "cifar10.tar.gz", "train"), CIFAR, CIFAR10_LABELS
+        lambda f: write_cifar10_archive(f, True),
+        lambda f: read_cifar10(f / "cifar10.tar.gz", "train"),
+        CIFAR_IMAGES,
+        CIFAR10_LABELS,
     ),
     "cifar100 python": Layout(
-        lambda f: cifar100_folder(f, False), lambda f: read_cifar100(f, "train"), CIFAR, range(90, 100)
+        lambda f: write_cifar100_folder(f, False), lambda f: read_cifar100(f, "train"), CIFAR_IMAGES, range(90, 100)
     ),
     "cifar100 binary": Layout(
-        lambda f: cifar100_folder(f, True), lambda f: read_cifar100(f, "train", "coarse"), CIFAR, range(10, 20)
+        lambda f: write_cifar100_folder(f, True),
+        lambda f: read_cifar100(f, "train", "coarse"),
+        CIFAR_IMAGES,
+        range(10, 20),
     ),
     **{
         f"digits protocol {p}": Layout(
-            partial(digits_folder, protocol=p), lambda f: read_fedbn_digits(f, "test"), **digit()
+            partial(write_digits_folder, protocol=p), lambda f: read_fedbn_digits(f, "test"), **build_layout_fields()
         )
         for p in (0, 2, 4, 5)
     },
     "index": Layout(
-        lambda f: index_file(f, 4),
-        lambda f: read_listed_images(SMALL, f / "dslr_train.pkl", [f], quiet),
-        CIFAR[[3, 1, 9]],
+        lambda f: write_image_list(f, 4),
+        lambda f: read_listed_images(SMALL_OFFICE, f / "dslr_train.pkl", [f], ignore_progress),
+        CIFAR_IMAGES[[3, 1, 9]],
         [3, 1, 9],
     ),
     "folder png": Layout(
-        lambda f: image_folder(f, ".png"), lambda f: read_class_folders(SMALL, f / "dslr", quiet), CIFAR, range(10)
+        lambda f: write_image_folder(f, ".png"),
+        lambda f: read_class_folders(SMALL_OFFICE, f / "dslr", ignore_progress),
+        CIFAR_IMAGES,
+        range(10),
     ),
     "folder bmp": Layout(
-        lambda f: image_folder(f, ".bmp"), lambda f: read_class_folders(SMALL, f / "dslr", quiet), CIFAR, range(10)
+        lambda f: write_image_folder(f, ".bmp"),
+        lambda f: read_class_folders(SMALL_OFFICE, f / "dslr", ignore_progress),
+        CIFAR_IMAGES,
+        range(10),
     ),
     "folder jpg": Layout(
-        lambda f: image_folder(f, ".jpg"),
-        lambda f: read_class_folders(SMALL, f / "dslr", quiet),
-        CIFAR,
+        lambda f: write_image_folder(f, ".jpg"),
+        lambda f: read_class_folders(SMALL_OFFICE, f / "dslr", ignore_progress),
+        CIFAR_IMAGES,
         range(10),
         exact=False,
     ),
@@ -170,7 +192,7 @@ def test_truncated_files_are_refused(layout: Layout, tmp_path: Path) -> None:
     places = {*range(min(len(whole), 64)), *range(0, len(whole), max(1, len(whole) // 30)), len(whole) - 40}
     for place in sorted(p for p in places if 0 <= p <= len(whole) - 40):
         file.write_bytes(whole[:place])
-        survived = only_data_error(lambda: layout.read(tmp_path))
+        survived = reads_or_raises_data_error(lambda: layout.read(tmp_path))
         # only a text file may end after any line, and a binary CIFAR file after any record
         assert not survived or file.name in ("usps", "train.bin"), place
 
@@ -191,7 +213,7 @@ def test_flipped_bytes_are_read_or_refused(layout: Layout, tmp_path_factory: pyt
             data[at] = value
         data[where : where + len(extra)] = extra
         file.write_bytes(data)
-        only_data_error(lambda: layout.read(folder))
+        reads_or_raises_data_error(lambda: layout.read(folder))
 
     attack()
 
@@ -230,7 +252,7 @@ def test_arbitrary_bytes_are_refused(read: Callable[[Path], object], tmp_path_fa
     @given(st.sampled_from(heads), st.binary(max_size=300))
     def attack(head: bytes, tail: bytes) -> None:
         file.write_bytes(head + tail)
-        only_data_error(lambda: read(file))
+        reads_or_raises_data_error(lambda: read(file))
 
     attack()
 
@@ -265,26 +287,26 @@ def test_data_error_is_an_input_error_on_one_line() -> None:
 @pytest.mark.parametrize(
     ("images", "labels", "message"),
     [
-        (COLOUR, LABELS[:5], "6 images but 5 labels"),
-        (COLOUR, np.array([0, 1, 12, 3, -1, 5]), "label 12 of image 2 is not within 0..9"),
-        (COLOUR, [0, 1, 2, 3, 4, -5], "label -5 of image 5"),
-        (COLOUR, np.full(6, 2**64 - 1, dtype=np.uint64), "label 18446744073709551615 of image 0"),
-        (COLOUR, LABELS + 0.5, "whole numbers"),
-        (COLOUR, np.full(6, np.nan), "whole numbers"),
-        (COLOUR, [0, 1, 2, 3, 4, 2**80], "whole numbers"),
-        (COLOUR, [[0]] * 6, "whole numbers"),
-        (COLOUR, np.zeros((6, 2), dtype=int), "must be \\(n,\\)"),
-        (COLOUR, np.array(list("abcdef")), "not <U1"),
-        (COLOUR, "abcdef", "not str"),
-        (COLOUR / 255, LABELS, "multiply by 255"),
-        (COLOUR.astype(np.float32), LABELS, "\\[0, 255\\]: round"),
-        (COLOUR.astype(np.float32) - 9, LABELS, "0..255 as uint8"),
-        (COLOUR.astype(np.int64), LABELS, "not int64"),
-        (COLOUR.transpose(0, 3, 1, 2), LABELS, "channels to the last axis"),
-        (COLOUR[:, :, :, :2], LABELS, "1 or 3"),
-        (COLOUR[:, :0], LABELS, "1 or 3"),
-        (COLOUR[0, 0], LABELS, "1 or 3"),
-        (COLOUR[:0], LABELS[:0], "no images"),
+        (COLOUR_IMAGES, LABELS[:5], "6 images but 5 labels"),
+        (COLOUR_IMAGES, np.array([0, 1, 12, 3, -1, 5]), "label 12 of image 2 is not within 0..9"),
+        (COLOUR_IMAGES, [0, 1, 2, 3, 4, -5], "label -5 of image 5"),
+        (COLOUR_IMAGES, np.full(6, 2**64 - 1, dtype=np.uint64), "label 18446744073709551615 of image 0"),
+        (COLOUR_IMAGES, LABELS + 0.5, "whole numbers"),
+        (COLOUR_IMAGES, np.full(6, np.nan), "whole numbers"),
+        (COLOUR_IMAGES, [0, 1, 2, 3, 4, 2**80], "whole numbers"),
+        (COLOUR_IMAGES, [[0]] * 6, "whole numbers"),
+        (COLOUR_IMAGES, np.zeros((6, 2), dtype=int), "must be \\(n,\\)"),
+        (COLOUR_IMAGES, np.array(list("abcdef")), "not <U1"),
+        (COLOUR_IMAGES, "abcdef", "not str"),
+        (COLOUR_IMAGES / 255, LABELS, "multiply by 255"),
+        (COLOUR_IMAGES.astype(np.float32), LABELS, "\\[0, 255\\]: round"),
+        (COLOUR_IMAGES.astype(np.float32) - 9, LABELS, "0..255 as uint8"),
+        (COLOUR_IMAGES.astype(np.int64), LABELS, "not int64"),
+        (COLOUR_IMAGES.transpose(0, 3, 1, 2), LABELS, "channels to the last axis"),
+        (COLOUR_IMAGES[:, :, :, :2], LABELS, "1 or 3"),
+        (COLOUR_IMAGES[:, :0], LABELS, "1 or 3"),
+        (COLOUR_IMAGES[0, 0], LABELS, "1 or 3"),
+        (COLOUR_IMAGES[:0], LABELS[:0], "no images"),
         ([1, 2], LABELS, "array, not list"),
     ],
 )
@@ -295,13 +317,13 @@ def test_wrong_arrays_are_refused_with_a_hint(images: object, labels: object, me
 
 
 def test_labels_may_be_a_column_of_doubles() -> None:
-    assert validate_images("file", GREY, LABELS.astype(float)[:, None]).labels.tolist() == LABELS.tolist()
+    assert validate_images("file", GREY_IMAGES, LABELS.astype(float)[:, None]).labels.tolist() == LABELS.tolist()
 
 
 def test_labels_are_free_where_no_classes_are_given() -> None:
-    assert validate_images("file", GREY, LABELS + 1000).labels.max() == 1009
+    assert validate_images("file", GREY_IMAGES, LABELS + 1000).labels.max() == 1009
     with pytest.raises(DataError, match="small whole number"):
-        validate_images("file", GREY, LABELS - 1)
+        validate_images("file", GREY_IMAGES, LABELS - 1)
 
 
 # --- each format's own ways to be wrong ------------------------------------------------------------------------------
@@ -359,13 +381,13 @@ def test_reads_stop_at_the_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"X": COLOUR}, "no array y of real numbers with 2 axes"),
-        ({"X": COLOUR[0], "y": LABELS}, "no array X"),
+        ({"X": COLOUR_IMAGES}, "no array y of real numbers with 2 axes"),
+        ({"X": COLOUR_IMAGES[0], "y": LABELS}, "no array X"),
         ({"X": np.array([[{"a": 1}]], dtype=object), "y": LABELS}, "no array X"),
         ({"X": "text", "y": LABELS}, "no array X"),
-        ({"X": COLOUR.transpose(1, 2, 3, 0).astype(float) / 255, "y": LABELS}, "multiply by 255"),
-        ({"X": COLOUR.transpose(1, 2, 3, 0), "y": LABELS + 5}, "label 14 of image 2"),
-        ({"X": COLOUR.transpose(1, 2, 3, 0), "y": LABELS + 1j}, "no array y"),
+        ({"X": COLOUR_IMAGES.transpose(1, 2, 3, 0).astype(float) / 255, "y": LABELS}, "multiply by 255"),
+        ({"X": COLOUR_IMAGES.transpose(1, 2, 3, 0), "y": LABELS + 5}, "label 14 of image 2"),
+        ({"X": COLOUR_IMAGES.transpose(1, 2, 3, 0), "y": LABELS + 1j}, "no array y"),
     ],
 )
 def test_mat_files_with_other_content(variables: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -384,26 +406,26 @@ def test_mat_files_of_the_other_byte_order(tmp_path: Path) -> None:
         return element(14, b"".join(element(*part) for part in parts))
 
     head = b"MATLAB 5.0".ljust(124) + b"\x01\0MI"
-    data = matrix(b"X", 2, COLOUR.transpose(1, 2, 3, 0)) + matrix(b"y", 3, LABELS.astype(">i2")[:, None])
+    data = matrix(b"X", 2, COLOUR_IMAGES.transpose(1, 2, 3, 0)) + matrix(b"y", 3, LABELS.astype(">i2")[:, None])
     (tmp_path / "a.mat").write_bytes(head + data)
     read = read_mat(tmp_path / "a.mat")
-    assert np.array_equal(read.images, COLOUR)
+    assert np.array_equal(read.images, COLOUR_IMAGES)
     assert np.array_equal(read.labels, LABELS)
 
 
 @pytest.mark.parametrize("kind", [0, 8, 10, 14, 15, 20, 200])
 def test_unknown_types_in_mat_files(kind: int, tmp_path: Path) -> None:
-    file = mat_file(tmp_path, False)
-    tag = struct.pack("<II", 2, COLOUR.size)
+    file = write_mat_file(tmp_path, False)
+    tag = struct.pack("<II", 2, COLOUR_IMAGES.size)
     assert file.read_bytes().count(tag) == 1
-    file.write_bytes(file.read_bytes().replace(tag, struct.pack("<II", kind, COLOUR.size)))
+    file.write_bytes(file.read_bytes().replace(tag, struct.pack("<II", kind, COLOUR_IMAGES.size)))
     with pytest.raises(DataError, match=f"X holds values of an unknown type {kind}"):
         read_mat(file)
 
 
 def test_other_versions_of_mat_files(tmp_path: Path) -> None:
     file = tmp_path / "a.mat"
-    savemat(file, {"X": GREY[0], "y": LABELS}, format="4")
+    savemat(file, {"X": GREY_IMAGES[0], "y": LABELS}, format="4")
     with pytest.raises(DataError, match=r"a\.mat"):
         read_mat(file)
     file.write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\0\x02IM" + bytes(600))
@@ -451,23 +473,23 @@ def test_libsvm_pixels_out_of_range(value: str, tmp_path: Path) -> None:
 
 def test_npz_members_that_are_wrong(tmp_path: Path) -> None:
     objects = io.BytesIO()
-    np.save(objects, np.array([Call(eval, "1")], dtype=object), allow_pickle=True)
-    lie = npy(COLOUR).replace(b"(6, 5, 4, 3)", b"(9**9, 9, 3)")
-    huge = npy(COLOUR).replace(b"(6, 5, 4, 3), }          ", b"(600000000, 5, 4, 3), }  ")
-    assert len(huge) == len(npy(COLOUR))
-    assert huge != npy(COLOUR)
+    np.save(objects, np.array([PickledCall(eval, "1")], dtype=object), allow_pickle=True)
+    lie = encode_npy(COLOUR_IMAGES).replace(b"(6, 5, 4, 3)", b"(9**9, 9, 3)")
+    huge = encode_npy(COLOUR_IMAGES).replace(b"(6, 5, 4, 3), }          ", b"(600000000, 5, 4, 3), }  ")
+    assert len(huge) == len(encode_npy(COLOUR_IMAGES))
+    assert huge != encode_npy(COLOUR_IMAGES)
     for data, message in [
         (objects.getvalue(), "not numbers"),
         (lie, r"a\.npz"),
         (huge, "does not fit"),
-        (npy(COLOUR)[:-1], "does not fit"),
-        (npy(COLOUR / 255), "multiply by 255"),
-        (b"\x93NUMPY\x09\x00" + npy(COLOUR)[8:], r"a\.npz"),
+        (encode_npy(COLOUR_IMAGES)[:-1], "does not fit"),
+        (encode_npy(COLOUR_IMAGES / 255), "multiply by 255"),
+        (b"\x93NUMPY\x09\x00" + encode_npy(COLOUR_IMAGES)[8:], r"a\.npz"),
         (b"", r"a\.npz"),
     ]:
         with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
             file.writestr("x_train.npy", data)
-            file.writestr("y_train.npy", npy(LABELS))
+            file.writestr("y_train.npy", encode_npy(LABELS))
         with pytest.raises(DataError, match=message):
             read_npz(tmp_path / "a.npz", "train")
         with pytest.raises(DataError, match="holds no array x_test"):
@@ -475,19 +497,19 @@ def test_npz_members_that_are_wrong(tmp_path: Path) -> None:
 
 
 def test_fortran_order_in_npz(tmp_path: Path) -> None:
-    np.savez_compressed(tmp_path / "a.npz", x_train=np.asfortranarray(COLOUR), y_train=LABELS)
-    assert np.array_equal(read_npz(tmp_path / "a.npz", "train").images, COLOUR)
+    np.savez_compressed(tmp_path / "a.npz", x_train=np.asfortranarray(COLOUR_IMAGES), y_train=LABELS)
+    assert np.array_equal(read_npz(tmp_path / "a.npz", "train").images, COLOUR_IMAGES)
 
 
 @pytest.mark.parametrize("binary", [False, True])
 def test_cifar10_from_a_folder(binary: bool, tmp_path: Path) -> None:
-    tarred(tmp_path / "a.tar", cifar10_files(binary), "w:")
+    write_tar(tmp_path / "a.tar", build_cifar10_files(binary), "w:")
     extract_archive(tmp_path / "a.tar", tmp_path / "out")
     read = read_cifar10(tmp_path / "out", "train")
-    assert np.array_equal(read.images, CIFAR)
+    assert np.array_equal(read.images, CIFAR_IMAGES)
     assert read.labels.tolist() == CIFAR10_LABELS
     inner = next(p for p in (tmp_path / "out").iterdir() if "batches" in p.name)
-    assert np.array_equal(read_cifar10(inner, "train").images, CIFAR)
+    assert np.array_equal(read_cifar10(inner, "train").images, CIFAR_IMAGES)
     with pytest.raises(DataError, match="holds no test_batch"):
         read_cifar10(inner, "test")
     next(inner.glob("data_batch_4*")).unlink()
@@ -496,16 +518,16 @@ def test_cifar10_from_a_folder(binary: bool, tmp_path: Path) -> None:
 
 
 def test_cifar_of_the_wrong_kind(tmp_path: Path) -> None:
-    cifar100_folder(tmp_path, False)
+    write_cifar100_folder(tmp_path, False)
     assert read_cifar100(tmp_path, "train", "coarse").labels.tolist() == list(range(10, 20))
     train = tmp_path / "cifar-100-python" / "train"
     for batch, message in [
-        ({b"data": planes(CIFAR), b"labels": [0] * 10}, "other CIFAR"),
-        ({b"data": CIFAR, b"fine_labels": [0] * 10}, "not an array"),
-        ({b"data": planes(CIFAR) / 255, b"fine_labels": [0] * 10}, "not an array"),
+        ({b"data": to_planes(CIFAR_IMAGES), b"labels": [0] * 10}, "other CIFAR"),
+        ({b"data": CIFAR_IMAGES, b"fine_labels": [0] * 10}, "not an array"),
+        ({b"data": to_planes(CIFAR_IMAGES) / 255, b"fine_labels": [0] * 10}, "not an array"),
         ({b"fine_labels": [0] * 10}, "not an array"),
-        ({b"data": planes(CIFAR), b"fine_labels": [100] * 10}, "label 100 of image 0"),
-        ({b"data": planes(CIFAR), b"fine_labels": [0] * 9}, "10 images but 9"),
+        ({b"data": to_planes(CIFAR_IMAGES), b"fine_labels": [100] * 10}, "label 100 of image 0"),
+        ({b"data": to_planes(CIFAR_IMAGES), b"fine_labels": [0] * 9}, "10 images but 9"),
         ([1, 2], "not a dict"),
     ]:
         train.write_bytes(pickle.dumps(batch, 2))
@@ -514,29 +536,29 @@ def test_cifar_of_the_wrong_kind(tmp_path: Path) -> None:
 
 
 def test_cifar_archives_that_are_wrong(tmp_path: Path) -> None:
-    files = cifar10_files(False)
+    files = build_cifar10_files(False)
     twice = files | {"other/data_batch_1": files["cifar-10-batches-py/data_batch_1"]}
-    tarred(tmp_path / "twice.tar.gz", twice)
+    write_tar(tmp_path / "twice.tar.gz", twice)
     with pytest.raises(DataError, match="data_batch_1 twice"):
         read_cifar10(tmp_path / "twice.tar.gz", "train")
-    tarred(tmp_path / "empty.tar.gz", {})
+    write_tar(tmp_path / "empty.tar.gz", {})
     with pytest.raises(DataError, match="holds no data_batch_1"):
         read_cifar10(tmp_path / "empty.tar.gz", "train")
-    evil = files | {"cifar-10-batches-py/data_batch_2": pickle.dumps(Call(eval, "1"), 2)}
-    tarred(tmp_path / "evil.tar.gz", evil)
+    evil = files | {"cifar-10-batches-py/data_batch_2": pickle.dumps(PickledCall(eval, "1"), 2)}
+    write_tar(tmp_path / "evil.tar.gz", evil)
     with pytest.raises(DataError, match=r"\(data_batch_2\): .*__builtin__\.eval"):
         read_cifar10(tmp_path / "evil.tar.gz", "train")
 
 
 def test_parts_of_digits(tmp_path: Path) -> None:
-    digits_folder(tmp_path, 4)
+    write_digits_folder(tmp_path, 4)
     assert len(read_fedbn_digits(tmp_path, "train")) == 2 * (6 + 5 + 4 + 3 + 2)
     three = read_fedbn_digits(tmp_path, "train", parts=3)
-    assert np.array_equal(three.images, np.concatenate([COLOUR, COLOUR, COLOUR[1:]]))
+    assert np.array_equal(three.images, np.concatenate([COLOUR_IMAGES, COLOUR_IMAGES, COLOUR_IMAGES[1:]]))
     for parts in (0, 11):
         with pytest.raises(DataError, match="1 to 10"):
             read_fedbn_digits(tmp_path, "train", parts)
-    (tmp_path / "partitions" / "train_part1.pkl").write_bytes(pickle.dumps((GREY, LABELS)))
+    (tmp_path / "partitions" / "train_part1.pkl").write_bytes(pickle.dumps((GREY_IMAGES, LABELS)))
     with pytest.raises(DataError, match="different shapes"):
         read_fedbn_digits(tmp_path, "train", 2)
     (tmp_path / "partitions" / "train_part1.pkl").unlink()
@@ -544,7 +566,9 @@ def test_parts_of_digits(tmp_path: Path) -> None:
         read_fedbn_digits(tmp_path, "train", 2)
 
 
-@pytest.mark.parametrize("content", [COLOUR, [COLOUR], (COLOUR, LABELS, 1), "text", 5, None, {"a": 1}, np.float64(2)])
+@pytest.mark.parametrize(
+    "content", [COLOUR_IMAGES, [COLOUR_IMAGES], (COLOUR_IMAGES, LABELS, 1), "text", 5, None, {"a": 1}, np.float64(2)]
+)
 def test_digits_that_are_no_pair(content: object, tmp_path: Path) -> None:
     (tmp_path / "test.pkl").write_bytes(pickle.dumps(content))
     with pytest.raises(DataError, match=r"test\.pkl"):
@@ -582,7 +606,7 @@ def test_lists_of_images_in_any_wrapping(make: Callable[[Any], object], tmp_path
         ((["a.jpg"], [3]), "lists of text"),
         (([], []), "lists of text"),
         ((["a.jpg"], "mug"), "lists of text"),
-        ((COLOUR, LABELS), "lists of text"),
+        ((COLOUR_IMAGES, LABELS), "lists of text"),
         ((["a.jpg"], ["cup"]), "unknown class 'cup'"),
         ((["a.jpg"], ["mug"]), r"its first image a\.jpg is not there"),
     ],
@@ -590,11 +614,11 @@ def test_lists_of_images_in_any_wrapping(make: Callable[[Any], object], tmp_path
 def test_lists_of_images_that_are_wrong(pair: object, message: str, tmp_path: Path) -> None:
     (tmp_path / "i.pkl").write_bytes(pickle.dumps(pair))
     with pytest.raises(DataError, match=message):
-        read_listed_images(SMALL, tmp_path / "i.pkl", [tmp_path / "data"], quiet)
+        read_listed_images(SMALL_OFFICE, tmp_path / "i.pkl", [tmp_path / "data"], ignore_progress)
 
 
 def test_a_list_may_not_ask_for_more_than_memory_holds(tmp_path: Path) -> None:
     (tmp_path / "i.pkl").write_bytes(pickle.dumps((["a.jpg"] * 10**4, ["mug"] * 10**4)))
     (tmp_path / "a.jpg").touch()
     with pytest.raises(DataError, match="import fewer"):
-        read_listed_images(replace(SMALL, size=4096), tmp_path / "i.pkl", [tmp_path], quiet)
+        read_listed_images(replace(SMALL_OFFICE, size=4096), tmp_path / "i.pkl", [tmp_path], ignore_progress)

@@ -45,14 +45,14 @@ every_skew = pytest.mark.parametrize("name", SKEWS)
 seeds = st.integers(0, 2**32 - 1)
 
 
-def cifar10() -> tuple[Array, Array]:
+def load_cifar10_labels() -> tuple[Array, Array]:
     labels = build_known_labels("cifar10")
     assert labels is not None
     return labels
 
 
 @st.composite
-def pools(draw: st.DrawFn) -> tuple[Array, Array]:
+def label_pools(draw: st.DrawFn) -> tuple[Array, Array]:
     """Labels of four classes in any order, 20 to 60 training and 16 to 30 test samples each."""
     order = np.random.RandomState(draw(seeds))
     sizes = st.lists(st.integers(20, 60), min_size=CLASSES, max_size=CLASSES)
@@ -61,7 +61,7 @@ def pools(draw: st.DrawFn) -> tuple[Array, Array]:
     return train, test
 
 
-def same(left: list[TrainTestIndices], right: list[TrainTestIndices]) -> bool:
+def is_same(left: list[TrainTestIndices], right: list[TrainTestIndices]) -> bool:
     return len(left) == len(right) and all(
         np.array_equal(a.train, b.train) and np.array_equal(a.test, b.test) for a, b in zip(left, right, strict=True)
     )
@@ -80,7 +80,7 @@ def same(left: list[TrainTestIndices], right: list[TrainTestIndices]) -> bool:
     ],
 )
 def test_dirichlet_gives_the_published_tables_at_the_first_draw(clients: int, alpha: float, first: list[int]) -> None:
-    train, test = cifar10()
+    train, test = load_cifar10_labels()
     shares = partition_dirichlet(train, test, clients, alpha, seed=0, tries=1)
     assert count_classes(train, shares[0].train, 10).tolist() == first
     if clients == 100:
@@ -89,7 +89,7 @@ def test_dirichlet_gives_the_published_tables_at_the_first_draw(clients: int, al
 
 
 def test_pathological_gives_the_published_table() -> None:
-    train, test = cifar10()
+    train, test = load_cifar10_labels()
     tables = [count_classes(train, s.train, 10) for s in partition_pathological(train, test, 20, 2, seed=0)[:3]]
     held = [{int(c): int(table[c]) for c in np.flatnonzero(table)} for table in tables]
     assert held == [{1: 1390, 8: 1354}, {2: 1185, 3: 1081}, {4: 1366, 7: 1390}]
@@ -142,7 +142,7 @@ def test_known_labels_are_sorted_and_balanced() -> None:
 
 
 @every_skew
-@given(data=pools(), clients=st.integers(1, 4), seed=seeds)
+@given(data=label_pools(), clients=st.integers(1, 4), seed=seeds)
 def test_nobody_shares_a_sample(name: str, data: tuple[Array, Array], clients: int, seed: int) -> None:
     clients *= 2  # four classes, two each: pathological needs an even number
     shares = SKEWS[name](*data, clients, seed)
@@ -157,7 +157,7 @@ def test_nobody_shares_a_sample(name: str, data: tuple[Array, Array], clients: i
 
 
 @every_skew
-@given(data=pools(), seed=seeds)
+@given(data=label_pools(), seed=seeds)
 def test_the_seed_decides_all_and_global_generators_stay(name: str, data: tuple[Array, Array], seed: int) -> None:
     numpy_before, python_before = np.random.get_state(legacy=False), random.getstate()
     first = SKEWS[name](*data, 4, seed)
@@ -165,17 +165,17 @@ def test_the_seed_decides_all_and_global_generators_stay(name: str, data: tuple[
     assert random.getstate() == python_before
     np.random.random_sample()
     random.random()
-    assert same(first, SKEWS[name](*data, 4, seed))
+    assert is_same(first, SKEWS[name](*data, 4, seed))
 
 
 @every_skew
 def test_another_seed_is_another_split(name: str) -> None:
     train, test = np.repeat(np.arange(CLASSES), 50), np.repeat(np.arange(CLASSES), 20)
-    assert not same(SKEWS[name](train, test, 4, 0), SKEWS[name](train, test, 4, 1))
+    assert not is_same(SKEWS[name](train, test, 4, 0), SKEWS[name](train, test, 4, 1))
 
 
 @pytest.mark.parametrize("name", ["pathological", "dirichlet"])
-@given(data=pools(), order=seeds, seed=seeds)
+@given(data=label_pools(), order=seeds, seed=seeds)
 def test_class_counts_do_not_know_the_order_of_samples(
     name: str, data: tuple[Array, Array], order: int, seed: int
 ) -> None:
@@ -190,13 +190,13 @@ def test_class_counts_do_not_know_the_order_of_samples(
 
 
 @settings(max_examples=20)
-@given(data=pools(), seed=seeds)
+@given(data=label_pools(), seed=seeds)
 def test_labels_may_be_of_any_integer_type(data: tuple[Array, Array], seed: int) -> None:
     small = tuple(labels.astype(np.uint8) for labels in data)
-    assert all(same(skew(*data, 4, seed), skew(*small, 4, seed)) for skew in SKEWS.values())
+    assert all(is_same(skew(*data, 4, seed), skew(*small, 4, seed)) for skew in SKEWS.values())
 
 
-@given(data=pools(), clients=st.integers(1, 8), each=st.integers(1, 4), seed=seeds)
+@given(data=label_pools(), clients=st.integers(1, 8), each=st.integers(1, 4), seed=seeds)
 def test_pathological_clients_hold_so_many_classes(
     data: tuple[Array, Array], clients: int, each: int, seed: int
 ) -> None:
@@ -216,7 +216,7 @@ def test_pathological_never_gives_a_class_twice_where_rounds_of_classes_meet() -
         assert {len(classes) for classes in held} == {3}
 
 
-@given(data=pools(), clients=st.integers(1, 8), least=st.integers(1, 4), alpha=st.floats(0.5, 100), seed=seeds)
+@given(data=label_pools(), clients=st.integers(1, 8), least=st.integers(1, 4), alpha=st.floats(0.5, 100), seed=seeds)
 def test_dirichlet_keeps_its_promise(
     data: tuple[Array, Array], clients: int, least: int, alpha: float, seed: int
 ) -> None:
@@ -261,7 +261,7 @@ def test_one_client_gets_all() -> None:
         assert sorted(share.test.tolist()) == list(range(12))
 
 
-@given(data=pools(), seed=seeds)
+@given(data=label_pools(), seed=seeds)
 def test_a_huge_alpha_is_no_skew(data: tuple[Array, Array], seed: int) -> None:
     train, test = data
     shares = partition_dirichlet(train, test, 4, 1e6, seed, least=1)
@@ -270,7 +270,7 @@ def test_a_huge_alpha_is_no_skew(data: tuple[Array, Array], seed: int) -> None:
         assert (np.abs(count_classes(train, share.train, CLASSES) - quarter) < 1 + 0.01 * quarter).all()
 
 
-@given(data=pools(), seeds_=st.tuples(seeds, seeds))
+@given(data=label_pools(), seeds_=st.tuples(seeds, seeds))
 def test_pachinko_seeds_only_deal_the_lists(data: tuple[Array, Array], seeds_: tuple[int, int]) -> None:
     decks = [SKEWS["pachinko"](*data, 5, seed) for seed in seeds_]
     left, right = (sorted((s.train.tolist(), s.test.tolist()) for s in deck) for deck in decks)
@@ -286,11 +286,11 @@ def test_pachinko_goes_on_when_classes_run_out() -> None:
 # Label and feature skew
 
 
-def digits(counts: list[int]) -> Array:
+def make_labels(counts: list[int]) -> Array:
     return np.random.RandomState(0).permutation(np.repeat(np.arange(len(counts)), counts))
 
 
-@given(data=pools(), divide=st.integers(1, 3), alpha=st.floats(1.0, 50), least=st.integers(0, 2), seed=seeds)
+@given(data=label_pools(), divide=st.integers(1, 3), alpha=st.floats(1.0, 50), least=st.integers(0, 2), seed=seeds)
 def test_the_parts_of_a_domain_are_a_partition(
     data: tuple[Array, Array], divide: int, alpha: float, least: int, seed: int
 ) -> None:
@@ -301,7 +301,7 @@ def test_the_parts_of_a_domain_are_a_partition(
     assert all((table >= least).all() and table.sum() > 0 for table in tables)
 
 
-@given(data=pools(), seed=seeds)
+@given(data=label_pools(), seed=seeds)
 def test_the_adjusted_test_set_has_the_proportions_of_the_part(data: tuple[Array, Array], seed: int) -> None:
     train, test = data
     share = draw_label_and_feature_part(train, test, 1.0, 2, seed=seed)
@@ -317,11 +317,11 @@ def test_the_adjusted_test_set_has_the_proportions_of_the_part(data: tuple[Array
 
 
 def test_an_unadjusted_test_set_is_the_full_one() -> None:
-    train, test = digits([20] * 4), digits([3] * 4)
+    train, test = make_labels([20] * 4), make_labels([3] * 4)
     assert draw_label_and_feature_part(train, test, 1.0, 2, seed=0, adjust_test=False).test.tolist() == list(range(12))
 
 
-class Counting(np.random.RandomState):
+class CountingRandomState(np.random.RandomState):
     """Counts the draws of one domain."""
 
     draws = 0
@@ -342,30 +342,30 @@ class Counting(np.random.RandomState):
     ids=["balanced", "USPS", "SVHN"],
 )
 def test_digits_at_alpha_0_3_need_no_more_than_the_default_tries(counts: list[int], seed: int) -> None:
-    rng = Counting(seed)
-    share = draw_label_and_feature_part(digits(counts), digits(counts), alpha=0.3, divide=3, seed=rng)
+    rng = CountingRandomState(seed)
+    share = draw_label_and_feature_part(make_labels(counts), make_labels(counts), alpha=0.3, divide=3, seed=rng)
     assert rng.draws < 200_000
-    assert (count_classes(digits(counts), share.train, 10) >= 2).all()
+    assert (count_classes(make_labels(counts), share.train, 10) >= 2).all()
 
 
 def test_a_generator_is_drawn_on_so_domains_differ() -> None:
-    labels = digits([30] * 4)
+    labels = make_labels([30] * 4)
     rng = np.random.RandomState(1)
     first, second = (draw_label_and_feature_part(labels, labels, 1.0, 2, seed=rng) for _ in range(2))
-    assert same([first], [draw_label_and_feature_part(labels, labels, 1.0, 2, seed=1)])
-    assert not same([first], [second])
+    assert is_same([first], [draw_label_and_feature_part(labels, labels, 1.0, 2, seed=1)])
+    assert not is_same([first], [second])
 
 
 @pytest.mark.parametrize("tries", [777, 1000, 5000])
 def test_more_tries_do_not_change_an_accepted_draw(tries: int) -> None:
-    labels = digits([30] * 4)
+    labels = make_labels([30] * 4)
     few = draw_label_and_feature_part(labels, labels, 1.0, 2, seed=5, tries=tries)
-    assert same([few], [draw_label_and_feature_part(labels, labels, 1.0, 2, seed=5)])
+    assert is_same([few], [draw_label_and_feature_part(labels, labels, 1.0, 2, seed=5)])
 
 
 @given(counts=st.lists(st.integers(0, 30), min_size=1, max_size=6), fraction=st.floats(0.01, 1), seed=seeds)
 def test_a_stratified_cut_keeps_order_and_proportions(counts: list[int], fraction: float, seed: int) -> None:
-    labels = digits(counts)
+    labels = make_labels(counts)
     rng = np.random.RandomState(seed)
     chosen = rng.permutation(len(labels))[: len(labels) - len(labels) // 4]
     assume(round(fraction * len(chosen)) > 0)
@@ -421,7 +421,7 @@ def test_every_skew_refuses(name: str, train: Array, test: Array, clients: int, 
     assert "\n" not in str(caught.value)
 
 
-def lf(**changes: Any) -> TrainTestIndices:
+def draw_part(**changes: Any) -> TrainTestIndices:
     defaults: dict[str, Any] = {"alpha": 1.0, "divide": 2, "seed": 0, "train_labels": TRAIN, "test_labels": TEST}
     return draw_label_and_feature_part(**(defaults | changes))
 
@@ -456,20 +456,20 @@ def lf(**changes: Any) -> TrainTestIndices:
         (lambda: partition_pachinko(TRAIN, TEST, COARSE, 2, alpha=0, seed=0), "alpha is 0"),
         (lambda: partition_pachinko(TRAIN, TEST, COARSE, 2, beta=0, seed=0), "beta is 0"),
         (lambda: partition_pachinko(TRAIN, TEST, COARSE, 2, seed=0, pool_seed=-1), "seed is -1"),
-        (lambda: lf(alpha=0), "alpha is 0"),
-        (lambda: lf(tries=0), "tries is 0"),
-        (lambda: lf(divide=0), "divide is 0"),
-        (lambda: lf(keep=2), r"keep is 2; the parts are numbered 0\.\.1"),
-        (lambda: lf(least_per_class=-1), "least_per_class is -1"),
-        (lambda: lf(divide=41, least_per_class=0), "40 training samples are too few for 41 parts"),
-        (lambda: lf(least_per_class=6), "class 0: 10 training samples cannot give each of 2 parts 6"),
+        (lambda: draw_part(alpha=0), "alpha is 0"),
+        (lambda: draw_part(tries=0), "tries is 0"),
+        (lambda: draw_part(divide=0), "divide is 0"),
+        (lambda: draw_part(keep=2), r"keep is 2; the parts are numbered 0\.\.1"),
+        (lambda: draw_part(least_per_class=-1), "least_per_class is -1"),
+        (lambda: draw_part(divide=41, least_per_class=0), "40 training samples are too few for 41 parts"),
+        (lambda: draw_part(least_per_class=6), "class 0: 10 training samples cannot give each of 2 parts 6"),
         (
-            lambda: lf(least_per_class=5, tries=30),
+            lambda: draw_part(least_per_class=5, tries=30),
             "none of 30 draws .* raise data.alpha, or lower data.least_per_class",
         ),
-        (lambda: lf(test_labels=TEST[:20]), "class 2 has no test sample"),
-        (lambda: lf(train_labels=TRAIN - 1), "training label -1 is negative"),
-        (lambda: lf(test_labels=TEST[:0]), "test labels have shape"),
+        (lambda: draw_part(test_labels=TEST[:20]), "class 2 has no test sample"),
+        (lambda: draw_part(train_labels=TRAIN - 1), "training label -1 is negative"),
+        (lambda: draw_part(test_labels=TEST[:0]), "test labels have shape"),
         (lambda: subsample_stratified(TRAIN, np.arange(4), 0.0, np.random.RandomState(0)), "fraction is 0.0"),
         (lambda: subsample_stratified(TRAIN, np.arange(4), 1.5, np.random.RandomState(0)), "fraction is 1.5"),
         (lambda: subsample_stratified(TRAIN, np.arange(4), 0.1, np.random.RandomState(0)), "of 4 samples leaves none"),
@@ -490,7 +490,7 @@ def test_bad_input_is_named_with_a_way_out(call: Callable[[], object], words: st
 
 
 def test_a_hopeless_number_of_clients_ends_and_says_how_near_it_came() -> None:
-    train, test = cifar10()
+    train, test = load_cifar10_labels()
     with pytest.raises(InputError, match=r"none of 5 draws .* 500 clients at least 10 .* the best gave [0-9]:"):
         partition_dirichlet(train, test, 500, 0.3, seed=0, tries=5)
     assert len(partition_dirichlet(train, test, 500, 0.3, seed=0, least=2, tries=5)) == 500

@@ -37,15 +37,15 @@ SAMPLE = 100
 FEATURE_SKEW = ("digits", "office", "domainnet")
 
 
-def labels(pool: SamplePool, part: Split) -> np.ndarray:
+def get_labels(pool: SamplePool, part: Split) -> np.ndarray:
     return pool.train if part == "train" else pool.test
 
 
-def fingerprint(name: str) -> str:
+def hash_standin(name: str) -> str:
     digest = hashlib.sha256()
     for pool in build_standin_pools(name):
         for part in PARTS:
-            digest.update(labels(pool, part).tobytes() + pool.take(part, np.arange(SAMPLE)).numpy().tobytes())
+            digest.update(get_labels(pool, part).tobytes() + pool.take(part, np.arange(SAMPLE)).numpy().tobytes())
     return digest.hexdigest()
 
 
@@ -64,7 +64,7 @@ def test_pools_are_those_of_the_catalogue(name: str) -> None:
 def test_classes_are_balanced_wherever_a_list_is_cut(name: str, part: Split) -> None:
     classes = len(get_dataset_info(name).classes)
     for pool in build_standin_pools(name):
-        own = labels(pool, part)
+        own = get_labels(pool, part)
         assert own.dtype == np.int64
         for cut in (len(own), len(own) // 3):
             counts = np.bincount(own[:cut], minlength=classes)
@@ -94,7 +94,7 @@ def test_no_image_is_seen_twice(name: str) -> None:
 
 def test_no_image_of_a_whole_domain_is_both_trained_on_and_tested() -> None:
     pool = build_standin_pools("digits")[2]
-    train, test = (pool.take(part, np.arange(len(labels(pool, part)))).numpy() for part in PARTS)
+    train, test = (pool.take(part, np.arange(len(get_labels(pool, part)))).numpy() for part in PARTS)
     assert not {image.tobytes() for image in train} & {image.tobytes() for image in test}
 
 
@@ -117,11 +117,11 @@ def test_what_is_taken_can_be_changed_without_harm() -> None:
 
 
 def test_drawn_again_it_is_the_same() -> None:
-    before = fingerprint("office")
+    before = hash_standin("office")
     pools._draw_block.cache_clear()
     pools._draw_labels.cache_clear()
     np.random.seed(3)  # global chance must not matter
-    assert fingerprint("office") == before
+    assert hash_standin("office") == before
 
 
 def test_a_fresh_process_draws_the_same() -> None:

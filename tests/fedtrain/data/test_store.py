@@ -31,15 +31,18 @@ RNG = np.random.default_rng(0)
 PARTS: tuple[Split, Split] = ("train", "test")
 
 
-def block(count: int, classes: int = 10, size: int = 32) -> StoredImages:
+def make_stored_images(count: int, classes: int = 10, size: int = 32) -> StoredImages:
     return StoredImages(RNG.integers(0, 256, (count, 3, size, size), dtype=np.uint8), np.arange(count) % classes)
 
 
-def store(
+def write_domain(
     root: Path, name: str = "cifar10", domain: str = "cifar10", title: str = "CIFAR-10"
 ) -> dict[Split, StoredImages]:
     size = get_dataset_info(name).size
-    blocks: dict[Split, StoredImages] = {"train": block(20, size=size), "test": block(10, size=size)}
+    blocks: dict[Split, StoredImages] = {
+        "train": make_stored_images(20, size=size),
+        "test": make_stored_images(10, size=size),
+    }
     write_domain_file(
         get_domain_path(name, domain, root),
         DomainInfo(name, domain, title, "a.npz sha256 0", "split of its source", "20 + 10"),
@@ -49,7 +52,7 @@ def store(
 
 
 def test_what_goes_in_comes_out(tmp_path: Path) -> None:
-    blocks = store(tmp_path)
+    blocks = write_domain(tmp_path)
     (pool,) = load_real_pools("cifar10", tmp_path)
     assert (pool.domain, pool.title) == ("cifar10", "CIFAR-10")
     order = np.array([7, 0, 7, 3])
@@ -63,12 +66,12 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
 
 def test_domains_come_in_the_catalogues_order(tmp_path: Path) -> None:
     for domain in reversed(DATASETS["digits"].domains):
-        store(tmp_path, "digits", domain)
+        write_domain(tmp_path, "digits", domain)
     assert [pool.domain for pool in load_real_pools("digits", tmp_path)] == list(DATASETS["digits"].domains)
 
 
 def test_missing_domains_are_named_with_the_way_out(tmp_path: Path) -> None:
-    store(tmp_path, "digits", "usps", "USPS (subset of 20 + 10)")
+    write_domain(tmp_path, "digits", "usps", "USPS (subset of 20 + 10)")
     assert list_stored_titles("digits", tmp_path) == {"usps": "USPS (subset of 20 + 10)"}
     with pytest.raises(DataError) as caught:
         load_real_pools("digits", tmp_path)
@@ -86,7 +89,7 @@ def test_missing_domains_are_named_with_the_way_out(tmp_path: Path) -> None:
 @given(st.floats(0, 1, exclude_max=True), st.integers(1, 255))
 def test_no_changed_byte_goes_unseen(tmp_path_factory: pytest.TempPathFactory, where: float, change: int) -> None:
     root = tmp_path_factory.mktemp("store")
-    store(root)
+    write_domain(root)
     path = get_domain_path("cifar10", "cifar10", root)
     data = bytearray(path.read_bytes())
     at = int(where * len(data))
@@ -99,7 +102,7 @@ def test_no_changed_byte_goes_unseen(tmp_path_factory: pytest.TempPathFactory, w
 
 
 def test_what_is_said_of_the_data_is_sealed(tmp_path: Path) -> None:
-    store(tmp_path, title="CIFAR-10 (subset of 20 + 10)")
+    write_domain(tmp_path, title="CIFAR-10 (subset of 20 + 10)")
     path = get_domain_path("cifar10", "cifar10", tmp_path)
     path.write_bytes(path.read_bytes().replace(b"CIFAR-10 (subset of 20 + 10)", b"CIFAR-10 (as was published!)"))
     with pytest.raises(DataError, match="was altered"):
@@ -108,7 +111,7 @@ def test_what_is_said_of_the_data_is_sealed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", [0, 5, 1000, 60_000])
 def test_a_cut_off_file_is_refused_at_once(kept: int, tmp_path: Path) -> None:
-    store(tmp_path)
+    write_domain(tmp_path)
     os.truncate(get_domain_path("cifar10", "cifar10", tmp_path), kept)
     for look in (load_real_pools, list_stored_titles):
         with pytest.raises(DataError, match="fedco2 data add cifar10 PATH --domain cifar10 --replace"):
@@ -116,14 +119,14 @@ def test_a_cut_off_file_is_refused_at_once(kept: int, tmp_path: Path) -> None:
 
 
 def test_a_domain_under_anothers_name_is_refused(tmp_path: Path) -> None:
-    store(tmp_path, "digits", "mnist")
+    write_domain(tmp_path, "digits", "mnist")
     shutil.copy(get_domain_path("digits", "mnist", tmp_path), get_domain_path("digits", "usps", tmp_path))
     with pytest.raises(DataError, match="it holds mnist of digits"):
         read_stored_domains("digits", tmp_path)
 
 
 def test_labels_that_no_class_has_are_refused(tmp_path: Path) -> None:
-    blocks: dict[Split, StoredImages] = {"train": block(22, classes=11), "test": block(10)}
+    blocks: dict[Split, StoredImages] = {"train": make_stored_images(22, classes=11), "test": make_stored_images(10)}
     write_domain_file(
         get_domain_path("cifar10", "cifar10", tmp_path), DomainInfo("cifar10", "cifar10", "", "", "", "22 + 10"), blocks
     )
@@ -143,19 +146,19 @@ def test_nothing_is_left_of_a_failed_write(tmp_path: Path, monkeypatch: pytest.M
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    store(tmp_path)
+    write_domain(tmp_path)
     before = get_domain_path("cifar10", "cifar10", tmp_path).read_bytes()
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        store(tmp_path)
+        write_domain(tmp_path)
     (left,) = (tmp_path / "cifar10").iterdir()
     assert left.read_bytes() == before
 
 
 def test_audit_finds_what_loading_lets_pass(tmp_path: Path) -> None:
-    store(tmp_path)
+    write_domain(tmp_path)
     assert verify_dataset("cifar10", tmp_path) == {"cifar10": []}
-    blocks: dict[Split, StoredImages] = {"train": block(20), "test": block(9)}
+    blocks: dict[Split, StoredImages] = {"train": make_stored_images(20), "test": make_stored_images(9)}
     write_domain_file(
         get_domain_path("cifar10", "cifar10", tmp_path), DomainInfo("cifar10", "cifar10", "", "", "", "20 + 10"), blocks
     )
@@ -167,9 +170,9 @@ def test_audit_finds_what_loading_lets_pass(tmp_path: Path) -> None:
 
 
 def test_notes_say_what_is_not_the_published_data(tmp_path: Path) -> None:
-    store(tmp_path, "digits", "mnist", "MNIST")
+    write_domain(tmp_path, "digits", "mnist", "MNIST")
     assert collect_notes("digits", tmp_path) == ()
-    store(tmp_path, "digits", "synthdigits", "SynthDigits (re-created)")
+    write_domain(tmp_path, "digits", "synthdigits", "SynthDigits (re-created)")
     (note,) = collect_notes("digits", tmp_path)
     assert note == "SynthDigits (re-created) stands for SynthDigits"
 
@@ -183,7 +186,7 @@ def test_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_file_can_be_read_without_us(tmp_path: Path) -> None:
-    blocks = store(tmp_path)
+    blocks = write_domain(tmp_path)
     with safe_open(get_domain_path("cifar10", "cifar10", tmp_path), framework="np") as file:
         assert json.loads(json.dumps(file.metadata()))["origin"] == "a.npz sha256 0"
         assert np.array_equal(file.get_tensor("test_images"), blocks["test"].images)
