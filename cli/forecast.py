@@ -9,7 +9,7 @@ import click
 
 from cli.options import DATASETS, add_partition_options, is_given
 
-FOR_FILES = {"path", "target", "width", "network_seed", "as_json"}
+FILE_OPTIONS = {"path", "target", "width", "network_seed", "as_json"}
 """Options that mean something to --file."""
 
 
@@ -64,7 +64,7 @@ def forecast(ctx: click.Context, /, **options: Any) -> None:
     if (options["dataset"] is None) == (options["path"] is None):
         raise click.UsageError("name the data: either --dataset, for instance digits, or --file FILE.npz")
     said = {option.name: option.opts[0] for option in ctx.command.params if is_given(ctx, str(option.name))}
-    if options["path"] is not None and (idle := [said[name] for name in said if name not in FOR_FILES]):
+    if options["path"] is not None and (idle := [said[name] for name in said if name not in FILE_OPTIONS]):
         raise click.UsageError(f"{idle[0]} is for --dataset; the file says who holds what")
     if options["path"] is None and "target" in said:
         raise click.UsageError("--target is for --file; the data sets have classes")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cli.console import make_console, show_status_line
 from cli.data_clients_run import build_data_settings
-from cli.forecast_view import show
+from cli.forecast_view import show_forecast
 from fedtrain.about.outlook import build_kernel_problem, count_used_samples
 from fedtrain.data.federation import build_federation
 from fedtrain.data.words import describe_partition
@@ -28,7 +28,7 @@ ALPHA = 0.5
 
 
 @dataclass(frozen=True)
-class Asked:
+class ForecastRequest:
     """Whose data are looked at, and what must be said of them."""
 
     title: str
@@ -41,20 +41,22 @@ class Asked:
 
 def run(options: dict[str, Any]) -> None:
     """Look at the data, foretell, show."""
-    asked = of_file(options["path"], options["target"]) if options["path"] else of_dataset(options)
+    asked = (
+        build_file_request(options["path"], options["target"]) if options["path"] else build_dataset_request(options)
+    )
     if len(asked.names) < 2:
         raise InputError("one client alone has nobody to learn with; give two or more")
     how = {"width": options["width"], "alpha": ALPHA, "seed": options["network_seed"]}
     with show_status_line(f"kernels of {len(asked.problem.x):,} samples in {asked.problem.dim:,} dimensions"):
         found = forecast(asked.problem, asked.labels, **how, names=asked.names)
-    told = {**report(asked, found), **how, "folds": FOLDS}
+    told = {**build_report(asked, found), **how, "folds": FOLDS}
     if options["as_json"]:
         click.echo(json.dumps(told, ensure_ascii=False))
     else:
-        show(make_console(), told)
+        show_forecast(make_console(), told)
 
 
-def of_dataset(options: dict[str, Any]) -> Asked:
+def build_dataset_request(options: dict[str, Any]) -> ForecastRequest:
     """The training images of the clients that the options describe."""
     settings = build_data_settings(options)
     data = build_federation(settings, options["data_dir"])
@@ -69,10 +71,10 @@ def of_dataset(options: dict[str, Any]) -> Asked:
             f"of {sum(held):,} training images {sum(counts):,} were drawn; --samples takes more of each client"
         )
     names = [client.name for client in data.clients]
-    return Asked(title, names, images.problem, images.labels, data.standin, notes)
+    return ForecastRequest(title, names, images.problem, images.labels, data.standin, notes)
 
 
-def of_file(path: Path, target: str) -> Asked:
+def build_file_request(path: Path, target: str) -> ForecastRequest:
     """The user's own data."""
     data = read(path, RIDGE)
     refuse_if_too_many(len(data.rows), "give fewer rows")
@@ -80,7 +82,9 @@ def of_file(path: Path, target: str) -> Asked:
     whole = torch.equal(values, values.round()) and 2 <= len(values) <= len(labels) / FOLDS
     classes = whole if target == "auto" else target == "classes"
     note = f"y are taken as {f'{len(values)} classes' if classes else 'numbers'}"
-    return Asked(path.name, data.names, data.problem, labels if classes else None, False, [note, *data.broken])
+    return ForecastRequest(
+        path.name, data.names, data.problem, labels if classes else None, False, [note, *data.broken]
+    )
 
 
 def refuse_if_too_many(samples: int, cure: str) -> None:
@@ -88,7 +92,7 @@ def refuse_if_too_many(samples: int, cure: str) -> None:
     refuse_if_too_large(MATRICES * 8 * samples**2, available_memory(), cure)
 
 
-def report(asked: Asked, found: Forecast) -> dict[str, Any]:
+def build_report(asked: ForecastRequest, found: Forecast) -> dict[str, Any]:
     """All that is foretold, as JSON can hold it."""
     each, gains = {method: found.of(method) for method in found.scores}, found.gains()
     rows = [
@@ -96,7 +100,7 @@ def report(asked: Asked, found: Forecast) -> dict[str, Any]:
             "name": name,
             "samples": asked.problem.sizes[i],
             "scores": {method: scores[i] for method, scores in each.items()},
-            "federation": said(gains[i]),
+            "federation": summarize_gain(gains[i]),
         }
         for i, name in enumerate(asked.names)
     ]
@@ -109,12 +113,12 @@ def report(asked: Asked, found: Forecast) -> dict[str, Any]:
         "score": "share of right classes" if asked.labels is not None else "share of the variance that is explained",
         "clients": rows,
         "mean": means,
-        "federation": said(found.gain(SINGLESET, FEDBN)),
-        "first": {"method": three[0], "second": three[1], **said(found.gain(three[1], three[0]))},
+        "federation": summarize_gain(found.gain(SINGLESET, FEDBN)),
+        "first": {"method": three[0], "second": three[1], **summarize_gain(found.gain(three[1], three[0]))},
         "ridges": found.ridges,
     }
 
 
-def said(gain: Gain) -> dict[str, Any]:
+def summarize_gain(gain: Gain) -> dict[str, Any]:
     """A difference, its standard error, and in a word."""
     return {"gain": gain.mean, "error": gain.error, "word": gain.word}

@@ -11,31 +11,33 @@ from rich.table import Table
 from fedtrain.report.wording import format_points
 from theory.forecast import FEDBN, FEDCO2, SINGLESET
 
-METHODS = (SINGLESET, FEDBN, FEDCO2)
-FEW = 24
+SHOWN_METHODS = (SINGLESET, FEDBN, FEDCO2)
+MAX_CLIENTS_SHOWN = 24
 """Of more clients those are shown who gain least by federation and those who gain most, a dozen each."""
 
 
-def show(screen: Console, told: dict[str, Any]) -> None:
+def show_forecast(screen: Console, told: dict[str, Any]) -> None:
     """A row a client, then the verdict in words."""
     screen.print(f"Foretold, nothing trained: {told['title']}", style="bold", soft_wrap=True)
     screen.print(f"{told['score']}, in %, each training sample predicted from three folds of four")
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     table.add_column("client", no_wrap=True)
-    for name in ("samples", *METHODS, "FedBN - SingleSet"):
+    for name in ("samples", *SHOWN_METHODS, "FedBN - SingleSet"):
         table.add_column(name, justify="right")
     table.add_column("federation")
-    rows, many = told["clients"], len(told["clients"]) > FEW
+    rows, many = told["clients"], len(told["clients"]) > MAX_CLIENTS_SHOWN
     if many:
         order = sorted(rows, key=lambda row: row["federation"]["gain"])
-        rows = [*order[: FEW // 2], *order[-FEW // 2 :]]
+        rows = [*order[: MAX_CLIENTS_SHOWN // 2], *order[-MAX_CLIENTS_SHOWN // 2 :]]
     for k, row in enumerate(rows, 1):
-        part = k == len(rows) or (many and k == FEW // 2)
-        table.add_row(row["name"], f"{row['samples']:,}", *cells(row["scores"], row["federation"]), end_section=part)
-    table.add_row("mean of all", "", *cells(told["mean"], told["federation"]), style="bold")
+        part = k == len(rows) or (many and k == MAX_CLIENTS_SHOWN // 2)
+        table.add_row(
+            row["name"], f"{row['samples']:,}", *format_cells(row["scores"], row["federation"]), end_section=part
+        )
+    table.add_row("mean of all", "", *format_cells(told["mean"], told["federation"]), style="bold")
     screen.print(table)
     if many:
-        few, all_of_them = FEW // 2, len(told["clients"])
+        few, all_of_them = MAX_CLIENTS_SHOWN // 2, len(told["clients"])
         screen.print(f"The {few} clients of {all_of_them} who gain least by federation and the {few} who gain most;")
         screen.print("--json has all.")
     first = told["first"]
@@ -52,7 +54,7 @@ def show(screen: Console, told: dict[str, Any]) -> None:
         screen.print(f"note: {note}", style="yellow", soft_wrap=True)
 
 
-def cells(scores: dict[str, float], federation: dict[str, Any]) -> list[str]:
+def format_cells(scores: dict[str, float], federation: dict[str, Any]) -> list[str]:
     """Scores of the three methods, and what federation does."""
     gain = f"{format_points(federation['gain'])} ± {100 * federation['error']:.1f}"
-    return [*(f"{100 * scores[method]:.1f}" for method in METHODS), gain, federation["word"]]
+    return [*(f"{100 * scores[method]:.1f}" for method in SHOWN_METHODS), gain, federation["word"]]

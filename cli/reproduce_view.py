@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from cli.theory_view import duration
+from cli.theory_view import format_duration
 from fedtrain.data.catalogue import DATASETS
 from fedtrain.reproduce.results import ComparisonTable
 from fedtrain.reproduce.runner import JobOutcome, RunningJob, read_last_log_line, read_rounds_done
@@ -28,7 +28,7 @@ SECONDS_PER_DAY = 86_400
 
 def format_long_duration(seconds: float) -> str:
     """A time that may be days."""
-    return f"{seconds / SECONDS_PER_DAY:.0f} days" if seconds > 3 * SECONDS_PER_DAY else duration(seconds)
+    return f"{seconds / SECONDS_PER_DAY:.0f} days" if seconds > 3 * SECONDS_PER_DAY else format_duration(seconds)
 
 
 def show_list(screen: Console, items: Sequence[dict[str, Any]], as_json: bool) -> None:
@@ -112,7 +112,7 @@ class JobsProgress:
             end = "finished" if not outcome.code else f"FAILED ({read_last_log_line(outcome.job)})"
             self.told += 1
             self.screen.print(
-                f"[{self.told}/{len(self.weights)}] {outcome.job.folder.name} {end}, {duration(outcome.seconds)}",
+                f"[{self.told}/{len(self.weights)}] {outcome.job.folder.name} {end}, {format_duration(outcome.seconds)}",
                 style="" if not outcome.code else "bold red",
                 soft_wrap=True,
             )

@@ -25,10 +25,10 @@ from theory.setting import Setting, available_memory, predict_cost, refuse_if_to
 from theory.study import Progress
 from theory.sweep import parse, settings_of, sweep
 
-SWEPT_CLAIMS = "O1,O2,O3,O4"
-SMALL = 2**21
+SWEEP_CLAIMS = "O1,O2,O3,O4"
+SINGLE_THREAD_LIMIT = 2**21
 """Samples times hidden units below which one thread is the fastest."""
-SECONDS_TO_DRAW = 4
+REPORT_SECONDS = 4
 """Figures and page, whatever the setting."""
 
 
@@ -38,24 +38,24 @@ def run(options: dict[str, Any]) -> bool:
     setting = Setting(**fields, data=None if options["data"] is None else str(options["data"]))
     sweeps = [parse(text) for text in options["sweeps"]]
     named = options["claim_ids"]
-    claims = choose(SWEPT_CLAIMS if named is None and sweeps else named)
+    claims = choose(SWEEP_CLAIMS if named is None and sweeps else named)
     settings = settings_of(setting, sweeps) if sweeps else [({}, setting)]
     _choose_threads([one for _, one in settings])
-    _foresee([one for _, one in settings], claims, figures=not sweeps, quiet=options["as_json"])
+    _check_cost([one for _, one in settings], claims, figures=not sweeps, quiet=options["as_json"])
     if not options["allow_parallel"]:
         for _, one in settings:
             _refuse_parallel(one)
     folder = claim_folder(options["out"] or choose_new_folder("sweep" if sweeps else "theory"))
     try:
         if sweeps:
-            return _sweep(settings, [name for name, _ in sweeps], claims, folder, options["as_json"])
-        return _examine(setting, claims, options["certify"], folder, options["as_json"])
+            return _run_sweep(settings, [name for name, _ in sweeps], claims, folder, options["as_json"])
+        return _run_verification(setting, claims, options["certify"], folder, options["as_json"])
     finally:
         release_folder(folder)
 
 
-def _examine(setting: Setting, claims: list[Claim], certify: bool, folder: Path, as_json: bool) -> bool:
-    with _progress(as_json) as progress:
+def _run_verification(setting: Setting, claims: list[Claim], certify: bool, folder: Path, as_json: bool) -> bool:
+    with _show_progress(as_json) as progress:
         report, study = examine(setting, claims, certify, progress)
         report["command"] = shlex.join(["fedco2", *sys.argv[1:]])
         progress("figures and page", 0, 1)
@@ -63,14 +63,14 @@ def _examine(setting: Setting, claims: list[Claim], certify: bool, folder: Path,
     if as_json:
         click.echo(json.dumps(plain({**report, "out": str(folder)}), ensure_ascii=False))
     else:
-        theory_view.show(make_console(), report, folder)
+        theory_view.show_report(make_console(), report, folder)
     return all(row["verdict"] == "holds" for row in report["claims"] if row["ordering"])
 
 
-def _sweep(
+def _run_sweep(
     settings: list[tuple[dict[str, Any], Setting]], names: list[str], claims: list[Claim], folder: Path, as_json: bool
 ) -> bool:
-    with _progress(as_json) as progress:
+    with _show_progress(as_json) as progress:
         rows = sweep(settings, claims, progress)
         table = {"swept": names, "claims": [claim.id for claim in claims], "rows": rows}
         figure = write_sweep(folder, table)
@@ -85,21 +85,21 @@ def _sweep(
 def _choose_threads(settings: list[Setting]) -> None:
     """One thread for small problems: waking others for each of many short products takes longer than the work."""
     largest = max(one.size.n * one.width for one in settings)
-    if largest < SMALL and "OMP_NUM_THREADS" not in os.environ:
+    if largest < SINGLE_THREAD_LIMIT and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
 
 
-def _foresee(settings: list[Setting], claims: list[Claim], figures: bool, quiet: bool) -> None:
+def _check_cost(settings: list[Setting], claims: list[Claim], figures: bool, quiet: bool) -> None:
     """Say what it will take; refuse what cannot fit."""
     costs = [predict_cost(one, {claim.id for claim in claims}, figures) for one in settings]
     largest = max(costs, key=lambda cost: cost.bytes)
     available = available_memory()
     refuse_if_too_large(largest.bytes, available, largest.cure)
     if not quiet:
-        seconds = SECONDS_TO_DRAW + sum(cost.seconds for cost in costs)
+        seconds = REPORT_SECONDS + sum(cost.seconds for cost in costs)
         make_console(stderr=True).print(
             f"needs about {max(largest.bytes / 2**20, 1):.0f} MiB of {available / 2**30:.0f} GiB and "
-            f"roughly {theory_view.duration(seconds)}"
+            f"roughly {theory_view.format_duration(seconds)}"
         )
 
 
@@ -115,7 +115,7 @@ def _refuse_parallel(setting: Setting) -> None:
 
 
 @contextmanager
-def _progress(quiet: bool) -> Iterator[Progress]:
+def _show_progress(quiet: bool) -> Iterator[Progress]:
     """A bar on stderr while there is a terminal to see it."""
     screen = make_console(stderr=True)
     if quiet or not screen.is_terminal:

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-COLOURS = {"holds": "green", "fails": "bold red", "certified": "green", "refuted": "bold red"}
-SYMBOLS = {"holds": "✓", "fails": "✗", "certified": "✓", "refuted": "✗"}
+VERDICT_COLOURS = {"holds": "green", "fails": "bold red", "certified": "green", "refuted": "bold red"}
+VERDICT_SYMBOLS = {"holds": "✓", "fails": "✗", "certified": "✓", "refuted": "✗"}
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Seconds as people say them."""
     if seconds < 1:
         return "a second"
@@ -24,26 +24,26 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def number(value: float | None, digits: int = 4) -> str:
+def format_number(value: float | None, digits: int = 4) -> str:
     """So many significant digits."""
     if value is None or math.isnan(value):
         return "-"
     return "∞" if value == math.inf else f"{value:.{digits}g}"
 
 
-def badge(verdict: str) -> Text:
+def format_verdict(verdict: str) -> Text:
     """A verdict in colour and with a sign, so that colour is not all there is."""
     kind = verdict.split(":")[0]
-    return Text(f"{SYMBOLS.get(kind, '~')} {verdict}", style=COLOURS.get(kind, "yellow"))
+    return Text(f"{VERDICT_SYMBOLS.get(kind, '~')} {verdict}", style=VERDICT_COLOURS.get(kind, "yellow"))
 
 
-def show(screen: Console, report: dict[str, Any], folder: Path) -> None:
+def show_report(screen: Console, report: dict[str, Any], folder: Path) -> None:
     """Setting, eigenvalues, claims, two sentences, and where to look."""
-    _setting(screen, report["setting"])
-    screen.print(_eigenvalues(report["eigenvalues"]))
-    screen.print(_claims(report["claims"]))
+    _show_setting(screen, report["setting"])
+    screen.print(_build_eigenvalue_table(report["eigenvalues"]))
+    screen.print(_build_claim_table(report["claims"]))
     if "certificates" in report:
-        screen.print(_certificates(report["certificates"]))
+        screen.print(_build_certificate_table(report["certificates"]))
     for sentence in report["summary"]:
         screen.print(sentence)
     screen.print()
@@ -51,7 +51,7 @@ def show(screen: Console, report: dict[str, Any], folder: Path) -> None:
     screen.print(f"Numbers: {folder / 'report.json'}, matrices: {folder / 'matrices.npz'}", soft_wrap=True)
 
 
-def _setting(screen: Console, s: dict[str, Any]) -> None:
+def _show_setting(screen: Console, s: dict[str, Any]) -> None:
     sizes = s["samples"]
     each = str(sizes[0]) if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
     source = f"{s['inputs']} ({s['data']}, ridge {s['ridge']:g})" if s["data"] else (
@@ -68,7 +68,7 @@ def _setting(screen: Console, s: dict[str, Any]) -> None:
     screen.print()
 
 
-def _eigenvalues(rows: dict[str, dict[str, float]]) -> Table:
+def _build_eigenvalue_table(rows: dict[str, dict[str, float]]) -> Table:
     meanings = {"on": "FedBN (online)", "off": "SingleSet (offline)", "": "Fed-CO2 (mean of both)"}
     table = Table(title="Eigenvalues", box=box.SIMPLE_HEAD, title_justify="left")
     for name in ("kernel", "model"):
@@ -78,12 +78,12 @@ def _eigenvalues(rows: dict[str, dict[str, float]]) -> Table:
     for name, row in rows.items():
         model = meanings["on" if "_on" in name else "off" if "_off" in name else ""]
         limit = ", infinite width" if name.endswith("inf") else ""
-        cells = (number(row[k]) for k in ("min", "max", "condition"))
+        cells = (format_number(row[k]) for k in ("min", "max", "condition"))
         table.add_row(name, model + limit, *cells, end_section=name in ("V", "G", "Lambda"))
     return table
 
 
-def _claims(rows: list[dict[str, Any]]) -> Table:
+def _build_claim_table(rows: list[dict[str, Any]]) -> Table:
     repeated = any("draws" in row for row in rows)
     table = Table(title="Claims", box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1))
     table.add_column("", style="bold")
@@ -93,27 +93,27 @@ def _claims(rows: list[dict[str, Any]]) -> Table:
         table.add_column("held", justify="right", no_wrap=True)
     table.add_column("claim, and what was measured", ratio=1)
     for row in rows:
-        table.add_row(row["id"], _short_badge(row["verdict"]), *_margins(row), _told(row))
+        table.add_row(row["id"], _format_short_verdict(row["verdict"]), *_format_margins(row), _format_claim(row))
     return table
 
 
-def _short_badge(verdict: str) -> Text:
+def _format_short_verdict(verdict: str) -> Text:
     kind, _, _ = verdict.partition(":")
-    return Text(str(badge(kind)), style=badge(verdict).style)
+    return Text(str(format_verdict(kind)), style=format_verdict(verdict).style)
 
 
-def _margins(row: dict[str, Any]) -> list[str]:
+def _format_margins(row: dict[str, Any]) -> list[str]:
     unit = {"digits": " digits", "relative": " rel."}.get(row["unit"], "")
     if "draws" not in row:
-        return [number(row["margin"], 3) + unit]
+        return [format_number(row["margin"], 3) + unit]
     many = row["draws"]
     return [
-        f"{number(many['mean_margin'], 3)}{unit}\nworst {number(many['worst_margin'], 3)}",
+        f"{format_number(many['mean_margin'], 3)}{unit}\nworst {format_number(many['worst_margin'], 3)}",
         f"{many['held']}/{many['draws']}",
     ]
 
 
-def _told(row: dict[str, Any]) -> Text:
+def _format_claim(row: dict[str, Any]) -> Text:
     """The claim, under what it holds, and the measurement: one line each where they fit."""
     told = Text(row["statement"])
     _, _, condition = row["verdict"].partition(": ")
@@ -122,7 +122,7 @@ def _told(row: dict[str, Any]) -> Text:
     return told.append(f"\n{row['words']}", style="dim")
 
 
-def _certificates(rows: dict[str, dict[str, Any]]) -> Table:
+def _build_certificate_table(rows: dict[str, dict[str, Any]]) -> Table:
     table = Table(
         title="Certificates (first draw, rounding errors included)", box=box.SIMPLE_HEAD, title_justify="left"
     )
@@ -130,7 +130,7 @@ def _certificates(rows: dict[str, dict[str, Any]]) -> Table:
         table.add_column(name)
     for name, row in rows.items():
         sides = (f"{(a + b) / 2:.10g} ± {(b - a) / 2:.0e}" for a, b in (row["left"], row["right"]))
-        table.add_row(name, badge(row["verdict"]), *sides, number(row["margin"]))
+        table.add_row(name, format_verdict(row["verdict"]), *sides, format_number(row["margin"]))
     return table
 
 
@@ -142,7 +142,7 @@ def show_sweep(screen: Console, rows: list[dict[str, Any]], names: list[str], fi
         table.add_column(name, justify="right")
     for row in rows:
         short = [f"{name} {count}/{row['draws']}" for name, count in row["held"].items() if count < row["draws"]]
-        values = (number(row[k]) for k in ("V_on", "V_off", "V", "ratio"))
+        values = (format_number(row[k]) for k in ("V_on", "V_off", "V", "ratio"))
         table.add_row(*(f"{row[name]:g}" for name in names), *values, ", ".join(short) or f"all {len(row['held'])}")
     screen.print(table)
     screen.print(f"Figure: {figure}", soft_wrap=True)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from cli.theory_view import duration
+from cli.theory_view import format_duration
 from fedtrain.about.anatomy import EntrySummary, ModelSummary, summarise_model
 from fedtrain.about.cost import estimate_round_seconds, estimate_seconds_left
 from fedtrain.config import format_config, serialize_config
@@ -125,7 +125,9 @@ class TrainingView:
         if not self.quiet:
             show_header(self.screen, self.work, summarise_experiment(self.work))
             seconds = estimate_seconds_left(self.work.config, estimate_round_seconds(self.work), self.done)
-            self.screen.print(f"this will take roughly {duration(seconds)} (or half or twice that); Ctrl-C is safe")
+            self.screen.print(
+                f"this will take roughly {format_duration(seconds)} (or half or twice that); Ctrl-C is safe"
+            )
             self.screen.print()
         self.bar.start()
         return self
@@ -147,7 +149,7 @@ class TrainingView:
         if progress.scores:
             line += "  " + format_scores(progress.scores)
         line += f"  {format_bytes(progress.traffic.up.total)} up  {progress.seconds:.1f} s"
-        line += "" if self.live or progress.round == rounds else f"  left {duration(left)}"
+        line += "" if self.live or progress.round == rounds else f"  left {format_duration(left)}"
         self.screen.print(line, soft_wrap=True)
         for failure in progress.failures:
             self.screen.print(f"  left out: {failure.reason}", style="bold yellow", soft_wrap=True)
@@ -194,7 +196,7 @@ def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:
     show_header(screen, work, parts)
     screen.print(format_config(config), soft_wrap=True)
     screen.print(
-        f"roughly {duration(training)} a round and {duration(evaluation)} an evaluation, {duration(seconds)} in all"
+        f"roughly {format_duration(training)} a round and {format_duration(evaluation)} an evaluation, {format_duration(seconds)} in all"
     )
     screen.print("dry run: nothing was trained, nothing was written")
 
@@ -229,7 +231,7 @@ def show_summary(screen: Console, summary: dict[str, Any], folder: Path) -> None
             screen.print(f"{RULE_DESCRIPTIONS[other]}: mean {format_percent(results['mean']['fused'])}")
     up, down = summary["bytes"]["up"]["total"], summary["bytes"]["down"]["total"]
     screen.print(
-        f"{format_count(summary['rounds'], 'round')} in {duration(summary['seconds'])}; {format_bytes(up)} up, {format_bytes(down)} down"
+        f"{format_count(summary['rounds'], 'round')} in {format_duration(summary['seconds'])}; {format_bytes(up)} up, {format_bytes(down)} down"
     )
     if summary["skipped"]:
         clients = ", ".join(sorted({one["client"] for one in summary["skipped"]}))
