@@ -29,7 +29,7 @@ from theory.federated import pinch
 from theory.network import HIDDEN, norms
 
 
-def seconds(job: Callable[[], object], at_least: float = 0.0) -> float:
+def time_call(job: Callable[[], object], at_least: float = 0.0) -> float:
     """Seconds a call, over consecutive calls that take ``at_least`` so long together."""
     start, calls = time.perf_counter(), 0
     while calls == 0 or time.perf_counter() - start < at_least:
@@ -38,7 +38,7 @@ def seconds(job: Callable[[], object], at_least: float = 0.0) -> float:
     return (time.perf_counter() - start) / calls
 
 
-def analytic(problem: Problem, weights: Weights) -> Kernel:
+def compute_analytic_kernel(problem: Problem, weights: Weights) -> Kernel:
     """∂f/∂v written out for every sample and unit, contracted by one product."""
     rows, scales = [], []
     for i, block in enumerate(problem.blocks):
@@ -53,7 +53,7 @@ def analytic(problem: Problem, weights: Weights) -> Kernel:
     return Kernel(weights.alpha**2 * (J @ J.T), pinch(E @ E.T, problem.owner), weights.alpha)
 
 
-def by_autograd(problem: Problem, weights: Weights, chunk: int) -> torch.Tensor:
+def compute_autograd_kernel(problem: Problem, weights: Weights, chunk: int) -> torch.Tensor:
     """Λ_on by torch.func."""
     nets = [TwoLayerBN(problem.dim, weights.width, covariance=S).load(*weights.of(i)) for i, S in enumerate(problem.S)]
     return federated_kernel(
@@ -61,26 +61,28 @@ def by_autograd(problem: Problem, weights: Weights, chunk: int) -> torch.Tensor:
     )
 
 
-def compare(repeats: int) -> dict[str, Any]:
+def compare_methods(repeats: int) -> dict[str, Any]:
     """The three roads, interleaved; medians of the ratios."""
     problem = synthetic(clients=5, samples=40, dim=50)
     weights = initial_weights(problem, 4096, 0.5)
     chunks = (5, 10, 20, 40)
-    best = min(chunks, key=lambda c: min(seconds(lambda: by_autograd(problem, weights, c)) for _ in range(2)))
+    best = min(
+        chunks, key=lambda c: min(time_call(lambda: compute_autograd_kernel(problem, weights, c)) for _ in range(2))
+    )
     roads: dict[str, Callable[[], object]] = {
         "closed": lambda: kernel(problem, weights),
-        "analytic": lambda: analytic(problem, weights),
-        "autograd": lambda: by_autograd(problem, weights, best),
+        "analytic": lambda: compute_analytic_kernel(problem, weights),
+        "autograd": lambda: compute_autograd_kernel(problem, weights, best),
     }
     closed = kernel(problem, weights).Lambda
     apart = {
-        "analytic": ((analytic(problem, weights).Lambda - closed).norm() / closed.norm()).item(),
-        "autograd": ((by_autograd(problem, weights, best) - closed).norm() / closed.norm()).item(),
+        "analytic": ((compute_analytic_kernel(problem, weights).Lambda - closed).norm() / closed.norm()).item(),
+        "autograd": ((compute_autograd_kernel(problem, weights, best) - closed).norm() / closed.norm()).item(),
     }
     times: dict[str, list[float]] = {name: [] for name in roads}
     for _ in range(repeats):
         for name, job in roads.items():
-            times[name].append(seconds(job, at_least=1.0))  # as long for the quick one: else it is timed cold
+            times[name].append(time_call(job, at_least=1.0))  # as long for the quick one: else it is timed cold
     ratios = {
         name: [slow / fast for slow, fast in zip(times[name], times["closed"], strict=True)]
         for name in ("analytic", "autograd")
@@ -95,14 +97,14 @@ def compare(repeats: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def sgemm_rate(size: int = 4096) -> float:
+def measure_sgemm_rate(size: int = 4096) -> float:
     """Flops a second of a square float32 product."""
     a = torch.randn(size, size)
     _ = a @ a
-    return 2.0 * size**3 / min(seconds(lambda: a @ a) for _ in range(3))
+    return 2.0 * size**3 / min(time_call(lambda: a @ a) for _ in range(3))
 
 
-def large(clients: int, width: int = 65536) -> dict[str, Any]:
+def measure_large_case(clients: int, width: int = 65536) -> dict[str, Any]:
     """The large case in this process: run it in one of its own."""
     n, d = 2000, 64
     problem = synthetic(clients=clients, samples=n // clients, dim=d).to(torch.float32)
@@ -111,10 +113,10 @@ def large(clients: int, width: int = 65536) -> dict[str, Any]:
     useful = 3.0 * n * n * width + 2.0 * n * width * d * (1 + clients) + n * (n / clients) * width
     kernel(problem, Weights(weights.v[:4096], weights.c[:4096], weights.gamma[:, :4096], 0.5))
     for _ in range(3):
-        before = sgemm_rate()
-        took = seconds(lambda: kernel(problem, weights))
+        before = measure_sgemm_rate()
+        took = time_call(lambda: kernel(problem, weights))
         times.append(took)
-        shares.append(useful / took / ((before + sgemm_rate()) / 2))
+        shares.append(useful / took / ((before + measure_sgemm_rate()) / 2))
     return {
         "n": n, "d": d, "m": width, "clients": clients, "dtype": "float32", "seconds": statistics.median(times),
         "sgemm_share": statistics.median(shares), "sgemm_share_low": min(shares), "sgemm_share_high": max(shares),
@@ -123,14 +125,14 @@ def large(clients: int, width: int = 65536) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def growth() -> dict[str, list[tuple[int, float]]]:
+def measure_growth() -> dict[str, list[tuple[int, float]]]:
     """Seconds against width (at d = 50) and against dimension (at m = 4096), n = 200."""
 
     def cost(dim: int, width: int) -> float:
         problem = synthetic(clients=5, samples=40, dim=dim)
         weights = initial_weights(problem, width, 0.5)
         kernel(problem, weights)
-        return min(seconds(lambda: kernel(problem, weights)) for _ in range(3))
+        return min(time_call(lambda: kernel(problem, weights)) for _ in range(3))
 
     return {
         "width": [(m, cost(50, m)) for m in (1024, 2048, 4096, 8192, 16384, 32768, 65536)],
@@ -138,7 +140,7 @@ def growth() -> dict[str, list[tuple[int, float]]]:
     }
 
 
-def plot(found: dict[str, list[tuple[int, float]]], path: Path) -> None:
+def plot_growth(found: dict[str, list[tuple[int, float]]], path: Path) -> None:
     """Both growths, log-log, with their guides."""
     from matplotlib.figure import Figure
 
@@ -168,18 +170,18 @@ def main() -> None:
     parser.add_argument("--large-only", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.large_only:
-        print(json.dumps(large(options.clients)))
+        print(json.dumps(measure_large_case(options.clients)))
         return
     alone = [sys.executable, __file__, "--large-only", "--clients", str(options.clients)]
     result: dict[str, Any] = {
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
-        "compare": compare(options.repeats),
+        "compare": compare_methods(options.repeats),
     }
     result["large"] = json.loads(subprocess.run(alone, check=True, capture_output=True, text=True).stdout)
     if options.plot:
-        result["growth"] = growth()
-        plot(result["growth"], options.plot)
+        result["growth"] = measure_growth()
+        plot_growth(result["growth"], options.plot)
     if options.json:
         print(json.dumps(result))
         return
