@@ -111,12 +111,22 @@ def table(name: str, points: Sequence[Point]) -> str:
 
 def plot(found: dict[str, list[Point]], path: Path) -> None:
     """Three panels of seconds, and under each its memory."""
-    from theory.report.style import DASHED, WIDE, canvas, drawing, log_axis, only_ticks, save
+    from theory.report.style import (
+        DASHED,
+        FULL_WIDTH,
+        create_canvas,
+        save_figure,
+        set_log_axis,
+        set_x_ticks,
+        use_plot_style,
+    )
 
     blue, orange, green = "#0072B2", "#D55E00", "#009E73"
-    with drawing():
-        body = canvas(
-            f"A round of Fed-CO2 in which {ASKED} clients train and all are evaluated (all axes logarithmic)", WIDE, 6.0
+    with use_plot_style():
+        body = create_canvas(
+            f"A round of Fed-CO2 in which {ASKED} clients train and all are evaluated (all axes logarithmic)",
+            FULL_WIDTH,
+            6.0,
         )
         for column, (name, points) in enumerate(found.items()):
             x = [one[name] for one in points]
@@ -124,15 +134,15 @@ def plot(found: dict[str, list[Point]], path: Path) -> None:
             parts = {"training": ("train_s", blue, "o-"), "evaluation": ("evaluate_s", orange, "s-")}
             for label, (key, colour, look) in parts.items():
                 seconds.plot(x, [one[key] for one in points], look, color=colour, label=label)
-            log_axis(seconds, [one[key] for one in points for key in ("train_s", "evaluate_s")])
+            set_log_axis(seconds, [one[key] for one in points for key in ("train_s", "evaluate_s")])
             needed = [one["kept_mb"] + one["data_mb"] for one in points]
             above = [one["peak_mb"] - one["bare_mb"] for one in points]
             memory.plot(x, above, "o-", color=blue, label="peak, above torch alone")
             memory.plot(x, needed, "^", ls=DASHED, color=green, label="kept by clients, and data")
-            log_axis(memory, above + needed)
+            set_log_axis(memory, above + needed)
             for axes in (seconds, memory):
-                log_axis(axes, x, "x")
-                only_ticks(axes, x, panels=3)
+                set_log_axis(axes, x, "x")
+                set_x_ticks(axes, x, panels=3)
             seconds.set_title(f"against {GROWTHS[name][0]}")
             memory.set_xlabel(GROWTHS[name][0])
             if not column:
@@ -141,7 +151,7 @@ def plot(found: dict[str, list[Point]], path: Path) -> None:
                 seconds.legend()
             elif name == "images":
                 memory.legend(loc="center")  # where no curve is
-        save(body, path)
+        save_figure(body, path)
 
 
 if __name__ == "__main__":

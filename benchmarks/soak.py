@@ -152,7 +152,7 @@ def judged(readings: list[Reading]) -> dict[str, float]:
 
 def plot(readings: list[Reading], found: dict[str, Any], path: Path) -> None:
     """Memory, open files and seconds over rounds."""
-    from theory.report.style import FAINT, MODELS, WIDE, canvas, drawing, save
+    from theory.report.style import FULL_WIDTH, MODEL_STYLES, MUTED_COLOUR, create_canvas, save_figure, use_plot_style
 
     rounds = [reading.round for reading in readings]
     plain = [reading for reading in readings if not reading.evaluated]
@@ -160,15 +160,15 @@ def plot(readings: list[Reading], found: dict[str, Any], path: Path) -> None:
     slower = found["yardsticks a round, second half"] / found["yardsticks a round, first half"] - 1
     since = f"since round {SETTLED}: memory {grown:+.1f} MB, time {100 * slower:+.0f} %"
     title = f"{len(readings)} rounds of Fed-CO2 in one process; {since}"
-    with drawing():
-        body = canvas(title, WIDE, 3.6)
+    with use_plot_style():
+        body = create_canvas(title, FULL_WIDTH, 3.6)
         memory, files, times = body.subplots(1, 3)
-        colour = MODELS["V"].colour
+        colour = MODEL_STYLES["V"].colour
         memory.plot(rounds, [reading.memory for reading in readings], color=colour)
         memory.set(title="resident memory, MB", xlabel="round")
         files.plot(rounds, [reading.files for reading in readings], color=colour)
         files.set(title="open files", xlabel="round")
-        times.plot([r.round for r in plain], [r.multiple for r in plain], ".", color=FAINT, markersize=2.5)
+        times.plot([r.round for r in plain], [r.multiple for r in plain], ".", color=MUTED_COLOUR, markersize=2.5)
         middle = [statistics.median(r.multiple for r in plain[max(0, i - 15) : i + 16]) for i in range(len(plain))]
         times.plot([r.round for r in plain], middle, color=colour, label="median of 31 rounds")
         high = 2 * statistics.median(middle)
@@ -177,7 +177,7 @@ def plot(readings: list[Reading], found: dict[str, Any], path: Path) -> None:
         times.legend(loc="lower right", title=f"{beyond} rounds are beyond the edge" if beyond else None)
         for axes in (memory, files):
             axes.set_ylim(0, 1.2 * axes.get_ylim()[1])
-        save(body, path)
+        save_figure(body, path)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from cli.folders import choose_new_folder
 from theory.claims import CLAIMS, Claim, choose
 from theory.errors import InputError
 from theory.examine import effect_of_parallel_samples, examine
-from theory.report.output import claim_folder, plain, release_folder, write_report, write_sweep
+from theory.report.output import make_json_safe, release_folder, reserve_folder, write_report, write_sweep
 from theory.setting import Setting, available_memory, predict_cost, refuse_if_too_large
 from theory.study import Progress
 from theory.sweep import parse, settings_of, sweep
@@ -45,7 +45,7 @@ def run(options: dict[str, Any]) -> bool:
     if not options["allow_parallel"]:
         for _, one in settings:
             _refuse_parallel(one)
-    folder = claim_folder(options["out"] or choose_new_folder("sweep" if sweeps else "theory"))
+    folder = reserve_folder(options["out"] or choose_new_folder("sweep" if sweeps else "theory"))
     try:
         if sweeps:
             return _run_sweep(settings, [name for name, _ in sweeps], claims, folder, options["as_json"])
@@ -61,7 +61,7 @@ def _run_verification(setting: Setting, claims: list[Claim], certify: bool, fold
         progress("figures and page", 0, 1)
         write_report(folder, report, study)
     if as_json:
-        click.echo(json.dumps(plain({**report, "out": str(folder)}), ensure_ascii=False))
+        click.echo(json.dumps(make_json_safe({**report, "out": str(folder)}), ensure_ascii=False))
     else:
         theory_view.show_report(make_console(), report, folder)
     return all(row["verdict"] == "holds" for row in report["claims"] if row["ordering"])
@@ -75,7 +75,7 @@ def _run_sweep(
         table = {"swept": names, "claims": [claim.id for claim in claims], "rows": rows}
         figure = write_sweep(folder, table)
     if as_json:
-        click.echo(json.dumps(plain({**table, "out": str(folder)}), ensure_ascii=False))
+        click.echo(json.dumps(make_json_safe({**table, "out": str(folder)}), ensure_ascii=False))
     else:
         theory_view.show_sweep(make_console(), rows, names, figure, folder)
     orderings = [claim.id for claim in claims if CLAIMS[claim.id].ordering]

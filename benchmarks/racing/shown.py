@@ -72,24 +72,24 @@ def name(case: Case) -> str:
 
 def plot(cases: Sequence[Case], path: Path) -> None:
     """Ratios with their spread and goals, shares of sgemm, where the time goes: a row for each case."""
-    from theory.report.style import FAINT, INK, WIDE, canvas, drawing, save
+    from theory.report.style import FULL_WIDTH, MUTED_COLOUR, TEXT_COLOUR, create_canvas, save_figure, use_plot_style
 
     low, high = (pick(case["ratio"] for case in cases) for pick in (min, max))
     faster = f"{low:.1f} times" if high - low < 0.05 else f"{low:.1f} to {high:.1f} times"
     rows = range(len(cases))
-    with drawing():
-        body = canvas(
-            f"A round of the fleet is {faster} as fast as one of the plain loop", WIDE, 2.0 + 0.36 * len(cases)
+    with use_plot_style():
+        body = create_canvas(
+            f"A round of the fleet is {faster} as fast as one of the plain loop", FULL_WIDTH, 2.0 + 0.36 * len(cases)
         )
         ratio, share, goes = body.subplots(1, 3, sharey=True, width_ratios=(1, 0.7, 1.4))
         for row, case in zip(rows, cases, strict=True):
             spread = [[case["ratio"] - case["ratio_low"]], [case["ratio_high"] - case["ratio"]]]
-            ratio.barh(row, case["ratio"], 0.62, color=COLOURS[0], xerr=spread, ecolor=INK)
+            ratio.barh(row, case["ratio"], 0.62, color=COLOURS[0], xerr=spread, ecolor=TEXT_COLOUR)
             for axes, goal in ((ratio, GOALS.get(key(case))), (share, 100 * SHARE_GOALS.get(key(case), 0))):
                 if goal:
                     axes.plot([goal, goal], [row - 0.42, row + 0.42], color=COLOURS[6], lw=2.4)
             share.barh(row, 100 * case["gemm_share"], 0.62, color=COLOURS[0])
-            share.plot(100 * case["plain_gemm_share"], row, "o", color="white", mec=INK, ms=6)
+            share.plot(100 * case["plain_gemm_share"], row, "o", color="white", mec=TEXT_COLOUR, ms=6)
             left = 0.0
             for kind, colour in zip(case["time_goes"], COLOURS, strict=False):
                 width = 100 * case["time_goes"][kind]
@@ -97,9 +97,9 @@ def plot(cases: Sequence[Case], path: Path) -> None:
                 left += width
         ratio.set_yticks(list(rows), [name(case) for case in cases])
         ratio.invert_yaxis()
-        ratio.axvline(1, color=FAINT, lw=0.8)
+        ratio.axvline(1, color=MUTED_COLOUR, lw=0.8)
         ratio.set(title="plain / fleet (red: goal)", xlabel="times as fast", xlim=(0, None))
         share.set(title="speed, of a matrix product's", xlabel="% of sgemm (ring: plain loop)", xlim=(0, 100))
         goes.set(title="where the fleet's time goes", xlabel="% of a round", xlim=(0, 100))
         body.legend(*goes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8.5)
-        save(body, path)
+        save_figure(body, path)

@@ -11,7 +11,7 @@ import numpy as np
 from fedtrain.report.boards import ResultTable
 from fedtrain.report.curves import SPLIT_NAMES
 from fedtrain.report.looks import CurveEnd, assign_styles, create_figure, escape_mathtext, label_curve_ends, plot_curve
-from theory.report.style import FAINT, INK
+from theory.report.style import MUTED_COLOUR, TEXT_COLOUR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,16 +30,16 @@ def draw_fairness_boxes(board: ResultTable, narrow: bool) -> SubFigure:
     values = [[100 * row.client(name).mean for name in board.clients] for row in board.rows]
     for place, (mine, look) in enumerate(zip(values, assign_styles(board.rows), strict=True), 1):
         low, high = np.percentile(mine, (25, 75))
-        axes.hlines(place, min(mine), max(mine), color=FAINT, linewidth=1.0, zorder=1)
-        axes.barh(place, high - low, 0.46, left=low, color="#efefef", edgecolor=FAINT, linewidth=0.8, zorder=2)
-        axes.vlines(median(mine), place - 0.23, place + 0.23, color=INK, linewidth=1.6, zorder=3)
+        axes.hlines(place, min(mine), max(mine), color=MUTED_COLOUR, linewidth=1.0, zorder=1)
+        axes.barh(place, high - low, 0.46, left=low, color="#efefef", edgecolor=MUTED_COLOUR, linewidth=0.8, zorder=2)
+        axes.vlines(median(mine), place - 0.23, place + 0.23, color=TEXT_COLOUR, linewidth=1.6, zorder=3)
         if len(mine) <= MAX_DOTS:
             axes.plot(mine, [place] * len(mine), "o", color=look.colour, alpha=0.85, markersize=5, zorder=3)
         axes.plot(fmean(mine), place, "D", color=look.colour, markersize=8, markeredgecolor="white", zorder=4)
         worst = min(range(len(mine)), key=mine.__getitem__)
         text = f"{board.clients[worst]} {mine[worst]:.1f}"
         axes.annotate(
-            escape_mathtext(text), (mine[worst], place + 0.28), (0, 1), textcoords="offset points", fontsize=8.5, color=FAINT,
+            escape_mathtext(text), (mine[worst], place + 0.28), (0, 1), textcoords="offset points", fontsize=8.5, color=MUTED_COLOUR,
             ha="left", va="top",
         )  # fmt: skip
     _label_rows(axes, board, narrow)
@@ -89,7 +89,7 @@ def draw_round_times(board: ResultTable, narrow: bool) -> SubFigure | None:
     axes = body.subplots()
     for place, (time, look) in enumerate(known, 1):
         if time is not None:
-            axes.barh(place, time.mean, 0.62, color=look.colour, xerr=time.std, ecolor=INK, capsize=3)
+            axes.barh(place, time.mean, 0.62, color=look.colour, xerr=time.std, ecolor=TEXT_COLOUR, capsize=3)
             axes.annotate(
                 f"{time.mean:.3g} s", (time.mean + (time.std or 0), place), (5, 0), textcoords="offset points",
                 va="center", fontsize=9,

@@ -12,7 +12,7 @@ from fedtrain.report.boards import ResultTable
 from fedtrain.report.figures import BRANCH_COLOURS, MAX_CLIENT_PANELS
 from fedtrain.report.looks import CurveEnd, assign_styles, create_figure, escape_mathtext, label_curve_ends, plot_curve
 from fedtrain.report.rows import TableRow
-from theory.report.style import BRANCHES, INK, Look
+from theory.report.style import BRANCH_STYLES, TEXT_COLOUR, LineStyle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,13 +99,15 @@ def draw_branch_curves(board: ResultTable, narrow: bool) -> SubFigure | None:
     return body
 
 
-def get_branch_style(branch: str) -> Look:
+def get_branch_style(branch: str) -> LineStyle:
     """As in the figures of a run."""
-    plain = Look(branch, BRANCH_COLOURS.get(branch, INK), "o" if branch in ("generic", "own") else "^", "-", 5.0, 1.4)
-    return BRANCHES.get(branch, plain)
+    plain = LineStyle(
+        branch, BRANCH_COLOURS.get(branch, TEXT_COLOUR), "o" if branch in ("generic", "own") else "^", "-", 5.0, 1.4
+    )
+    return BRANCH_STYLES.get(branch, plain)
 
 
-def _draw_seed_curve(axes: Axes, look: Look, curve: SeedCurve, label: str) -> None:
+def _draw_seed_curve(axes: Axes, look: LineStyle, curve: SeedCurve, label: str) -> None:
     rounds = list(curve)
     middle = [100 * fmean(curve[round]) for round in rounds]
     if all(len(values) > 1 for values in curve.values()):

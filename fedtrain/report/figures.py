@@ -11,7 +11,7 @@ import numpy as np
 from fedtrain.folder import MANIFEST_FILE, RunFolder
 from fedtrain.report.label_figure import draw_label_figure
 from fedtrain.report.png import replace_png
-from theory.report.style import BRANCHES, FAINT, INK, WIDE, canvas, drawing
+from theory.report.style import BRANCH_STYLES, FULL_WIDTH, MUTED_COLOUR, TEXT_COLOUR, create_canvas, use_plot_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,10 +30,10 @@ def draw_run_figures(folder: RunFolder, summary: dict[str, Any]) -> list[Path]:
     test = [row for row in folder.rows() if row["split"] == "test"]
     title = f"{folder.config().method.title} on {data['title']}"
     names = [client["name"] for client in data["clients"]]
-    with drawing():
+    with use_plot_style():
         body = _draw_accuracy(test, names, f"{title}: {_describe_result(summary)}")
         if notes := "; ".join(data["notes"]):
-            body.supxlabel(fill(notes, 150), x=0.01, ha="left", fontsize=8, color=FAINT)
+            body.supxlabel(fill(notes, 150), x=0.01, ha="left", fontsize=8, color=MUTED_COLOUR)
         curves = folder.path / "figures" / "accuracy.png"
         replace_png(body.figure, curves)
     counts = np.array([client["train"] for client in data["clients"]])
@@ -61,7 +61,7 @@ def _draw_accuracy(test: list[MetricRow], names: list[str], title: str) -> SubFi
     )
     columns = min(len(panels), 3)
     lines = -(-len(panels) // columns)
-    body = canvas(title, WIDE, 1.2 + 2.5 * lines if len(panels) > 1 else 4.6)
+    body = create_canvas(title, FULL_WIDTH, 1.2 + 2.5 * lines if len(panels) > 1 else 4.6)
     grid = body.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
     for axes, name in zip(grid, panels, strict=False):
         if name in names:
@@ -105,13 +105,13 @@ def _draw_client_mean(axes: Axes, test: list[MetricRow], band: bool) -> None:
         ]
         if band and branch == "fused":
             low, high = (np.array([np.percentile(v, q) for v in values]) for q in (10, 90))
-            axes.fill_between(rounds, low, high, color=FAINT, alpha=0.15, linewidth=0)
+            axes.fill_between(rounds, low, high, color=MUTED_COLOUR, alpha=0.15, linewidth=0)
         _draw_branch_line(axes, branch, rounds, [float(np.mean(v)) for v in values])
 
 
 def _draw_branch_line(axes: Axes, branch: str, rounds: list[int], values: list[float]) -> None:
-    look = BRANCHES.get(branch)
-    colour = look.colour if look else BRANCH_COLOURS.get(branch, INK)
+    look = BRANCH_STYLES.get(branch)
+    colour = look.colour if look else BRANCH_COLOURS.get(branch, TEXT_COLOUR)
     marker = "o" if len(rounds) <= 30 else ""
     heavy = 2.3 if branch == "fused" else 1.4
     axes.plot(rounds, values, color=colour, marker=marker, markersize=3.2, linewidth=heavy, label=branch)

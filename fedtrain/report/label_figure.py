@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from theory.report.style import FAINT, WIDE, canvas, drawing
+from theory.report.style import FULL_WIDTH, MUTED_COLOUR, create_canvas, use_plot_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,15 +29,15 @@ CLASS_COLOURS = (
 def draw_label_figure(counts: Indices, names: Sequence[str], classes: Sequence[str], title: str) -> Figure:
     """A figure of counts (clients, classes)."""
     clients, kinds = counts.shape
-    with drawing():
+    with use_plot_style():
         if clients <= MAX_BUBBLE_ROWS and kinds <= MAX_BUBBLE_ROWS:
-            body = canvas(title, WIDE, 2.6 + 0.27 * kinds)
+            body = create_canvas(title, FULL_WIDTH, 2.6 + 0.27 * kinds)
             _draw_bubbles(body, counts, names, classes)
         elif kinds <= len(CLASS_COLOURS):
-            body = canvas(title, WIDE, 4.2)
+            body = create_canvas(title, FULL_WIDTH, 4.2)
             _draw_stacked_bars(body, counts, names, classes)
         else:
-            body = canvas(title, WIDE, 6.5)
+            body = create_canvas(title, FULL_WIDTH, 6.5)
             _draw_heatmap(body, counts, names)
         body.align_ylabels()
         figure: Any = body.figure
@@ -52,7 +52,7 @@ def _draw_bubbles(body: SubFigure, counts: Indices, names: Sequence[str], classe
     places = np.arange(len(counts))
     client, kind = np.nonzero(counts)
     largest = max(int(counts.max()), 1)
-    room = min(WIDE * 72 * 0.72 / len(counts), 0.27 * 72)  # points to the next bubble, across and down
+    room = min(FULL_WIDTH * 72 * 0.72 / len(counts), 0.27 * 72)  # points to the next bubble, across and down
     full = (min(1.15 * room, 26.0)) ** 2
     areas = full * counts[client, kind] / largest
     axes.scatter(client, kind, s=areas, color=BLUE, alpha=0.85, edgecolor="white", linewidth=0.5)
@@ -100,7 +100,7 @@ def _draw_heatmap(body: SubFigure, counts: Indices, names: Sequence[str]) -> Non
 
 
 def _draw_totals(axes: Axes, counts: Indices) -> None:
-    axes.bar(range(len(counts)), counts.sum(axis=1), 0.7, color=FAINT, linewidth=0)
+    axes.bar(range(len(counts)), counts.sum(axis=1), 0.7, color=MUTED_COLOUR, linewidth=0)
     axes.grid(visible=False, axis="x")
     axes.set_ylabel("samples")
     axes.tick_params(axis="x", length=0, labelbottom=False)

@@ -9,7 +9,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from fedtrain.report.rows import TableRow
-from theory.report.style import DASHED, MODELS, WIDE, Look, canvas
+from theory.report.style import DASHED, FULL_WIDTH, MODEL_STYLES, LineStyle, create_canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,22 +21,22 @@ DOTTED = (0, (1.2, 1.4))
 MIN_COLUMN_DISTANCE = 0.25
 """Of the width: names nearer than this would meet."""
 METHOD_STYLES = {
-    "singleset": MODELS["V_off"],
-    "fedavg": Look("", "#56B4E9", "D", "-", 5.0, 1.7),
-    "fedprox": Look("", "#E69F00", "v", DASHED, 6.4, 1.6),
-    "fedper": Look("", "#CC79A7", "P", "-", 6.4, 1.7),
-    "moon": Look("", "#7a7a7a", "X", DASHED, 6.2, 1.6),
-    "fedrod": Look("", "#882255", "<", "-", 6.2, 1.7),
-    "copa": Look("", "#332288", ">", DASHED, 6.2, 1.6),
-    "fedbn": MODELS["V_on"],
-    "fedco2": MODELS["V"],
+    "singleset": MODEL_STYLES["V_off"],
+    "fedavg": LineStyle("", "#56B4E9", "D", "-", 5.0, 1.7),
+    "fedprox": LineStyle("", "#E69F00", "v", DASHED, 6.4, 1.6),
+    "fedper": LineStyle("", "#CC79A7", "P", "-", 6.4, 1.7),
+    "moon": LineStyle("", "#7a7a7a", "X", DASHED, 6.2, 1.6),
+    "fedrod": LineStyle("", "#882255", "<", "-", 6.2, 1.7),
+    "copa": LineStyle("", "#332288", ">", DASHED, 6.2, 1.6),
+    "fedbn": MODEL_STYLES["V_on"],
+    "fedco2": MODEL_STYLES["V"],
 }
 """Colours of Okabe and Ito, and two of Tol's; those of the theory's figures mean the same here."""
 
 SPARE_STYLES = (
-    Look("", "#000000", "h", DOTTED, 6.2, 1.7),
-    Look("", "#999933", "*", "-", 7.5, 1.7),
-    Look("", "#661100", "d", DOTTED, 6.0, 1.7),
+    LineStyle("", "#000000", "h", DOTTED, 6.2, 1.7),
+    LineStyle("", "#999933", "*", "-", 7.5, 1.7),
+    LineStyle("", "#661100", "d", DOTTED, 6.0, 1.7),
 )
 
 
@@ -50,7 +50,7 @@ class CurveEnd:
     colour: str
 
 
-def assign_styles(rows: Sequence[TableRow]) -> list[Look]:
+def assign_styles(rows: Sequence[TableRow]) -> list[LineStyle]:
     """Each method has its own; a second row of the same method takes one that no other row wants."""
     wanted = [str(row.first.tables["method"]["name"]) for row in rows]
     spare = cycle([*SPARE_STYLES, *(look for name, look in METHOD_STYLES.items() if name not in wanted)])
@@ -59,8 +59,8 @@ def assign_styles(rows: Sequence[TableRow]) -> list[Look]:
 
 def create_figure(title: str, narrow: bool, height: float) -> SubFigure:
     """What lies under the title, for a page or a phone."""
-    width = NARROW_WIDTH if narrow else WIDE
-    return canvas(escape_mathtext(fill(title, 42 if narrow else 96)), width, height)
+    width = NARROW_WIDTH if narrow else FULL_WIDTH
+    return create_canvas(escape_mathtext(fill(title, 42 if narrow else 96)), width, height)
 
 
 def escape_mathtext(text: str) -> str:
@@ -68,7 +68,7 @@ def escape_mathtext(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def plot_curve(axes: Axes, look: Look, x: Sequence[float], y: Sequence[float], label: str = "") -> None:
+def plot_curve(axes: Axes, look: LineStyle, x: Sequence[float], y: Sequence[float], label: str = "") -> None:
     """A curve, with as many markers as can be told apart."""
     every = 1 if len(x) <= 12 else -(-len(x) // 8)
     axes.plot(

@@ -14,7 +14,7 @@ from fedtrain.report import page_tables, wording
 from fedtrain.report.boards import RULE_DESCRIPTIONS, ResultTable, table_to_dict
 from fedtrain.report.likeness import find_setting_differences
 from fedtrain.report.pictures import draw_label_figures, draw_svg_figures
-from theory.report.page import style
+from theory.report.page import load_stylesheet
 
 
 def check_new_page(path: Path) -> None:
@@ -43,7 +43,7 @@ def render_page(boards: Sequence[ResultTable], comparison: dict[str, Any] | None
     rows = [row for board in boards for row in board.rows]
     apart, common = find_setting_differences([row.runs for row in rows])
     return template.render(
-        style=style(),
+        style=load_stylesheet(),
         title=build_title(boards),
         count=sum(len(row.runs) for row in rows),
         boards=[_build_table_view(number, board) for number, board in enumerate(boards, 1)],

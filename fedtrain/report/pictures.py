@@ -14,7 +14,7 @@ from fedtrain.report import cost_figures, curves, looks
 from fedtrain.report.boards import ResultTable
 from fedtrain.report.label_figure import draw_label_figure
 from fedtrain.report.rows import TableRow
-from theory.report.style import drawing
+from theory.report.style import use_plot_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -47,7 +47,7 @@ def draw_svg_figures(board: ResultTable) -> dict[str, SvgFigure]:
 
 
 def _draw_svg_figure(board: ResultTable, draw: Callable[[ResultTable, bool], SubFigure | None]) -> SvgFigure | None:
-    with drawing():
+    with use_plot_style():
         wide, narrow = draw(board, False), draw(board, True)
         return None if wide is None or narrow is None else _encode_svg_figure(wide.figure, narrow.figure)
 
@@ -66,7 +66,7 @@ def draw_label_figures(board: ResultTable) -> list[SvgFigure]:
         names = [looks.escape_mathtext(name) for name in held]
         classes = [looks.escape_mathtext(str(name)) for name in row.first.data["classes"]]
         figure = draw_label_figure(np.array(list(held.values())), names, classes, looks.escape_mathtext(title))
-        with drawing():
+        with use_plot_style():
             drawn.append(_encode_svg_figure(figure, None))
     return drawn
 

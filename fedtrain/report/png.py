@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedtrain.files import check_new_file, replace_atomically
-from theory.report.style import drawing
+from theory.report.style import use_plot_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,5 +25,5 @@ def write_png(figure: Figure, path: Path) -> None:
 
 def replace_png(figure: Figure, path: Path) -> None:
     """Draw into a file beside it, then give that its name; without date or program, so that equal figures are equal."""
-    with replace_atomically(path) as part, drawing():
+    with replace_atomically(path) as part, use_plot_style():
         figure.savefig(part, format="png", facecolor="white", metadata={"Software": None})

@@ -14,7 +14,7 @@ from fedtrain.reproduce.exhibits import MethodVariant
 from fedtrain.reproduce.plan import Plan
 from fedtrain.reproduce.results import ComparisonTable, RecordsByIdentity
 from fedtrain.reproduce.sheets import create_named_panels, create_paper_figure, get_row_records, get_row_style
-from theory.report.style import drawing
+from theory.report.style import use_plot_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
@@ -24,7 +24,7 @@ CurveEnds = list[CurveEnd]
 
 def draw_paper_figure(plan: Plan, records: RecordsByIdentity, grids: Sequence[ComparisonTable]) -> bytes:
     """As a PNG without date or program, so that equal figures are equal files."""
-    with drawing():
+    with use_plot_style():
         body = FIGURE_KINDS[plan.exhibit.figure](plan, records, grids)
         file = BytesIO()
         body.figure.savefig(file, format="png", facecolor="white", metadata={"Software": None})

@@ -13,7 +13,7 @@ from fedtrain.reproduce.exhibits import MethodVariant
 from fedtrain.reproduce.plan import Plan
 from fedtrain.reproduce.reduced import list_deviations
 from fedtrain.reproduce.results import LEGACY_NOTE, ComparisonTable, RecordsByIdentity
-from theory.report.style import FAINT, WIDE, Look, canvas
+from theory.report.style import FULL_WIDTH, MUTED_COLOUR, LineStyle, create_canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,16 +28,16 @@ def create_paper_figure(
     words = list_deviations(plan, len(missing))
     title = plan.exhibit.title + f", {LEGACY_NOTE}" * plan.request.legacy
     lines = [title, *([fill(f"reduced: {'; '.join(words)}", 94)] if words else [])]
-    body = canvas(
-        escape_mathtext("\n".join(lines)), WIDE, height + 0.2 * sum(line.count("\n") + 1 for line in lines[1:])
+    body = create_canvas(
+        escape_mathtext("\n".join(lines)), FULL_WIDTH, height + 0.2 * sum(line.count("\n") + 1 for line in lines[1:])
     )
     seeds = len(plan.seeds)
     under = grids[0].spread if bars else "one seed" if seeds == 1 else f"mean of {seeds} seeds"
-    body.supxlabel(f"our own runs; {under}", x=0.01, ha="left", fontsize=8, color=FAINT)
+    body.supxlabel(f"our own runs; {under}", x=0.01, ha="left", fontsize=8, color=MUTED_COLOUR)
     return body
 
 
-def get_row_style(row: MethodVariant) -> Look:
+def get_row_style(row: MethodVariant) -> LineStyle:
     """As in every report."""
     return METHOD_STYLES[row.method] if row.branch == FUSED else get_branch_style(row.branch)
 

@@ -68,9 +68,9 @@ def test_every_heading_and_figure_calls_stand_in_data_stand_in(made):
 
 
 def test_figures_say_stand_in_themselves(fake_run, tmp_path, monkeypatch):
-    told, canvas = [], looks.canvas
+    told, canvas = [], looks.create_canvas
     monkeypatch.setattr("fedtrain.report.pictures._render_svg", lambda figure: "not drawn")
-    monkeypatch.setattr(looks, "canvas", lambda title, *size: told.append(title) or canvas(title, *size))
+    monkeypatch.setattr(looks, "create_canvas", lambda title, *size: told.append(title) or canvas(title, *size))
     draw_svg_figures(build_result_tables([read_record(fake_run(tmp_path / "run", rounds=2, standin=True))])[0])
     assert len(told) == 10  # five figures, wide and narrow; no branches here
     assert all("(stand-in)" in title for title in told)

@@ -12,7 +12,7 @@ from studies import numbers
 from theory import CLAIMS, Claim, Finding, Problem, Study, synthetic
 from theory.claims import choose
 from theory.examine import broken_assumptions, certificates, effect_of_parallel_samples, eigenvalues, examine
-from theory.report.words import messages
+from theory.report.words import build_messages
 from theory.setting import Setting
 
 TINY = Setting(clients=3, samples=3, dim=4, width=64, steps=6, seed=1)
@@ -297,7 +297,7 @@ def test_the_summary_does_not_take_rounding_for_a_gain(dtype, npz):
     for seed in range(4):
         report, _ = examine(replace(setting, seed=seed), choose("O3"))
         assert report["summary"][0].startswith("Adding an offline network does not raise λ_min"), seed
-        said = messages(report)
+        said = build_messages(report)
         assert said["draws"] == "λ_min rises from FedBN to Fed-CO2 in 0 of 20 draws"
         assert "the least eigenvalue stays at" in said["spectra"]
         assert said["clients"] == "With 2 clients FedBN's λ_min is not above 0"

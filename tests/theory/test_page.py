@@ -16,8 +16,8 @@ from theory.claims import CLAIMS, choose
 from theory.examine import examine
 from theory.report.figures import draw_figures, draw_sweep
 from theory.report.page import write_page
-from theory.report.text import grid, maths, name, number, scalar, sequence
-from theory.report.words import messages
+from theory.report.text import build_grid, format_maths, format_name, format_number, format_scalar, format_sequence
+from theory.report.words import build_messages
 from theory.setting import Setting
 
 Report = dict[str, Any]
@@ -107,7 +107,7 @@ def test_drawing_leaves_the_global_style_alone(report: Report, tmp_path: Path) -
 def test_a_figure_without_its_numbers_is_left_out(report: Report, missing: str) -> None:
     del report["curves"][missing]
     lost = {"widths": "width", "tracks": "tracking"}.get(missing, missing)
-    assert list(messages(report)) == [figure for figure in NAMES if figure != lost]
+    assert list(build_messages(report)) == [figure for figure in NAMES if figure != lost]
 
 
 def test_few_claims_give_few_figures(report: Report, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_divergence_and_singular_kernels_are_drawn(report: Report, tmp_path: Pat
     curves["gains"]["log10_gain"] |= gains
     for figure in draw_figures(report, tmp_path).values():
         assert imread(figure).std() > 0.01
-    said = messages(report)
+    said = build_messages(report)
     assert said["draws"] == "λ_min rises from FedBN to Fed-CO2 in 1 of 1 draws"
     assert said["clients"] == "With 1 client FedBN's λ_min is not above 0"
     assert said["tracking"] == "λ_min(Λ(t)) sinks below its bound at m = 256, 512, stays above it at m = 1024"
@@ -154,7 +154,7 @@ def test_messages_come_from_the_numbers(report: Report) -> None:
     report["curves"]["draws"] = [row, row | {"V": 0.1}]
     report["curves"]["gains"]["compared_at_step"]["separate"] = 3
     report["curves"]["spectra"] = {"V_on": [8.0, 2.0], "V_off": [4.0, 3.0], "V": [8.0, 1.0]}
-    said = messages(report)
+    said = build_messages(report)
     assert said["draws"] == "λ_min rises from FedBN to Fed-CO2 in 1 of 2 draws, by a factor 1.00 in the median"
     assert said["spectra"] == (
         "FedBN to Fed-CO2: the least eigenvalue falls from 2.00 to 1.00, the greatest stays at 8.00"
@@ -164,22 +164,22 @@ def test_messages_come_from_the_numbers(report: Report) -> None:
 
 def test_two_kernels_that_are_zero_have_no_slope(report: Report, tmp_path: Path) -> None:
     report["curves"] = {"widths": {"slope": None, "slope_error": None, "relative_error": {"8": 1e-16, "16": 2e-16}}}
-    assert messages(report) == {"width": "V(0) and V^inf are both zero: there is no distance to shrink"}
+    assert build_messages(report) == {"width": "V(0) and V^inf are both zero: there is no distance to shrink"}
     assert_drawn(draw_figures(report, tmp_path)["width"])
 
 
 def test_a_bound_of_zero_has_no_multiples(report: Report) -> None:
     tracks = report["curves"]["tracks"]
     tracks["least_ratio"] = dict.fromkeys(tracks["least_ratio"], math.inf)
-    assert messages(report)["tracking"] == "During 5 steps λ_min(Λ(t)) never sinks below its bound, which is 0"
+    assert build_messages(report)["tracking"] == "During 5 steps λ_min(Λ(t)) never sinks below its bound, which is 0"
 
 
 def test_the_residuals_tell_of_the_draw_that_they_show(report: Report) -> None:
     """D2's row may be another draw's."""
-    before = messages(report)["residuals"]
+    before = build_messages(report)["residuals"]
     d2 = next(row for row in report["claims"] if row["id"] == "D2")
     d2["evidence"] = {"log10_gain": dict.fromkeys(d2["evidence"]["log10_gain"], 9.0)}
-    assert messages(report)["residuals"] == before
+    assert build_messages(report)["residuals"] == before
 
 
 def swept(**settings: float) -> Report:
@@ -222,32 +222,32 @@ def test_a_sweep_of_one_singular_setting_is_drawn(tmp_path: Path) -> None:
     ],
 )
 def test_numbers(value: float, shown: str) -> None:
-    assert number(value) == shown
+    assert format_number(value) == shown
 
 
 def test_scalars_and_lists() -> None:
-    assert [scalar(v) for v in (None, True, False, 0.5, "<b>")] == ["not set", "yes", "no", "0.5", "&lt;b&gt;"]
-    assert sequence([]) == "none"
-    assert sequence([1, 0.25]) == "1, 0.25"
-    assert sequence(list(range(9))) == "0, 1, 2, …, 8 <span class='count'>(9 values)</span>"
+    assert [format_scalar(v) for v in (None, True, False, 0.5, "<b>")] == ["not set", "yes", "no", "0.5", "&lt;b&gt;"]
+    assert format_sequence([]) == "none"
+    assert format_sequence([1, 0.25]) == "1, 0.25"
+    assert format_sequence(list(range(9))) == "0, 1, 2, …, 8 <span class='count'>(9 values)</span>"
 
 
 def test_formulas_are_set_and_all_else_is_escaped() -> None:
-    assert maths("λ_min(V_off) ≥ 1e-09") == "λ<sub>min</sub>(V<sub>off</sub>) ≥ 1\u00a0×\u00a010<sup>−9</sup>"
-    assert maths("V^inf, m^(-1/2)") == "V<sup>∞</sup>, m<sup>−1/2</sup>"
-    assert maths("<i>_on^(<b>)") == "&lt;i&gt;_on^(&lt;b&gt;)"
-    assert name("V_on_inf") == "V<sub>on</sub><sup>∞</sup>"
-    assert name("Lambda_off") == "Λ<sub>off</sub>"
-    assert name("lambda_min_with_two_samples") == "λ<sub>min</sub> with two samples"
-    assert name("relative_error") == "relative error"
+    assert format_maths("λ_min(V_off) ≥ 1e-09") == "λ<sub>min</sub>(V<sub>off</sub>) ≥ 1\u00a0×\u00a010<sup>−9</sup>"
+    assert format_maths("V^inf, m^(-1/2)") == "V<sup>∞</sup>, m<sup>−1/2</sup>"
+    assert format_maths("<i>_on^(<b>)") == "&lt;i&gt;_on^(&lt;b&gt;)"
+    assert format_name("V_on_inf") == "V<sub>on</sub><sup>∞</sup>"
+    assert format_name("Lambda_off") == "Λ<sub>off</sub>"
+    assert format_name("lambda_min_with_two_samples") == "λ<sub>min</sub> with two samples"
+    assert format_name("relative_error") == "relative error"
 
 
 def test_like_dicts_make_a_grid() -> None:
-    table = grid({"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 4}})
+    table = build_grid({"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 4}})
     assert table == {"columns": ["x", "y"], "rows": [("a", [1, 2]), ("b", [3, 4])]}
-    assert grid([{"x": 1}]) == {"columns": ["x"], "rows": [("0", [1])]}
+    assert build_grid([{"x": 1}]) == {"columns": ["x"], "rows": [("0", [1])]}
     for other in ({}, [], [1], {"a": 1}, {"a": {"x": 1}, "b": {"y": 1}}, {"a": {"x": {"z": 1}}}, "text", None):
-        assert grid(other) is None
+        assert build_grid(other) is None
 
 
 # --- the page
@@ -265,11 +265,11 @@ def test_the_page_has_every_claim_and_verdict(report: Report, figures: dict[str,
         kind = "under" if verdict.startswith("holds under") else verdict
         assert rest.index(f'class="badge {kind}"') < rest.index("</tr>")
         for condition in verdict.removeprefix("holds under: ").split("; ") if kind == "under" else []:
-            assert maths(condition) in rest[: rest.index("</tr>")]
-        assert maths(row["statement"]) in page
-        assert maths(row["words"]) in page
+            assert format_maths(condition) in rest[: rest.index("</tr>")]
+        assert format_maths(row["statement"]) in page
+        assert format_maths(row["words"]) in page
     for sentence in report["summary"]:
-        assert maths(sentence) in page
+        assert format_maths(sentence) in page
     assert "synthetic Gaussian clients" in page
     assert report["setting"]["versions"]["torch"] in page
 
@@ -277,7 +277,7 @@ def test_the_page_has_every_claim_and_verdict(report: Report, figures: dict[str,
 def test_every_image_is_inside_and_described(report: Report, figures: dict[str, Path], tmp_path: Path) -> None:
     images = [attributes for tag, attributes in Parsed(page_of(report, tmp_path, figures)).tags if tag == "img"]
     assert len(images) == len(NAMES)
-    said = messages(report)
+    said = build_messages(report)
     for image, figure in zip(images, NAMES, strict=True):
         assert str(image["src"]).startswith("data:image/png;base64,")
         assert said[figure] in str(image["alt"])

@@ -19,13 +19,13 @@ from theory.report.figures import draw_figures, draw_sweep
 from theory.report.page import write_page
 from theory.study import Study
 
-RESULTS = ("report.json", "sweep.json")
-WRITTEN = (*RESULTS, "report.html", "matrices.npz", "figures", ".part")
+RESULT_FILES = ("report.json", "sweep.json")
+OUTPUT_NAMES = (*RESULT_FILES, "report.html", "matrices.npz", "figures", ".part")
 
 
-def claim_folder(folder: Path) -> Path:
+def reserve_folder(folder: Path) -> Path:
     """Make the folder, or refuse it if it holds anything that would be overwritten."""
-    for name in WRITTEN:
+    for name in OUTPUT_NAMES:
         if (folder / name).exists():
             raise InputError(f"{folder} holds {name} already, which is not overwritten; choose another --out")
     try:
@@ -44,31 +44,31 @@ def release_folder(folder: Path) -> None:
         folder.rmdir()
 
 
-def plain(value: Any) -> Any:
+def make_json_safe(value: Any) -> Any:
     """What strict JSON can hold: numbers that are not finite become null."""
     if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): make_json_safe(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
+        return [make_json_safe(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_json(path: Path, value: Any) -> None:
     """Strict JSON, on the disk for certain."""
     with path.open("w", encoding="utf-8") as file:
-        json.dump(plain(value), file, indent=1, ensure_ascii=False, allow_nan=False)
+        json.dump(make_json_safe(value), file, indent=1, ensure_ascii=False, allow_nan=False)
         file.flush()
         os.fsync(file.fileno())
 
 
 @contextmanager
-def staged(folder: Path) -> Iterator[Path]:
+def stage_output(folder: Path) -> Iterator[Path]:
     """A place to write to whose files move into the folder once all are there, or vanish."""
     stage = folder / ".part"
     stage.mkdir()
     try:
         yield stage
-        for item in sorted(stage.iterdir(), key=lambda item: item.name in RESULTS):  # the result last
+        for item in sorted(stage.iterdir(), key=lambda item: item.name in RESULT_FILES):  # the result last
             item.rename(folder / item.name)
     finally:
         shutil.rmtree(stage)
@@ -76,7 +76,7 @@ def staged(folder: Path) -> Iterator[Path]:
 
 def write_report(folder: Path, report: Report, study: Study) -> None:
     """Everything a colleague needs; report.json arrives last, so its presence means that all is there."""
-    with staged(folder) as stage:
+    with stage_output(folder) as stage:
         write_matrices(stage / "matrices.npz", study)
         write_page(report, draw_figures(report, stage / "figures"), stage / "report.html")
         write_json(stage / "report.json", report)
@@ -84,7 +84,7 @@ def write_report(folder: Path, report: Report, study: Study) -> None:
 
 def write_sweep(folder: Path, table: Report) -> Path:
     """The table and its figure; where the figure is."""
-    with staged(folder) as stage:
+    with stage_output(folder) as stage:
         figure = draw_sweep(table["rows"], table["swept"], stage / "figures")
         write_json(stage / "sweep.json", table)
         return folder / figure.relative_to(stage)

@@ -13,17 +13,17 @@ from markupsafe import Markup
 
 from theory.claims.base import conditions
 from theory.report import text
-from theory.report.words import messages
+from theory.report.words import build_messages
 
 Report = dict[str, Any]
-KINDS = {
+VERDICT_KINDS = {
     "holds": ("✓", "holds", "as stated, on everything that was measured"),
     "under": ("◐", "holds under a condition", "not as printed, but if read as stated beside it"),
     "fails": ("✗", "fails", "not under any reading that was tried"),
     "undecided": ("?", "undecided", "what could be computed is too rough to tell"),
 }
 """Kind of verdict -> its symbol, its name, what it means."""
-PROOFS = {"certified": ("holds", "✓"), "refuted": ("fails", "✗"), "not certifiable": ("under", "?")}
+PROOF_BADGES = {"certified": ("holds", "✓"), "refuted": ("fails", "✗"), "not certifiable": ("under", "?")}
 CAPTIONS = {
     "spectra": "Eigenvalues of the three kernels V at t = 0, greatest first, on a logarithmic axis. Look at the right "
     "end: the least eigenvalue sets the guaranteed rate, and the theory puts Fed-CO2's between the others'.",
@@ -39,90 +39,90 @@ CAPTIONS = {
     "tracking": "The least eigenvalue of Λ(t) while both networks train, at three widths. It should stay above the "
     "dashed line of its colour, and move less the wider the network is.",
 }
-HALVES = ("width", "clients")
+HALF_WIDTH_FIGURES = ("width", "clients")
 """Figures that stand side by side where there is room."""
-SETTING = {
+SETTING_LABELS = {
     "clients": "Clients N", "samples": "Samples per client M", "dim": "Input dimension d", "width": "Hidden width m",
     "alpha": "Scale α", "covariance": "Covariance of the clients", "heterogeneity": "Heterogeneity",
     "seed": "Seed", "draws": "Draws", "steps": "Steps of descent", "projection": "Projection", "dtype": "Precision",
     "device": "Device", "ridge": "Ridge",
 }  # fmt: skip
-ONLY_SYNTHETIC, ONLY_DATA = {"covariance", "heterogeneity"}, {"ridge"}
+SYNTHETIC_ONLY_KEYS, USER_DATA_ONLY_KEYS = {"covariance", "heterogeneity"}, {"ridge"}
 
 
 def write_page(report: Report, figures: dict[str, Path], path: Path) -> None:
     """Write ``report.html``: everything the report holds, with the figures inside."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        "number": text.number, "scalar": text.scalar, "sequence": text.sequence,
-        "bound": text.bound, "maths": text.maths, "name": text.name, "grid": text.grid,
+        "number": text.format_number, "scalar": text.format_scalar, "sequence": text.format_sequence,
+        "bound": text.format_bound, "maths": text.format_maths, "name": text.format_name, "grid": text.build_grid,
     }  # fmt: skip
     template = environment.from_string(files("theory.report").joinpath("page.html.j2").read_text(encoding="utf-8"))
     empty: Report = {"summary": [], "setting": {}, "claims": [], "certificates": {}, "eigenvalues": {}}
     report = empty | report
     page = template.render(
-        style=style(),
+        style=load_stylesheet(),
         report=report,
-        setting=setting_rows(report["setting"]),
+        setting=build_setting_rows(report["setting"]),
         broken=report["setting"].get("assumptions_broken", []),
-        claims=[claim_view(row) for row in report["claims"]],
+        claims=[build_claim_view(row) for row in report["claims"]],
         drawn=any("draws" in row for row in report["claims"]),
-        figures=[figure_view(report, name, file) for name, file in figures.items()],
-        made=made_rows(report),
-        kinds=KINDS,
-        proofs=PROOFS,
+        figures=[build_figure_view(report, name, file) for name, file in figures.items()],
+        made=build_provenance_rows(report),
+        kinds=VERDICT_KINDS,
+        proofs=PROOF_BADGES,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
 
 
-def style() -> Markup:
+def load_stylesheet() -> Markup:
     """The look of all our pages."""
     return Markup(files("theory.report").joinpath("page.css").read_text(encoding="utf-8"))
 
 
-def setting_rows(setting: Report) -> list[tuple[str, Any]]:
+def build_setting_rows(setting: Report) -> list[tuple[str, Any]]:
     """What was examined, in words; what does not apply is left out."""
     mine = bool(setting.get("data"))
     rows: list[tuple[str, Any]] = [("Inputs", setting.get("inputs", "not said"))]
     if mine:
         rows.append(("File", str(setting["data"])))
-    for key, label in SETTING.items():
-        if key in setting and key not in (ONLY_SYNTHETIC if mine else ONLY_DATA):
-            rows.append((label, _samples(setting[key]) if key == "samples" else setting[key]))
+    for key, label in SETTING_LABELS.items():
+        if key in setting and key not in (SYNTHETIC_ONLY_KEYS if mine else USER_DATA_ONLY_KEYS):
+            rows.append((label, _format_samples(setting[key]) if key == "samples" else setting[key]))
     return rows
 
 
-def _samples(sizes: Any) -> Any:
+def _format_samples(sizes: Any) -> Any:
     if isinstance(sizes, list) and len(sizes) > 1 and len(set(sizes)) == 1:
         return f"{sizes[0]} each"
     return sizes
 
 
-def claim_view(row: Report) -> Report:
+def build_claim_view(row: Report) -> Report:
     """A claim with its verdict taken apart into kind and conditions."""
     verdict = str(row["verdict"])
     under = conditions(verdict)
-    kind = "under" if under else verdict if verdict in KINDS else "fails"
+    kind = "under" if under else verdict if verdict in VERDICT_KINDS else "fails"
     return {"draws": None, "evidence": {}} | row | {"kind": kind, "conditions": under}
 
 
-def figure_view(report: Report, name: str, file: Path) -> Report:
+def build_figure_view(report: Report, name: str, file: Path) -> Report:
     """A figure as data, its words, and its size so that the page does not jump while it loads."""
     data = file.read_bytes()
-    message = messages(report).get(name, name)
+    message = build_messages(report).get(name, name)
     return {
         "name": name,
         "source": "data:image/png;base64," + base64.b64encode(data).decode("ascii"),
         "message": message,
         "caption": CAPTIONS.get(name, ""),
-        "half": name in HALVES,
+        "half": name in HALF_WIDTH_FIGURES,
         "width": int.from_bytes(data[16:20], "big"),
         "height": int.from_bytes(data[20:24], "big"),
     }
 
 
-def made_rows(report: Report) -> list[tuple[str, Any]]:
+def build_provenance_rows(report: Report) -> list[tuple[str, Any]]:
     """The command if it is known, the time, and the versions."""
     given = report.get("command")
     rows: list[tuple[str, Any]] = []

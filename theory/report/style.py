@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import SubFigure
 
-INK, FAINT, GRID = "#222222", "#6b6b6b", "#e4e4e4"
-WIDE, HALF = 10.0, 5.6
+TEXT_COLOUR, MUTED_COLOUR, GRID_COLOUR = "#222222", "#6b6b6b", "#e4e4e4"
+FULL_WIDTH, HALF_WIDTH = 10.0, 5.6
 """Inches: a figure as wide as the page, and one of two side by side."""
 DPI = 200
 DASHED = (0, (3.0, 2.2))
@@ -23,7 +23,7 @@ DASHED = (0, (3.0, 2.2))
 
 
 @dataclass(frozen=True)
-class Look:
+class LineStyle:
     """One model in every figure: colours of Okabe and Ito, and a marker and a line for those who see none."""
 
     label: str
@@ -36,50 +36,50 @@ class Look:
     """Of the line; the heavier one is drawn above the others."""
 
 
-MODELS = {
-    "V_on": Look("FedBN (online)", "#0072B2", "o", "-", 6.0, 1.7),
-    "V": Look("Fed-CO2 (mean)", "#D55E00", "s", "-", 5.6, 2.3),
-    "V_off": Look("SingleSet (offline)", "#009E73", "^", (0, (5, 1.4, 1.2, 1.4)), 6.8, 1.6),
+MODEL_STYLES = {
+    "V_on": LineStyle("FedBN (online)", "#0072B2", "o", "-", 6.0, 1.7),
+    "V": LineStyle("Fed-CO2 (mean)", "#D55E00", "s", "-", 5.6, 2.3),
+    "V_off": LineStyle("SingleSet (offline)", "#009E73", "^", (0, (5, 1.4, 1.2, 1.4)), 6.8, 1.6),
 }
-BRANCHES = {"online": MODELS["V_on"], "fused": MODELS["V"], "offline": MODELS["V_off"]}
-STYLE = {
-    "axes.axisbelow": True, "axes.edgecolor": "#9a9a9a", "axes.grid": True, "axes.labelcolor": INK,
+BRANCH_STYLES = {"online": MODEL_STYLES["V_on"], "fused": MODEL_STYLES["V"], "offline": MODEL_STYLES["V_off"]}
+RC_PARAMS = {
+    "axes.axisbelow": True, "axes.edgecolor": "#9a9a9a", "axes.grid": True, "axes.labelcolor": TEXT_COLOUR,
     "axes.labelsize": 10, "axes.linewidth": 0.8, "axes.spines.right": False, "axes.spines.top": False,
-    "axes.titlecolor": INK, "axes.titlelocation": "left", "axes.titlepad": 8, "axes.titlesize": 10.5,
-    "figure.facecolor": "white", "font.family": "DejaVu Sans", "font.size": 10, "grid.color": GRID,
+    "axes.titlecolor": TEXT_COLOUR, "axes.titlelocation": "left", "axes.titlepad": 8, "axes.titlesize": 10.5,
+    "figure.facecolor": "white", "font.family": "DejaVu Sans", "font.size": 10, "grid.color": GRID_COLOUR,
     "grid.linewidth": 0.7, "legend.fontsize": 9.5, "legend.frameon": False, "legend.handlelength": 2.6,
-    "lines.linewidth": 1.8, "text.color": INK, "xtick.color": "#9a9a9a", "xtick.labelcolor": "#444444",
+    "lines.linewidth": 1.8, "text.color": TEXT_COLOUR, "xtick.color": "#9a9a9a", "xtick.labelcolor": "#444444",
     "xtick.labelsize": 9, "xtick.minor.size": 0, "ytick.color": "#9a9a9a", "ytick.labelcolor": "#444444",
     "ytick.labelsize": 9, "ytick.minor.size": 0,
 }  # fmt: skip
 
 
 @contextmanager
-def drawing() -> Iterator[None]:
+def use_plot_style() -> Iterator[None]:
     """Our style and nothing of the user's; the global one is as before afterwards."""
     import matplotlib.style
 
-    with matplotlib.style.context(["default", STYLE]):
+    with matplotlib.style.context(["default", RC_PARAMS]):
         yield
 
 
-def canvas(message: str, width: float, height: float) -> SubFigure:
+def create_canvas(message: str, width: float, height: float) -> SubFigure:
     """What lies under the title of a figure, which is its message."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.1, wspace=0.06, hspace=0.08)  # type: ignore[union-attr,call-arg]
-    figure.suptitle(tex(message), x=0.008, ha="left", fontsize=12.5, color="black")
+    figure.suptitle(format_tex(message), x=0.008, ha="left", fontsize=12.5, color="black")
     return figure.add_subfigure(figure.add_gridspec()[0])
 
 
-def save(body: SubFigure, path: Path) -> Path:
+def save_figure(body: SubFigure, path: Path) -> Path:
     """A PNG without the date or the program in it, so that equal figures are equal files."""
     body.figure.savefig(path, format="png", facecolor="white", metadata={"Software": None})
     return path
 
 
-def tex(text: str) -> str:
+def format_tex(text: str) -> str:
     """λ_min and its like as formulas."""
     for plain, formula in (
         ("λ_min", r"$\lambda_\mathrm{min}$"),
@@ -97,21 +97,21 @@ def tex(text: str) -> str:
     return re.sub(r"m\^\((-?[\d.]+)\)", r"$m^{\1}$", text)
 
 
-def short(value: float) -> str:
+def format_short(value: float) -> str:
     """Three digits."""
     return "∞" if value == math.inf else f"{value:#.3g}".rstrip(".")
 
 
-def above_zero(values: Iterable[float]) -> list[float]:
+def mask_nonpositive(values: Iterable[float]) -> list[float]:
     """For a logarithmic axis: what has no logarithm is left out."""
     return [v if 0 < v < math.inf else math.nan for v in values]
 
 
-def log_axis(axes: Axes, values: Iterable[float], which: str = "y", decades: float = 17) -> None:
+def set_log_axis(axes: Axes, values: Iterable[float], which: str = "y", decades: float = 17) -> None:
     """A logarithmic axis around the values, at most so many decades below the largest, labelled in plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-    wanted = above_zero(values)
+    wanted = mask_nonpositive(values)
     known = [v for v in wanted if not math.isnan(v)] or [1.0]
     if which == "y" and (lost := sum(map(math.isnan, wanted))):
         axes.text(
@@ -122,7 +122,7 @@ def log_axis(axes: Axes, values: Iterable[float], which: str = "y", decades: flo
             ha="right",
             va="bottom",
             size=8,
-            color=FAINT,
+            color=MUTED_COLOUR,
         )
     high = max(known)
     low = max(min(known), high / 10**decades)
@@ -137,7 +137,7 @@ def log_axis(axes: Axes, values: Iterable[float], which: str = "y", decades: flo
     axis.set_minor_locator(NullLocator())
 
 
-def only_ticks(axes: Axes, values: Sequence[float], panels: int = 1) -> None:
+def set_x_ticks(axes: Axes, values: Sequence[float], panels: int = 1) -> None:
     """Ticks on the x axis at these values and nowhere else, the limits being set; no number over another.
 
     ``panels`` is how many such axes share the width of the page.
@@ -154,14 +154,14 @@ def only_ticks(axes: Axes, values: Sequence[float], panels: int = 1) -> None:
     axes.set_xticks([], minor=True)
 
 
-def whole_ticks(axes: Axes) -> None:
+def set_integer_ticks(axes: Axes) -> None:
     """A few whole numbers on the x axis."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
-def name_ends(axes: Axes, ends: Mapping[str, float], looks: Mapping[str, Look], gap: float = 0.075) -> None:
+def label_curve_ends(axes: Axes, ends: Mapping[str, float], looks: Mapping[str, LineStyle], gap: float = 0.075) -> None:
     """Each curve's name to the right of where it ends, moved apart where two would meet."""
     places: list[tuple[float, str]] = []
     for name, value in ends.items():
@@ -183,7 +183,9 @@ def name_ends(axes: Axes, ends: Mapping[str, float], looks: Mapping[str, Look], 
         )  # fmt: skip
 
 
-def plot(axes: Axes, x: Sequence[float], y: Sequence[float], look: Look, marked: bool = True, **more: Any) -> None:
+def plot_curve(
+    axes: Axes, x: Sequence[float], y: Sequence[float], look: LineStyle, marked: bool = True, **more: Any
+) -> None:
     """One model's curve in its own look."""
     style: dict[str, Any] = {"color": look.colour, "ls": look.line, "lw": look.weight, "label": look.label}
     if marked:
@@ -191,12 +193,12 @@ def plot(axes: Axes, x: Sequence[float], y: Sequence[float], look: Look, marked:
     axes.plot(x, y, **(style | {"zorder": 2 + look.weight} | more))
 
 
-def legend_above(body: SubFigure, dashed: str | None = None) -> None:
+def add_legend_above(body: SubFigure, dashed: str | None = None) -> None:
     """One legend for all panels, under the title; ``dashed`` says what the dashed lines are."""
     from matplotlib.lines import Line2D
 
     known = {label: line for axes in body.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    shown = {look.label: known[look.label] for look in MODELS.values() if look.label in known}
+    shown = {look.label: known[look.label] for look in MODEL_STYLES.values() if look.label in known}
     if dashed:
-        shown[dashed] = Line2D([], [], color=FAINT, ls=DASHED, lw=1.3)
+        shown[dashed] = Line2D([], [], color=MUTED_COLOUR, ls=DASHED, lw=1.3)
     body.legend(shown.values(), shown.keys(), loc="outside upper left", ncols=len(shown), columnspacing=2.4)

@@ -9,19 +9,19 @@ from typing import Any
 from markupsafe import Markup, escape
 
 DIGITS = 5
-SHOWN = 8
+MAX_LISTED = 8
 """A longer list is abbreviated: its first three, its last, and how many there are."""
 _SUBSCRIPT = re.compile(r"(?<=[\wλΛ])_(min|max|on|off|i|FedBN|FedAvg)(?![^\W_])")
 _POWER = re.compile(r"\^(?:\(([^()&<>]*)\)|(t)\b)")
 _SCIENTIFIC = re.compile(r"\b(\d(?:\.\d+)?)e([+-]\d+)\b")
 _KERNEL = re.compile(r"(V|G|Lambda)(_on|_off)?(_inf)?")
-_WORDS = {
+_KEY_LABELS = {
     "fedco2": "Fed-CO2", "fedbn": "FedBN", "mu": "μ", "lambda_min": "λ_min", "lambda_max": "λ_max",
     "log10_gain": "gain in digits (log10)", "rate": "rate η", "V": "V", "t": "step t",
 }  # fmt: skip
 
 
-def number(value: float, digits: int = DIGITS, fixed: bool = True) -> Markup:
+def format_number(value: float, digits: int = DIGITS, fixed: bool = True) -> Markup:
     """So many digits, with the zeros at the end if ``fixed``; ∞ and what is no number are said so."""
     if isinstance(value, int) or value == 0:
         return Markup(f"{value:.0f}")
@@ -30,38 +30,38 @@ def number(value: float, digits: int = DIGITS, fixed: bool = True) -> Markup:
     if math.isinf(value):
         return Markup("∞" if value > 0 else "−∞")
     if 1e-4 <= abs(value) < 1e5:
-        return Markup(_exponent(f"{value:{'#' if fixed else ''}.{digits}g}".rstrip(".")))
+        return Markup(_format_exponents(f"{value:{'#' if fixed else ''}.{digits}g}".rstrip(".")))
     head, power = f"{value:.{digits - 1}e}".split("e")
-    return Markup(_exponent((head if fixed else head.rstrip("0").rstrip(".")) + "e" + power))
+    return Markup(_format_exponents((head if fixed else head.rstrip("0").rstrip(".")) + "e" + power))
 
 
-def bound(value: float) -> Markup:
+def format_bound(value: float) -> Markup:
     """An end of an interval, with enough digits to tell the two ends apart."""
-    return number(value, 12)
+    return format_number(value, 12)
 
 
-def scalar(value: Any) -> Markup:
+def format_scalar(value: Any) -> Markup:
     """Anything that is neither a list nor a dict."""
     if value is None:
         return Markup("not set")
     if isinstance(value, bool):
         return Markup("yes" if value else "no")
     if isinstance(value, int | float):
-        return number(value, DIGITS + 1, fixed=False)
+        return format_number(value, DIGITS + 1, fixed=False)
     return escape(str(value))
 
 
-def sequence(values: list[Any]) -> Markup:
+def format_sequence(values: list[Any]) -> Markup:
     """A list of scalars, abbreviated with the count where it is long."""
     if not values:
         return Markup("none")
-    if len(values) <= SHOWN:
-        return Markup(", ").join(scalar(v) for v in values)
-    first = Markup(", ").join(scalar(v) for v in values[:3])
-    return first + Markup(f", …, {scalar(values[-1])} <span class='count'>({len(values)} values)</span>")
+    if len(values) <= MAX_LISTED:
+        return Markup(", ").join(format_scalar(v) for v in values)
+    first = Markup(", ").join(format_scalar(v) for v in values[:3])
+    return first + Markup(f", …, {format_scalar(values[-1])} <span class='count'>({len(values)} values)</span>")
 
 
-def _exponent(text: str) -> str:
+def _format_exponents(text: str) -> str:
     """1e-08 as 1 × 10⁻⁸ in one piece, and a true minus before numbers."""
     text = _SCIENTIFIC.sub(
         lambda found: f"{found[1]}\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}10<sup>{int(found[2])}</sup>", text
@@ -69,24 +69,24 @@ def _exponent(text: str) -> str:
     return re.sub(r"(?:(?<=[ >])|^)-(?=[ \d])", "−", text)
 
 
-def maths(text: str) -> Markup:
+def format_maths(text: str) -> Markup:
     """Our own sentences: λ_min, V^inf and powers as formulas."""
-    safe = _exponent(str(escape(text))).replace("^inf", "<sup>∞</sup>")
+    safe = _format_exponents(str(escape(text))).replace("^inf", "<sup>∞</sup>")
     safe = _SUBSCRIPT.sub(r"<sub>\1</sub>", safe)
     return Markup(_POWER.sub(lambda found: f"<sup>{(found[1] or found[2]).replace('-', '−')}</sup>", safe))
 
 
-def name(key: str) -> Markup:
+def format_name(key: str) -> Markup:
     """The name of a number in the report, in words or as a formula."""
-    if key in _WORDS:
-        return maths(_WORDS[key])
+    if key in _KEY_LABELS:
+        return format_maths(_KEY_LABELS[key])
     if found := _KERNEL.fullmatch(key):
         letter = found[1].replace("Lambda", "Λ")
-        return maths(letter + (found[2] or "") + ("^inf" if found[3] else ""))
-    return maths(key.replace("lambda_min", "λ_min").replace("_", " ").replace("λ min", "λ_min"))
+        return format_maths(letter + (found[2] or "") + ("^inf" if found[3] else ""))
+    return format_maths(key.replace("lambda_min", "λ_min").replace("_", " ").replace("λ min", "λ_min"))
 
 
-def grid(value: Any) -> dict[str, Any] | None:
+def build_grid(value: Any) -> dict[str, Any] | None:
     """A dict of like dicts, or a list of them, as columns and rows; None for anything else."""
     rows = value if isinstance(value, dict) else dict(enumerate(value)) if isinstance(value, list) else {}
     inner = list(rows.values())

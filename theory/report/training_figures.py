@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from theory.report import words
 from theory.report.style import (
-    BRANCHES,
+    BRANCH_STYLES,
     DASHED,
-    FAINT,
-    WIDE,
-    above_zero,
-    canvas,
-    legend_above,
-    log_axis,
-    plot,
-    tex,
-    whole_ticks,
+    FULL_WIDTH,
+    MUTED_COLOUR,
+    add_legend_above,
+    create_canvas,
+    format_tex,
+    mask_nonpositive,
+    plot_curve,
+    set_integer_ticks,
+    set_log_axis,
 )
 
 if TYPE_CHECKING:
@@ -27,39 +27,39 @@ if TYPE_CHECKING:
 Report = dict[str, Any]
 
 
-def residuals(report: Report, message: str) -> SubFigure:
+def plot_residuals(report: Report, message: str) -> SubFigure:
     """|F(t) - y| of FedBN and Fed-CO2, one panel for each reading of the theorem."""
-    curves, gains = report["curves"]["residuals"], words.gains(report)
+    curves, gains = report["curves"]["residuals"], words.collect_gains(report)
     bounds = report["curves"].get("bounds", {})
     lines, columns = (len(gains) + 1) // 2, min(2, max(1, len(gains)))
-    body = canvas(message, WIDE, 1.4 + 2.75 * lines)
+    body = create_canvas(message, FULL_WIDTH, 1.4 + 2.75 * lines)
     body.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
     for panel, (reading, gain) in zip(body.axes, gains.items(), strict=False):
         title, fedbn, fedco2 = words.READINGS[reading]
         shown = {"online": curves[fedbn], "fused": curves[fedco2]}
         if reading == "separate":
             shown["offline"] = curves.get("separate: offline", [])
-            _bounds(panel, bounds)
+            _plot_bounds(panel, bounds)
         for branch, values in shown.items():
             every = (len(values) // 12, max(1, len(values) // 6))
-            plot(panel, range(len(values)), above_zero(values), BRANCHES[branch], markevery=every)
+            plot_curve(panel, range(len(values)), mask_nonpositive(values), BRANCH_STYLES[branch], markevery=every)
         panel.set_title(title + "\n")
-        panel.text(0, 1.025, words.in_digits(gain), transform=panel.transAxes, color=FAINT, size=9.5)
-    _finish(body, [curves[name] for reading in gains for name in words.READINGS[reading][1:]], len(gains), columns)
-    legend_above(body, "bound of C2 for the same model" if bounds else None)
+        panel.text(0, 1.025, words.format_gain(gain), transform=panel.transAxes, color=MUTED_COLOUR, size=9.5)
+    _finish_axes(body, [curves[name] for reading in gains for name in words.READINGS[reading][1:]], len(gains), columns)
+    add_legend_above(body, "bound of C2 for the same model" if bounds else None)
     return body
 
 
-def _bounds(panel: Axes, bounds: dict[str, list[float]]) -> None:
+def _plot_bounds(panel: Axes, bounds: dict[str, list[float]]) -> None:
     for branch, values in bounds.items():
-        panel.plot(range(len(values)), above_zero(values), color=BRANCHES[branch].colour, ls=DASHED, lw=1.2)
+        panel.plot(range(len(values)), mask_nonpositive(values), color=BRANCH_STYLES[branch].colour, ls=DASHED, lw=1.2)
 
 
-def _finish(body: SubFigure, curves: list[list[float]], panels: int, columns: int) -> None:
+def _finish_axes(body: SubFigure, curves: list[list[float]], panels: int, columns: int) -> None:
     """Axes and their labels; a residual that explodes leaves the frame rather than flatten the others."""
     start = max((values[0] for values in curves if math.isfinite(values[0])), default=1.0)
-    log_axis(body.axes[0], [min(v, 1e3 * start) for values in curves for v in values])
-    whole_ticks(body.axes[0])
+    set_log_axis(body.axes[0], [min(v, 1e3 * start) for values in curves for v in values])
+    set_integer_ticks(body.axes[0])
     for k, panel in enumerate(body.axes):
         panel.set_visible(k < panels)
         if k % columns == 0:
@@ -69,22 +69,22 @@ def _finish(body: SubFigure, curves: list[list[float]], panels: int, columns: in
             panel.tick_params(labelbottom=True)
 
 
-def tracking(report: Report, message: str) -> SubFigure:
+def plot_tracking(report: Report, message: str) -> SubFigure:
     """λ_min(Λ(t)) of the three models at each width, over its bound."""
     found, alpha = report["curves"]["tracks"], report["setting"]["alpha"]
     tracks: dict[str, dict[str, list[float]]] = found["lambda_min"]
-    body = canvas(message, WIDE, 4.2)
+    body = create_canvas(message, FULL_WIDTH, 4.2)
     body.subplots(1, len(tracks), sharey=True, squeeze=False)
     for panel, (width, track) in zip(body.axes, tracks.items(), strict=True):
-        for branch, look in BRANCHES.items():
-            plot(panel, track["t"], [v if math.isfinite(v) else math.nan for v in track[branch]], look)
+        for branch, look in BRANCH_STYLES.items():
+            plot_curve(panel, track["t"], [v if math.isfinite(v) else math.nan for v in track[branch]], look)
             panel.axhline(found["mu"][branch] / (2 * alpha**2), color=look.colour, ls=DASHED, lw=1.3)
         panel.set_title(f"hidden width m = {width}")
         panel.set_xlabel("step t")
-        whole_ticks(panel)
+        set_integer_ticks(panel)
     first = body.axes[0]
-    first.set_ylabel(tex("λ_min of the kernel Λ(t)"))
+    first.set_ylabel(format_tex("λ_min of the kernel Λ(t)"))
     low, high = first.get_ylim()
     first.set_ylim(min(0.0, low), max(1.03 * high, 1e-12))
-    legend_above(body, tex("its bound μ/2α²"))
+    add_legend_above(body, format_tex("its bound μ/2α²"))
     return body

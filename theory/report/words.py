@@ -6,7 +6,7 @@ import math
 import statistics
 from typing import Any
 
-from theory.report.style import short
+from theory.report.style import format_short
 
 Report = dict[str, Any]
 READINGS = {
@@ -18,53 +18,53 @@ READINGS = {
 """Reading -> its name in the figure, FedBN's curve, Fed-CO2's curve."""
 
 
-def messages(report: Report) -> dict[str, str]:
+def build_messages(report: Report) -> dict[str, str]:
     """The message of every figure whose numbers the report has."""
     curves = report.get("curves", {})
     writers = {
-        "spectra": ("spectra", _spectra),
-        "draws": ("draws", _draws),
-        "residuals": ("residuals", _residuals),
-        "width": ("widths", _width),
-        "clients": ("clients", _clients),
-        "tracking": ("tracks", _tracking),
+        "spectra": ("spectra", _describe_spectra),
+        "draws": ("draws", _describe_draws),
+        "residuals": ("residuals", _describe_residuals),
+        "width": ("widths", _describe_width),
+        "clients": ("clients", _describe_clients),
+        "tracking": ("tracks", _describe_tracking),
     }
     return {name: write(report) for name, (needs, write) in writers.items() if curves.get(needs)}
 
 
-def number(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """1 step, 2 steps."""
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
-def _ratio(a: float, b: float, room: float = 0.0) -> float:
+def _compute_ratio(a: float, b: float, room: float = 0.0) -> float:
     return a / b if b > room else math.nan
 
 
-def _moves(a: float, b: float, room: float) -> str:
+def _describe_change(a: float, b: float, room: float) -> str:
     """From a to b, in words; what differs by rounding only has not moved."""
     if not abs(b - a) > max(room, 1e-9 * max(abs(a), abs(b))):
-        return f"stays at {short(a)}"
-    return f"{'rises' if b > a else 'falls'} from {short(a)} to {short(b)}"
+        return f"stays at {format_short(a)}"
+    return f"{'rises' if b > a else 'falls'} from {format_short(a)} to {format_short(b)}"
 
 
-def _spectra(report: Report) -> str:
+def _describe_spectra(report: Report) -> str:
     on, mean = report["curves"]["spectra"]["V_on"], report["curves"]["spectra"]["V"]
     rows = report["curves"].get("draws") or [{}]
     room = rows[0].get("room", 0.0)  # the first draw is the one whose spectra these are
-    low, high = _moves(on[-1], mean[-1], room), _moves(on[0], mean[0], room)
+    low, high = _describe_change(on[-1], mean[-1], room), _describe_change(on[0], mean[0], room)
     return f"FedBN to Fed-CO2: the least eigenvalue {low}, the greatest {high}"
 
 
-def _draws(report: Report) -> str:
+def _describe_draws(report: Report) -> str:
     rows = report["curves"]["draws"]
     rises = sum(row["V"] - row["V_on"] > max(row["room"], 1e-9 * abs(row["V"])) for row in rows)
-    ratios = [r for row in rows if math.isfinite(r := _ratio(row["V"], row["V_on"], row["room"]))]
-    median = f", by a factor {short(statistics.median(ratios))} in the median" if ratios else ""
+    ratios = [r for row in rows if math.isfinite(r := _compute_ratio(row["V"], row["V_on"], row["room"]))]
+    median = f", by a factor {format_short(statistics.median(ratios))} in the median" if ratios else ""
     return f"λ_min rises from FedBN to Fed-CO2 in {rises} of {len(rows)} draws{median}"
 
 
-def gains(report: Report) -> dict[str, float]:
+def collect_gains(report: Report) -> dict[str, float]:
     """Digits by which Fed-CO2 ends below FedBN in each reading: D2's where it was examined, else at the last step.
 
     D2's of the draw whose curves these are, which is not always the one that its verdict comes from.
@@ -73,12 +73,12 @@ def gains(report: Report) -> dict[str, float]:
     known, found = report["curves"].get("gains", {}).get("log10_gain", {}), {}
     for reading, (_, fedbn, fedco2) in READINGS.items():
         if fedbn in curves and fedco2 in curves:
-            last = _ratio(curves[fedbn][-1], curves[fedco2][-1])
+            last = _compute_ratio(curves[fedbn][-1], curves[fedco2][-1])
             found[reading] = known.get(reading, math.log10(last) if 0 < last < math.inf else math.nan)
     return found
 
 
-def in_digits(gain: float) -> str:
+def format_gain(gain: float) -> str:
     """One reading's outcome."""
     if math.isnan(gain):
         return "not comparable at the last step"
@@ -90,18 +90,18 @@ def in_digits(gain: float) -> str:
     return f"Fed-CO2 ends {abs(gain):.2f} digits {'lower' if gain > 0 else 'higher'}: a residual {times}"
 
 
-def _residuals(report: Report) -> str:
-    found = gains(report)
+def _describe_residuals(report: Report) -> str:
+    found = collect_gains(report)
     behind = [name for name, gain in found.items() if not gain > 0]
     steps = max(len(values) for values in report["curves"]["residuals"].values()) - 1
     tail = f"; not in: {' / '.join(behind)}" if behind else ""
     ahead = f"{len(found) - len(behind)} of {len(found)} readings"
     last = report["curves"].get("gains", {}).get("compared_at_step", {})
     when = "After" if all(step == steps for step in last.values()) else "Within"
-    return f"{when} {number(steps, 'step')} Fed-CO2 is ahead of FedBN in {ahead}{tail}"
+    return f"{when} {format_count(steps, 'step')} Fed-CO2 is ahead of FedBN in {ahead}{tail}"
 
 
-def _width(report: Report) -> str:
+def _describe_width(report: Report) -> str:
     found = report["curves"]["widths"]
     if len(found["relative_error"]) < 2:
         return "One width only: no slope to fit"
@@ -112,16 +112,16 @@ def _width(report: Report) -> str:
     )  # fmt: skip
 
 
-def _clients(report: Report) -> str:
+def _describe_clients(report: Report) -> str:
     rows = report["curves"]["clients"]
     last = rows[-1]
-    ratio, many = _ratio(last["V"], last["V_on"], last["room"]), number(last["clients"], "client")
+    ratio, many = _compute_ratio(last["V"], last["V_on"], last["room"]), format_count(last["clients"], "client")
     if not math.isfinite(ratio):
         return f"With {many} FedBN's λ_min is not above 0"
-    return f"With {many} Fed-CO2 has {short(ratio)} times FedBN's λ_min"
+    return f"With {many} Fed-CO2 has {format_short(ratio)} times FedBN's λ_min"
 
 
-def _tracking(report: Report) -> str:
+def _describe_tracking(report: Report) -> str:
     found = report["curves"]["tracks"]
     widths = found["lambda_min"]
     low = [width for width, ratio in found["least_ratio"].items() if not ratio >= 1]
@@ -132,5 +132,5 @@ def _tracking(report: Report) -> str:
     least = min(found["least_ratio"].values())
     steps = max((t["t"][-1] for t in widths.values() if t["t"]), default=0)
     if least == math.inf:
-        return f"During {number(steps, 'step')} λ_min(Λ(t)) never sinks below its bound, which is 0"
-    return f"During {number(steps, 'step')} λ_min(Λ(t)) never sinks below {short(least)} times its bound"
+        return f"During {format_count(steps, 'step')} λ_min(Λ(t)) never sinks below its bound, which is 0"
+    return f"During {format_count(steps, 'step')} λ_min(Λ(t)) never sinks below {format_short(least)} times its bound"
