@@ -24,9 +24,19 @@ from typing import Any
 
 import torch
 
-from theory import Kernel, Problem, TwoLayerBN, Weights, federated_kernel, initial_weights, jacobian, kernel, synthetic
-from theory.federated import pinch
-from theory.network import HIDDEN, norms
+from theory import (
+    Kernel,
+    Problem,
+    TwoLayerBN,
+    Weights,
+    compute_federated_kernel,
+    compute_jacobian,
+    compute_kernel,
+    draw_initial_weights,
+    draw_synthetic_problem,
+)
+from theory.federated import keep_client_blocks
+from theory.network import HIDDEN_KEY, compute_covariance_norms
 
 
 def time_call(job: Callable[[], object], at_least: float = 0.0) -> float:
@@ -43,38 +53,38 @@ def compute_analytic_kernel(problem: Problem, weights: Weights) -> Kernel:
     rows, scales = [], []
     for i, block in enumerate(problem.blocks):
         v, gamma, c = weights.of(i)
-        x, size, Sv = problem.x[block], norms(v, problem.S[i]), v @ problem.S[i]
+        x, size, Sv = problem.x[block], compute_covariance_norms(v, problem.S[i]), v @ problem.S[i]
         h = x @ v.T
         gate = (h * gamma >= 0) * (c / weights.width**0.5)
         moved = x[:, None, :] - (h / size.square())[:, :, None] * Sv
         rows.append(((gate * gamma / size)[:, :, None] * moved).flatten(1))
         scales.append(gate * h / size)
     J, E = torch.cat(rows), torch.cat(scales)
-    return Kernel(weights.alpha**2 * (J @ J.T), pinch(E @ E.T, problem.owner), weights.alpha)
+    return Kernel(weights.alpha**2 * (J @ J.T), keep_client_blocks(E @ E.T, problem.owner), weights.alpha)
 
 
 def compute_autograd_kernel(problem: Problem, weights: Weights, chunk: int) -> torch.Tensor:
     """Λ_on by torch.func."""
     nets = [TwoLayerBN(problem.dim, weights.width, covariance=S).load(*weights.of(i)) for i, S in enumerate(problem.S)]
-    return federated_kernel(
-        jacobian(nets, [problem.x[b] for b in problem.blocks], chunk=chunk), problem.owner, {HIDDEN}
+    return compute_federated_kernel(
+        compute_jacobian(nets, [problem.x[b] for b in problem.blocks], chunk=chunk), problem.owner, {HIDDEN_KEY}
     )
 
 
 def compare_methods(repeats: int) -> dict[str, Any]:
     """The three roads, interleaved; medians of the ratios."""
-    problem = synthetic(clients=5, samples=40, dim=50)
-    weights = initial_weights(problem, 4096, 0.5)
+    problem = draw_synthetic_problem(clients=5, samples=40, dim=50)
+    weights = draw_initial_weights(problem, 4096, 0.5)
     chunks = (5, 10, 20, 40)
     best = min(
         chunks, key=lambda c: min(time_call(lambda: compute_autograd_kernel(problem, weights, c)) for _ in range(2))
     )
     roads: dict[str, Callable[[], object]] = {
-        "closed": lambda: kernel(problem, weights),
+        "closed": lambda: compute_kernel(problem, weights),
         "analytic": lambda: compute_analytic_kernel(problem, weights),
         "autograd": lambda: compute_autograd_kernel(problem, weights, best),
     }
-    closed = kernel(problem, weights).Lambda
+    closed = compute_kernel(problem, weights).Lambda
     apart = {
         "analytic": ((compute_analytic_kernel(problem, weights).Lambda - closed).norm() / closed.norm()).item(),
         "autograd": ((compute_autograd_kernel(problem, weights, best) - closed).norm() / closed.norm()).item(),
@@ -107,14 +117,14 @@ def measure_sgemm_rate(size: int = 4096) -> float:
 def measure_large_case(clients: int, width: int = 65536) -> dict[str, Any]:
     """The large case in this process: run it in one of its own."""
     n, d = 2000, 64
-    problem = synthetic(clients=clients, samples=n // clients, dim=d).to(torch.float32)
-    weights = initial_weights(problem, width, 0.5)
+    problem = draw_synthetic_problem(clients=clients, samples=n // clients, dim=d).to(torch.float32)
+    weights = draw_initial_weights(problem, width, 0.5)
     shares, times = [], []
     useful = 3.0 * n * n * width + 2.0 * n * width * d * (1 + clients) + n * (n / clients) * width
-    kernel(problem, Weights(weights.v[:4096], weights.c[:4096], weights.gamma[:, :4096], 0.5))
+    compute_kernel(problem, Weights(weights.v[:4096], weights.c[:4096], weights.gamma[:, :4096], 0.5))
     for _ in range(3):
         before = measure_sgemm_rate()
-        took = time_call(lambda: kernel(problem, weights))
+        took = time_call(lambda: compute_kernel(problem, weights))
         times.append(took)
         shares.append(useful / took / ((before + measure_sgemm_rate()) / 2))
     return {
@@ -129,10 +139,10 @@ def measure_growth() -> dict[str, list[tuple[int, float]]]:
     """Seconds against width (at d = 50) and against dimension (at m = 4096), n = 200."""
 
     def cost(dim: int, width: int) -> float:
-        problem = synthetic(clients=5, samples=40, dim=dim)
-        weights = initial_weights(problem, width, 0.5)
-        kernel(problem, weights)
-        return min(time_call(lambda: kernel(problem, weights)) for _ in range(3))
+        problem = draw_synthetic_problem(clients=5, samples=40, dim=dim)
+        weights = draw_initial_weights(problem, width, 0.5)
+        compute_kernel(problem, weights)
+        return min(time_call(lambda: compute_kernel(problem, weights)) for _ in range(3))
 
     return {
         "width": [(m, cost(50, m)) for m in (1024, 2048, 4096, 8192, 16384, 32768, 65536)],

@@ -18,10 +18,10 @@ from fedtrain.about.outlook import build_kernel_problem, count_used_samples
 from fedtrain.data.federation import build_federation
 from fedtrain.data.words import describe_partition
 from theory.errors import InputError
-from theory.forecast import FEDBN, FEDCO2, FOLDS, MATRICES, SINGLESET, Forecast, Gain, forecast
+from theory.forecast import FEDBN, FEDCO2, FOLDS, MATRICES_IN_MEMORY, SINGLESET, Forecast, Gain, forecast_methods
 from theory.problem import Problem
-from theory.setting import available_memory, refuse_if_too_large
-from theory.userdata import RIDGE, read
+from theory.setting import get_available_memory, refuse_if_too_large
+from theory.userdata import DEFAULT_RIDGE, load_user_data
 
 ALPHA = 0.5
 """The scale of the initial weights: how much v weighs against γ. As in `fedco2 theory`."""
@@ -48,7 +48,7 @@ def run(options: dict[str, Any]) -> None:
         raise InputError("one client alone has nobody to learn with; give two or more")
     how = {"width": options["width"], "alpha": ALPHA, "seed": options["network_seed"]}
     with show_status_line(f"kernels of {len(asked.problem.x):,} samples in {asked.problem.dim:,} dimensions"):
-        found = forecast(asked.problem, asked.labels, **how, names=asked.names)
+        found = forecast_methods(asked.problem, asked.labels, **how, names=asked.names)
     told = {**build_report(asked, found), **how, "folds": FOLDS}
     if options["as_json"]:
         click.echo(json.dumps(told, ensure_ascii=False))
@@ -76,7 +76,7 @@ def build_dataset_request(options: dict[str, Any]) -> ForecastRequest:
 
 def build_file_request(path: Path, target: str) -> ForecastRequest:
     """The user's own data."""
-    data = read(path, RIDGE)
+    data = load_user_data(path, DEFAULT_RIDGE)
     refuse_if_too_many(len(data.rows), "give fewer rows")
     values, labels = data.problem.y.unique(return_inverse=True)
     whole = torch.equal(values, values.round()) and 2 <= len(values) <= len(labels) / FOLDS
@@ -89,7 +89,7 @@ def build_file_request(path: Path, target: str) -> ForecastRequest:
 
 def refuse_if_too_many(samples: int, cure: str) -> None:
     """Of whom no kernels fit in memory."""
-    refuse_if_too_large(MATRICES * 8 * samples**2, available_memory(), cure)
+    refuse_if_too_large(MATRICES_IN_MEMORY * 8 * samples**2, get_available_memory(), cure)
 
 
 def build_report(asked: ForecastRequest, found: Forecast) -> dict[str, Any]:

@@ -17,13 +17,13 @@ import torch
 from cli import theory_view
 from cli.console import make_console
 from cli.folders import choose_new_folder
-from theory.claims import CLAIMS, Claim, choose
+from theory.claims import CLAIMS, Claim, select_claims
 from theory.errors import InputError
-from theory.examine import effect_of_parallel_samples, examine
+from theory.examine import describe_parallel_effect, verify_claims
 from theory.report.output import make_json_safe, release_folder, reserve_folder, write_report, write_sweep
-from theory.setting import Setting, available_memory, predict_cost, refuse_if_too_large
-from theory.study import Progress
-from theory.sweep import parse, settings_of, sweep
+from theory.setting import TheoryConfig, get_available_memory, predict_cost, refuse_if_too_large
+from theory.study import ProgressCallback
+from theory.sweep import expand_sweeps, parse_sweep, run_sweep
 
 SWEEP_CLAIMS = "O1,O2,O3,O4"
 SINGLE_THREAD_LIMIT = 2**21
@@ -34,12 +34,12 @@ REPORT_SECONDS = 4
 
 def run(options: dict[str, Any]) -> bool:
     """Examine, show, write; whether every ordering held."""
-    fields = {name: options[name] for name in Setting.__dataclass_fields__ if name != "data"}
-    setting = Setting(**fields, data=None if options["data"] is None else str(options["data"]))
-    sweeps = [parse(text) for text in options["sweeps"]]
+    fields = {name: options[name] for name in TheoryConfig.__dataclass_fields__ if name != "data"}
+    setting = TheoryConfig(**fields, data=None if options["data"] is None else str(options["data"]))
+    sweeps = [parse_sweep(text) for text in options["sweeps"]]
     named = options["claim_ids"]
-    claims = choose(SWEEP_CLAIMS if named is None and sweeps else named)
-    settings = settings_of(setting, sweeps) if sweeps else [({}, setting)]
+    claims = select_claims(SWEEP_CLAIMS if named is None and sweeps else named)
+    settings = expand_sweeps(setting, sweeps) if sweeps else [({}, setting)]
     _choose_threads([one for _, one in settings])
     _check_cost([one for _, one in settings], claims, figures=not sweeps, quiet=options["as_json"])
     if not options["allow_parallel"]:
@@ -54,9 +54,9 @@ def run(options: dict[str, Any]) -> bool:
         release_folder(folder)
 
 
-def _run_verification(setting: Setting, claims: list[Claim], certify: bool, folder: Path, as_json: bool) -> bool:
+def _run_verification(setting: TheoryConfig, claims: list[Claim], certify: bool, folder: Path, as_json: bool) -> bool:
     with _show_progress(as_json) as progress:
-        report, study = examine(setting, claims, certify, progress)
+        report, study = verify_claims(setting, claims, certify, progress)
         report["command"] = shlex.join(["fedco2", *sys.argv[1:]])
         progress("figures and page", 0, 1)
         write_report(folder, report, study)
@@ -68,10 +68,14 @@ def _run_verification(setting: Setting, claims: list[Claim], certify: bool, fold
 
 
 def _run_sweep(
-    settings: list[tuple[dict[str, Any], Setting]], names: list[str], claims: list[Claim], folder: Path, as_json: bool
+    settings: list[tuple[dict[str, Any], TheoryConfig]],
+    names: list[str],
+    claims: list[Claim],
+    folder: Path,
+    as_json: bool,
 ) -> bool:
     with _show_progress(as_json) as progress:
-        rows = sweep(settings, claims, progress)
+        rows = run_sweep(settings, claims, progress)
         table = {"swept": names, "claims": [claim.id for claim in claims], "rows": rows}
         figure = write_sweep(folder, table)
     if as_json:
@@ -82,18 +86,18 @@ def _run_sweep(
     return all(row["held"][name] == row["draws"] for row in rows for name in orderings)
 
 
-def _choose_threads(settings: list[Setting]) -> None:
+def _choose_threads(settings: list[TheoryConfig]) -> None:
     """One thread for small problems: waking others for each of many short products takes longer than the work."""
     largest = max(one.size.n * one.width for one in settings)
     if largest < SINGLE_THREAD_LIMIT and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
 
 
-def _check_cost(settings: list[Setting], claims: list[Claim], figures: bool, quiet: bool) -> None:
+def _check_cost(settings: list[TheoryConfig], claims: list[Claim], figures: bool, quiet: bool) -> None:
     """Say what it will take; refuse what cannot fit."""
     costs = [predict_cost(one, {claim.id for claim in claims}, figures) for one in settings]
     largest = max(costs, key=lambda cost: cost.bytes)
-    available = available_memory()
+    available = get_available_memory()
     refuse_if_too_large(largest.bytes, available, largest.cure)
     if not quiet:
         seconds = REPORT_SECONDS + sum(cost.seconds for cost in costs)
@@ -103,19 +107,19 @@ def _check_cost(settings: list[Setting], claims: list[Claim], figures: bool, qui
         )
 
 
-def _refuse_parallel(setting: Setting) -> None:
+def _refuse_parallel(setting: TheoryConfig) -> None:
     """Opposite samples pass: no gate is open to both, so V is zero there, and such a pair does not make it singular."""
     problem, data = setting.problem(), setting.read_data()
     pairs = [pair for pair in problem.parallel() if pair[2] > 0]
     if pairs:
-        said = effect_of_parallel_samples(problem, pairs[0], data.name if data else str)
+        said = describe_parallel_effect(problem, pairs[0], data.name if data else str)
         more = f" (and {len(pairs) - 1} more pairs)" if len(pairs) > 1 else ""
         cure = "raise --dim" if problem.dim == 1 else "drop one of them"
         raise InputError(f"{said}{more}; {cure}, or go on with --allow-parallel")
 
 
 @contextmanager
-def _show_progress(quiet: bool) -> Iterator[Progress]:
+def _show_progress(quiet: bool) -> Iterator[ProgressCallback]:
     """A bar on stderr while there is a terminal to see it."""
     screen = make_console(stderr=True)
     if quiet or not screen.is_terminal:

@@ -22,7 +22,7 @@ def test_the_second_example_runs_on_networks_of_ones_own(capsys):
     import theory
 
     code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[1]
-    problem = theory.synthetic(clients=5, samples=3, dim=4)
+    problem = theory.draw_synthetic_problem(clients=5, samples=3, dim=4)
     net = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 1)).double()
     names = {
         "theory": theory,

@@ -1,14 +1,14 @@
 """The theory half of fedco2: kernels of two-layer batch-norm networks, and a verdict on every claim about them."""
 
-from theory.claims import CLAIMS, Claim, Finding, verify
+from theory.claims import CLAIMS, Claim, Finding, check_claims
 from theory.errors import InputError
-from theory.federated import federated_kernel, pinch
-from theory.gram import Kernel, Weights, initial_weights, kernel
-from theory.jacobian import jacobian
-from theory.limit import infinite_width
+from theory.federated import compute_federated_kernel, keep_client_blocks
+from theory.gram import Kernel, Weights, compute_kernel, draw_initial_weights
+from theory.jacobian import compute_jacobian
+from theory.limit import compute_infinite_width_limit
 from theory.network import TwoLayerBN
-from theory.problem import Problem, synthetic
-from theory.sphere import sphere_average
+from theory.problem import Problem, draw_synthetic_problem
+from theory.sphere import estimate_sphere_average
 from theory.study import Study
 
 __all__ = [
@@ -21,13 +21,13 @@ __all__ = [
     "Study",
     "TwoLayerBN",
     "Weights",
-    "federated_kernel",
-    "infinite_width",
-    "initial_weights",
-    "jacobian",
-    "kernel",
-    "pinch",
-    "sphere_average",
-    "synthetic",
-    "verify",
+    "compute_federated_kernel",
+    "compute_infinite_width_limit",
+    "draw_initial_weights",
+    "compute_jacobian",
+    "compute_kernel",
+    "keep_client_blocks",
+    "estimate_sphere_average",
+    "draw_synthetic_problem",
+    "check_claims",
 ]

@@ -18,7 +18,7 @@ from theory.errors import InputError
 
 Matrix = NDArray[np.float64]
 
-UNIT = Fraction(1, 2**53)  # u: the relative error of one rounding to nearest in float64
+UNIT_ROUNDOFF = Fraction(1, 2**53)  # u: the relative error of one rounding to nearest in float64
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Enclosure:
     @property
     def width(self) -> float:
         """The distance from low to high, rounded up."""
-        return _up(Fraction(self.high) - Fraction(self.low))
+        return _round_up(Fraction(self.high) - Fraction(self.low))
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Ordering:
     @property
     def margin(self) -> float:
         """By how much left is proven to exceed right, rounded down; 0 proves no strict statement."""
-        return _down(Fraction(self.left.low) - Fraction(self.right.high))
+        return _round_down(Fraction(self.left.low) - Fraction(self.right.high))
 
     @property
     def verdict(self) -> Literal["certified", "refuted", "not certifiable"]:
@@ -58,7 +58,7 @@ class Ordering:
 
 def enclose_least_eigenvalue(A: Matrix) -> Enclosure:
     """Enclose λ_min(A) for an exactly symmetric A; the width is about n·u·(trace(A) − n·λ_min) + u·max|A|."""
-    _check(A)
+    _validate_matrix(A)
     least = float(A.diagonal().min())  # e_i'Ae_i is a Rayleigh quotient too, and an exact one
     if np.count_nonzero(A) == np.count_nonzero(A.diagonal()):
         return Enclosure(least, least)
@@ -67,15 +67,15 @@ def enclose_least_eigenvalue(A: Matrix) -> Enclosure:
     scaled = np.ldexp(A, -exponent)
     values, vectors = np.linalg.eigh(scaled)
     guess = float(np.clip(values[0], -len(A), len(A)))  # where λ_min of the scaled matrix must lie
-    low = _cholesky_bound(scaled, guess) * Fraction(2) ** exponent
-    high = _rayleigh_bound(scaled, guess, vectors[:, 0]) * Fraction(2) ** exponent
-    return Enclosure(_down(low), min(_up(high), least))
+    low = _bound_below_by_cholesky(scaled, guess) * Fraction(2) ** exponent
+    high = _bound_above_by_rayleigh(scaled, guess, vectors[:, 0]) * Fraction(2) ** exponent
+    return Enclosure(_round_down(low), min(_round_up(high), least))
 
 
-def mean_of(*enclosures: Enclosure) -> Enclosure:
+def enclose_mean(*enclosures: Enclosure) -> Enclosure:
     """Enclose the mean of the enclosed numbers."""
     low, high = sum(Fraction(e.low) for e in enclosures), sum(Fraction(e.high) for e in enclosures)
-    return Enclosure(_down(Fraction(low, len(enclosures))), _up(Fraction(high, len(enclosures))))
+    return Enclosure(_round_down(Fraction(low, len(enclosures))), _round_up(Fraction(high, len(enclosures))))
 
 
 def certify_orderings(V_on: Matrix, V_off: Matrix) -> dict[str, Ordering]:
@@ -83,7 +83,7 @@ def certify_orderings(V_on: Matrix, V_off: Matrix) -> dict[str, Ordering]:
     on, off = enclose_least_eigenvalue(V_on), enclose_least_eigenvalue(V_off)
     if V_on.shape != V_off.shape:
         raise InputError(f"V_on and V_off must have one shape, not {V_on.shape} and {V_off.shape}")
-    middle = mean_of(on, off)
+    middle = enclose_mean(on, off)
     return {
         "O2": Ordering(off, on),
         "O3 (mean)": Ordering(_enclose_mean_matrix(V_on, V_off), middle),
@@ -91,7 +91,7 @@ def certify_orderings(V_on: Matrix, V_off: Matrix) -> dict[str, Ordering]:
     }
 
 
-def _check(A: Matrix) -> None:
+def _validate_matrix(A: Matrix) -> None:
     """Refuse what has no least eigenvalue, or none that float64 is sure to hold."""
     if not isinstance(A, np.ndarray) or A.dtype != np.float64:
         raise InputError(f"the matrix must be a float64 numpy array, not {getattr(A, 'dtype', type(A).__name__)}")
@@ -104,28 +104,28 @@ def _check(A: Matrix) -> None:
         raise InputError("the matrix must be exactly symmetric: pass (A + A.T) / 2")
 
 
-def _shifted(A: Matrix, shift: float, towards: float) -> Matrix:
+def _shift_diagonal(A: Matrix, shift: float, towards: float) -> Matrix:
     """A − shift·I, the diagonal rounded towards −inf or inf, so that it lies below or above the exact one (Loewner)."""
     B = A.copy()
     np.fill_diagonal(B, np.nextafter(A.diagonal() - shift, towards))
     return B
 
 
-def _cholesky_bound(A: Matrix, guess: float) -> Fraction:
+def _bound_below_by_cholesky(A: Matrix, guess: float) -> Fraction:
     """A lower bound on λ_min(A), |A_ij| <= 1, near the guess; the guess may be wrong, the bound may not."""
     n = len(A)
     # How far below the guess to begin is a matter of taste: a fraction of the price that the proof charges anyway.
-    step = float(UNIT) * (1 + (n + 1) * abs(float(np.sum(A.diagonal() - guess)))) / 16
+    step = float(UNIT_ROUNDOFF) * (1 + (n + 1) * abs(float(np.sum(A.diagonal() - guess)))) / 16
     for attempt in range(12):  # the first or second does as a rule
         shift = guess - step * 2**attempt
-        B = _shifted(A, shift, -np.inf)
-        if _cholesky_completes(B):
+        B = _shift_diagonal(A, shift, -np.inf)
+        if _has_cholesky_factor(B):
             trace = sum(map(Fraction, B.diagonal().tolist()), Fraction(0))
-            return Fraction(shift) - _error(n + 1, trace)
+            return Fraction(shift) - _bound_rounding_error(n + 1, trace)
     return Fraction(-n)  # no factor found: |A_ij| <= 1 still gives |λ| <= n
 
 
-def _cholesky_completes(B: Matrix) -> bool:
+def _has_cholesky_factor(B: Matrix) -> bool:
     """If so, R'R = B + E with |E_ij| <= γ_{n+1}·(|R|'|R|)_ij, hence λ_min(B) >= −‖E‖ >= −_error(n + 1, trace(B)).
 
     The last step: column j of R has square norm <= B_jj / (1 − γ), so |E| is below a rank-one matrix of that norm. The
@@ -137,41 +137,43 @@ def _cholesky_completes(B: Matrix) -> bool:
         return False
 
 
-def _rayleigh_bound(A: Matrix, guess: float, x: Matrix) -> Fraction:
+def _bound_above_by_rayleigh(A: Matrix, guess: float, x: Matrix) -> Fraction:
     """An upper bound on λ_min(A), |A_ij| <= 1: the Rayleigh quotient of x (any x will do), its errors added."""
     n = len(A)
-    B = _shifted(A, guess, np.inf)  # errors grow with the entries, and a dominant diagonal is mostly a shift
+    B = _shift_diagonal(A, guess, np.inf)  # errors grow with the entries, and a dominant diagonal is mostly a shift
     x = np.clip(x, -1.0, 1.0)  # the underflow term counts on |x_i| <= 1
     size = np.abs(x)
     product, magnitude = float(x @ (B @ x)), float(size @ (np.abs(B) @ size))
     # Two dot products in a row: |product − x'Bx| <= γ_2n·|x|'|B||x|, and the computed magnitude is off likewise.
-    numerator = Fraction(product) + _error(2 * n, Fraction(magnitude))
+    numerator = Fraction(product) + _bound_rounding_error(2 * n, Fraction(magnitude))
     return Fraction(guess) + numerator / sum(Fraction(v) ** 2 for v in x.tolist())  # x'x exact: the sign is no matter
 
 
 def _enclose_mean_matrix(P: Matrix, Q: Matrix) -> Enclosure:
     """Enclose λ_min of the exact (P + Q) / 2 through the rounded one."""
     mean = P / 2 + Q / 2  # halves first, lest the sum overflow; halving rounds subnormal numbers only
-    error = len(mean) * (UNIT * Fraction(float(np.abs(mean).max())) + Fraction(1, 2**1074))  # ‖E‖ <= n·max|E_ij|
+    error = len(mean) * (
+        UNIT_ROUNDOFF * Fraction(float(np.abs(mean).max())) + Fraction(1, 2**1074)
+    )  # ‖E‖ <= n·max|E_ij|
     found = enclose_least_eigenvalue(mean)
-    return Enclosure(_down(Fraction(found.low) - error), _up(Fraction(found.high) + error))
+    return Enclosure(_round_down(Fraction(found.low) - error), _round_up(Fraction(found.high) + error))
 
 
-def _error(k: int, magnitude: Fraction) -> Fraction:
+def _bound_rounding_error(k: int, magnitude: Fraction) -> Fraction:
     """The error of k roundings, relative to a magnitude that itself has it, and of underflow.
 
     With γ = ku / (1 − ku) the first is γ / (1 − γ)·magnitude. Underflow costs some n² <= k² operations 2^-1074 each:
     far less than the 2^-1000 charged here, which is nothing next to entries of size one.
     """
-    return k * UNIT / (1 - 2 * k * UNIT) * magnitude + Fraction((k + 1) ** 2, 2**1000)
+    return k * UNIT_ROUNDOFF / (1 - 2 * k * UNIT_ROUNDOFF) * magnitude + Fraction((k + 1) ** 2, 2**1000)
 
 
-def _down(exact: Fraction) -> float:
+def _round_down(exact: Fraction) -> float:
     """The largest float64 that is <= exact; Python divides and compares fractions without error."""
     nearest = float(exact)
     return nearest if nearest <= exact else math.nextafter(nearest, -math.inf)
 
 
-def _up(exact: Fraction) -> float:
+def _round_up(exact: Fraction) -> float:
     """The smallest float64 that is >= exact."""
-    return -_down(-exact)
+    return -_round_down(-exact)

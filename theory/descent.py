@@ -39,11 +39,11 @@ class Trajectory:
         return (outputs - self.y).norm(dim=1)
 
 
-Saved = list[tuple[Tensor, Tensor, Tensor]]
+BackwardCache = list[tuple[Tensor, Tensor, Tensor]]
 """What the backward pass needs of each client: open gates (M_i, m), |v|_S (m), S v (m, d)."""
 
 
-def outputs(problem: Problem, weights: Weights) -> tuple[Tensor, Saved]:
+def compute_outputs(problem: Problem, weights: Weights) -> tuple[Tensor, BackwardCache]:
     """F(x) for every sample, and what ``gradients`` needs."""
     F, saved = torch.empty_like(problem.y), []
     for i, rows in enumerate(problem.blocks):
@@ -56,7 +56,7 @@ def outputs(problem: Problem, weights: Weights) -> tuple[Tensor, Saved]:
     return F, saved
 
 
-def gradients(problem: Problem, weights: Weights, saved: Saved, dF: Tensor) -> tuple[Tensor, Tensor]:
+def compute_gradients(problem: Problem, weights: Weights, saved: BackwardCache, dF: Tensor) -> tuple[Tensor, Tensor]:
     """Each client's gradient by v (N, m, d) and γ (N, m), given ∂loss/∂F.
 
     With s = γ/|v|_S, F is Σ c s relu(v.x)/sqrt(m), so all that touches the samples is P = gate' (dF * X):
@@ -93,7 +93,7 @@ def descend(
     path = Trajectory(problem.y, problem.y.new_empty(steps + 1, n), problem.y.new_empty(steps + 1, n))
     branches = [online, offline]
     for t in range(steps + 1):
-        F, saved = zip(*(outputs(problem, w) for w in branches), strict=True)
+        F, saved = zip(*(compute_outputs(problem, w) for w in branches), strict=True)
         path.online[t], path.offline[t] = F
         if t in kept:
             path.snapshots.append((t, branches[0], branches[1]))
@@ -102,15 +102,15 @@ def descend(
         fused = ((F[0] + F[1]) / 2 - problem.y) / 2
         for k, weights in enumerate(branches):
             residual = fused if reading == "joint" else F[k] - problem.y
-            by_v, by_gamma = gradients(
+            by_v, by_gamma = compute_gradients(
                 problem, weights, saved[k], 2 * residual / (sizes if reading == "federated" else n)
             )
-            branches[k] = _moved(weights, by_v, by_gamma, eta[k], averaged=reading == "federated")
+            branches[k] = _take_step(weights, by_v, by_gamma, eta[k], averaged=reading == "federated")
         tick()
     raise AssertionError("unreachable")
 
 
-def _moved(weights: Weights, by_v: Tensor, by_gamma: Tensor, eta: float, averaged: bool) -> Weights:
+def _take_step(weights: Weights, by_v: Tensor, by_gamma: Tensor, eta: float, averaged: bool) -> Weights:
     gamma = weights.gamma - eta * by_gamma
     if weights.personal:
         return replace(weights, v=weights.v - eta * by_v, gamma=gamma)

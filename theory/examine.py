@@ -14,24 +14,24 @@ import torch
 
 from theory.certify import certify_orderings
 from theory.claims import CLAIMS, Claim, Finding
-from theory.claims.base import FAILS, HOLDS, UNDECIDED, conditions, holds_under
-from theory.claims.convergence import BRANCHES, bound_curve, limits_of_mu
-from theory.claims.dynamics import residual_curves
+from theory.claims.base import FAILS, HOLDS, UNDECIDED, format_conditional_verdict, parse_conditions
+from theory.claims.convergence import BRANCHES, compute_bound_curve, compute_mu
+from theory.claims.dynamics import collect_residual_curves
 from theory.gram import Weights
-from theory.problem import Problem, synthetic
-from theory.setting import Setting
-from theory.study import Progress, Study, greatest, least
+from theory.problem import Problem, draw_synthetic_problem
+from theory.setting import TheoryConfig
+from theory.study import ProgressCallback, Study, compute_max_eigenvalue, compute_min_eigenvalue
 
 Report = dict[str, Any]
-GALLERY = 20
+FIGURE_DRAWS = 20
 """How many draws the figure of λ_min across draws shows."""
 
 
-def examine(
-    setting: Setting,
+def verify_claims(
+    setting: TheoryConfig,
     claims: Sequence[Claim],
     certify: bool = False,
-    progress: Progress = lambda what, done, total: None,
+    progress: ProgressCallback = lambda what, done, total: None,
 ) -> tuple[Report, Study]:
     """Check the claims on every draw; the report, and the first draw's study for its matrices."""
     start = time.perf_counter()
@@ -50,24 +50,24 @@ def examine(
             "samples": first.problem.sizes,
             "dim": first.problem.dim,
             "inputs": "the user's own data" if data else "synthetic Gaussian clients",
-            "assumptions_broken": broken_assumptions(first.problem, data.name if data else str)
+            "assumptions_broken": describe_parallel_samples(first.problem, data.name if data else str)
             + (data.broken if data else []),
             "versions": {"python": platform.python_version(), **{p: version(p) for p in ("torch", "numpy", "scipy")}},
         },
-        "eigenvalues": eigenvalues(first, {c.id for c in claims}),
-        "claims": [_claim_row(claim, findings[claim.id]) for claim in claims],
-        "curves": curves(setting, first, findings, progress),
+        "eigenvalues": collect_eigenvalues(first, {c.id for c in claims}),
+        "claims": [_build_claim_row(claim, findings[claim.id]) for claim in claims],
+        "curves": collect_curves(setting, first, findings, progress),
     }
     if certify:
-        report["certificates"] = certificates(first)
-    report["summary"] = summary(report, first.room)
+        report["certificates"] = collect_certificates(first)
+    report["summary"] = summarize_report(report, first.room)
     report["seconds"] = round(time.perf_counter() - start, 2)
     return report, first
 
 
-def _claim_row(claim: Claim, found: list[Finding]) -> Report:
+def _build_claim_row(claim: Claim, found: list[Finding]) -> Report:
     """The verdict over all draws, and words, margin and evidence of the draw that it comes from."""
-    verdict, shown = _over_draws(found)
+    verdict, shown = _combine_draws(found)
     row = {"id": claim.id, "statement": claim.statement, "source": claim.source, "ordering": claim.ordering}
     row |= {k: getattr(found[shown], k) for k in ("margin", "unit", "words", "lhs", "rhs", "evidence")}
     row["verdict"] = verdict
@@ -81,19 +81,19 @@ def _claim_row(claim: Claim, found: list[Finding]) -> Report:
     return row
 
 
-def _over_draws(found: list[Finding]) -> tuple[str, int]:
+def _combine_draws(found: list[Finding]) -> tuple[str, int]:
     """The worst verdict and its draw. Conditions must suffice in every draw: where none does, the claim fails."""
     rank = {FAILS: 0, UNDECIDED: 1, HOLDS: 3}  # any "holds under" lies between
     shown = min(range(len(found)), key=lambda k: (rank.get(found[k].verdict, 2), found[k].margin))
     verdict = found[shown].verdict
     if verdict in rank:
         return verdict, shown
-    sets = [conditions(f.verdict) for f in found if f.verdict != HOLDS]
+    sets = [parse_conditions(f.verdict) for f in found if f.verdict != HOLDS]
     common = [one for one in sets[0] if all(one in each for each in sets)]
-    return (holds_under(*common) if common else FAILS), shown
+    return (format_conditional_verdict(*common) if common else FAILS), shown
 
 
-def eigenvalues(study: Study, ids: set[str]) -> Report:
+def collect_eigenvalues(study: Study, ids: set[str]) -> Report:
     """Least and greatest eigenvalue of every kernel; of the limits too where a claim has needed them."""
     kernels = {"on": study.on, "off": study.off, "": study.co2}
     named = {
@@ -107,48 +107,51 @@ def eigenvalues(study: Study, ids: set[str]) -> Report:
         named["G_on_inf"] = study.known_limits["online"].G
     table = {}
     for name, K in named.items():
-        low, high = least(K), greatest(K)
+        low, high = compute_min_eigenvalue(K), compute_max_eigenvalue(K)
         table[name] = {"min": low, "max": high, "condition": high / low if low > 0 else math.inf}
     return table
 
 
-def broken_assumptions(problem: Problem, name: Callable[[int], str] = str) -> list[str]:
+def describe_parallel_samples(problem: Problem, name: Callable[[int], str] = str) -> list[str]:
     """Parallel samples, named."""
     pairs = problem.parallel()[:5]
     return [f"samples {name(p)} and {name(q)} are parallel (cosine {cosine:+.15f})" for p, q, cosine in pairs]
 
 
-def effect_of_parallel_samples(problem: Problem, pair: tuple[int, int, float], name: Callable[[int], str] = str) -> str:
+def describe_parallel_effect(problem: Problem, pair: tuple[int, int, float], name: Callable[[int], str] = str) -> str:
     """λ_min of V_on with both samples and without the second, measured at a moderate width."""
     p, q, cosine = pair
     keep = torch.arange(len(problem.x)) != q
-    before = least(Study.at_init(problem, 2048, steps=1).on.V)
+    before = compute_min_eigenvalue(Study.at_init(problem, 2048, steps=1).on.V)
     owner = problem.owner[keep].unique(return_inverse=True)[1]
     present = problem.owner[keep].unique()
     without = Problem(problem.x[keep], problem.y[keep], owner, problem.S[present])
-    after = least(Study.at_init(without, 2048, steps=1).on.V)
+    after = compute_min_eigenvalue(Study.at_init(without, 2048, steps=1).on.V)
     return (
         f"samples {name(p)} and {name(q)} are parallel (cosine {cosine:+.12f}), which Assumption 4.1 forbids: "
         f"λ_min(V_on) is {before:.3g} with both and {after:.3g} without sample {name(q)}"
     )
 
 
-def curves(setting: Setting, study: Study, found: dict[str, list[Finding]], progress: Progress) -> Report:
+def collect_curves(
+    setting: TheoryConfig, study: Study, found: dict[str, list[Finding]], progress: ProgressCallback
+) -> Report:
     """The numbers behind the figures."""
     shown: Report = {
         "spectra": {
             name: torch.linalg.eigvalsh(k.V.double()).flip(0).tolist()
             for name, k in (("V_on", study.on), ("V_off", study.off), ("V", study.co2))
         },
-        "draws": _gallery(setting, study, progress),
-        "clients": _effect_of_clients(setting, study, progress),
+        "draws": _collect_draws(setting, study, progress),
+        "clients": _collect_client_counts(setting, study, progress),
     }
     if "descents" in vars(study):
-        mu, paths = limits_of_mu(study), study.descents
-        shown["residuals"] = residual_curves(paths)
+        mu, paths = compute_mu(study), study.descents
+        shown["residuals"] = collect_residual_curves(paths)
         squares = {b: paths["separate"].residual_norms(b).double().square() for b in BRANCHES}  # type: ignore[arg-type]
         shown["bounds"] = {
-            b: bound_curve(mu[b], study.rate, study.alpha, squares[b]).clamp_min(0).sqrt().tolist() for b in BRANCHES
+            b: compute_bound_curve(mu[b], study.rate, study.alpha, squares[b]).clamp_min(0).sqrt().tolist()
+            for b in BRANCHES
         }
     for name, claim in (("widths", "K4"), ("tracks", "C1"), ("gains", "D2")):
         if claim in found:
@@ -156,22 +159,27 @@ def curves(setting: Setting, study: Study, found: dict[str, list[Finding]], prog
     return shown
 
 
-def _least_three(study: Study) -> Report:
+def _collect_min_eigenvalues(study: Study) -> Report:
     """λ_min of the three kernels, and what of it may be rounding."""
-    return {"V_on": least(study.on.V), "V_off": least(study.off.V), "V": least(study.co2.V), "room": study.room}
+    return {
+        "V_on": compute_min_eigenvalue(study.on.V),
+        "V_off": compute_min_eigenvalue(study.off.V),
+        "V": compute_min_eigenvalue(study.co2.V),
+        "room": study.room,
+    }
 
 
-def _gallery(setting: Setting, study: Study, progress: Progress) -> list[Report]:
+def _collect_draws(setting: TheoryConfig, study: Study, progress: ProgressCallback) -> list[Report]:
     """λ_min of the three kernels over draws; fewer where one is costly. The user's data get new networks only."""
-    count = max(setting.draws, GALLERY if len(study.problem.x) ** 2 * setting.width < 2e9 else 4)
+    count = max(setting.draws, FIGURE_DRAWS if len(study.problem.x) ** 2 * setting.width < 2e9 else 4)
     rows = []
     for draw in range(count):
         progress("λ_min across draws", draw, count)
-        rows.append({"seed": setting.seed + draw, **_least_three(setting.study(draw))})
+        rows.append({"seed": setting.seed + draw, **_collect_min_eigenvalues(setting.study(draw))})
     return rows
 
 
-def _effect_of_clients(setting: Setting, study: Study, progress: Progress) -> list[Report]:
+def _collect_client_counts(setting: TheoryConfig, study: Study, progress: ProgressCallback) -> list[Report]:
     """λ_min as clients are added, one by one in doubling numbers, each with its data."""
     N = study.problem.clients
     largest = N if setting.data else max(N, 20)
@@ -179,7 +187,7 @@ def _effect_of_clients(setting: Setting, study: Study, progress: Progress) -> li
         largest = N
     everyone = study.problem
     if largest > N:
-        everyone = synthetic(
+        everyone = draw_synthetic_problem(
             largest, setting.samples, setting.dim,
             covariance=setting.covariance, heterogeneity=setting.heterogeneity, seed=setting.seed,
         ).to(study.problem.x.dtype, study.problem.x.device)  # fmt: skip
@@ -191,11 +199,11 @@ def _effect_of_clients(setting: Setting, study: Study, progress: Progress) -> li
         some = Problem(everyone.x[mine], everyone.y[mine], everyone.owner[mine], everyone.S[:count])
         weights: Weights = replace(study.online, gamma=study.online.gamma[:1].expand(count, -1))
         one = Study(some, weights, projection=setting.projection, chunk=setting.chunk)
-        rows.append({"clients": count, **_least_three(one)})
+        rows.append({"clients": count, **_collect_min_eigenvalues(one)})
     return rows
 
 
-def certificates(study: Study) -> Report:
+def collect_certificates(study: Study) -> Report:
     """O2 and O3 proved for the matrices at hand, where float64 suffices; of a float32 study, computed anew in it."""
     study = study.in_double()
     on, off = (V.double().cpu().numpy() for V in (study.on.V, study.off.V))
@@ -211,7 +219,7 @@ def certificates(study: Study) -> Report:
     }
 
 
-def summary(report: Report, room: float) -> list[str]:
+def summarize_report(report: Report, room: float) -> list[str]:
     """Two sentences in plain words; eigenvalues that differ by no more than ``room`` differ by rounding."""
     rows, table = {row["id"]: row for row in report["claims"]}, report["eigenvalues"]
     orders = [row for row in rows.values() if row["ordering"] and row["id"] in CLAIMS]

@@ -9,12 +9,14 @@ from torch import Tensor
 from theory.errors import InputError
 
 
-def pinch(gram: Tensor, owner: Tensor) -> Tensor:
+def keep_client_blocks(gram: Tensor, owner: Tensor) -> Tensor:
     """Zero the entries that couple two clients."""
     return gram * (owner[:, None] == owner[None, :])
 
 
-def federated_kernel(jacobian: Mapping[str, Tensor], owner: Tensor, shared: Set[str], pull: float = 1.0) -> Tensor:
+def compute_federated_kernel(
+    jacobian: Mapping[str, Tensor], owner: Tensor, shared: Set[str], pull: float = 1.0
+) -> Tensor:
     """K = pull · Σ_{θ shared} J_θ J_θᵀ + Σ_{θ personal} pinch(J_θ J_θᵀ).
 
     Row p of J_θ (n, |θ|) is the gradient of output p by *its own client's* copy of θ. ``shared`` is what a training
@@ -26,5 +28,5 @@ def federated_kernel(jacobian: Mapping[str, Tensor], owner: Tensor, shared: Set[
     total = owner.new_zeros((len(owner), len(owner)), dtype=next(iter(jacobian.values())).dtype)
     for name, rows in jacobian.items():
         gram = rows @ rows.T
-        total += pull * gram if name in shared else pinch(gram, owner)
+        total += pull * gram if name in shared else keep_client_blocks(gram, owner)
     return total

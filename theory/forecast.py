@@ -16,10 +16,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from theory.chance import check_seed, fold_stream
+from theory.chance import check_seed, make_fold_rng
 from theory.errors import InputError
-from theory.federated import pinch
-from theory.gram import initial_weights, kernel
+from theory.federated import keep_client_blocks
+from theory.gram import compute_kernel, draw_initial_weights
 from theory.problem import Problem
 
 RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -27,18 +27,18 @@ RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 FOLDS = 4
 """Each is predicted from the others."""
 SINGLESET, FEDBN, FEDCO2, ONE_KERNEL = "SingleSet", "FedBN", "Fed-CO2", "Fed-CO2, one kernel"
-SURE = 2.0
+SIGNIFICANCE_THRESHOLD = 2.0
 """Standard errors beyond which a difference is called one."""
-ENOUGH = 6
+MIN_DIFFERING_SAMPLES = 6
 """Samples on which two methods must differ: of fewer even a unanimous verdict may be chance."""
-MATRICES = 12
+MATRICES_IN_MEMORY = 12
 """Of n x n numbers, in double precision, that are in memory at a time."""
 
-Word = Literal["helps", "hurts", "undecided"]
+Effect = Literal["helps", "hurts", "undecided"]
 
 
 @dataclass(frozen=True)
-class Fit:
+class RidgeFit:
     """Kernel regression at its best ridge."""
 
     ridge: float
@@ -57,9 +57,9 @@ class Gain:
     """On how many samples the two differ."""
 
     @property
-    def word(self) -> Word:
+    def word(self) -> Effect:
         """Of the second method."""
-        if self.differing < ENOUGH or abs(self.mean) <= SURE * self.error:
+        if self.differing < MIN_DIFFERING_SAMPLES or abs(self.mean) <= SIGNIFICANCE_THRESHOLD * self.error:
             return "undecided"
         return "helps" if self.mean > 0 else "hurts"
 
@@ -85,7 +85,7 @@ class Forecast:
     def gains(self, first: str = SINGLESET, second: str = FEDBN) -> list[Gain]:
         """What the second method is ahead of the first, for each client."""
         gap = self.scores[second] - self.scores[first]
-        return [_gain(gap[rows]) for rows in self._clients()]
+        return [_compute_gain(gap[rows]) for rows in self._clients()]
 
     def gain(self, first: str, second: str) -> Gain:
         """Of the mean over clients."""
@@ -97,11 +97,11 @@ class Forecast:
         return [self.owner == i for i in range(int(self.owner.max()) + 1)]
 
 
-def _gain(gaps: Tensor) -> Gain:
+def _compute_gain(gaps: Tensor) -> Gain:
     return Gain(gaps.mean().item(), gaps.std().item() / len(gaps) ** 0.5, int(gaps.count_nonzero()))
 
 
-def forecast(
+def forecast_methods(
     problem: Problem,
     labels: Tensor | None = None,
     *,
@@ -112,11 +112,11 @@ def forecast(
 ) -> Forecast:
     """Of classes if there are labels (n), else of the numbers ``problem.y``; ``names`` are the clients', for errors."""
     check_seed(seed)
-    _refuse(problem, labels, names or [str(i) for i in range(problem.clients)])
+    _validate_problem(problem, labels, names or [str(i) for i in range(problem.clients)])
     owner = problem.owner
-    targets = problem.y.double()[:, None] if labels is None else one_hot(labels)
-    fold = folds(owner, torch.zeros_like(owner) if labels is None else labels, seed)
-    single, fedbn = kernels(scaled(problem), width, alpha, seed, bias=True)
+    targets = problem.y.double()[:, None] if labels is None else encode_centered_one_hot(labels)
+    fold = assign_folds(owner, torch.zeros_like(owner) if labels is None else labels, seed)
+    single, fedbn = compute_method_kernels(rescale_inputs(problem), width, alpha, seed, bias=True)
     whole = [slice(0, len(owner))]
     fits = {SINGLESET: regress(single, targets, fold, problem.blocks), FEDBN: regress(fedbn, targets, fold, whole)}
     fits[ONE_KERNEL] = regress(single.add_(fedbn).div_(2), targets, fold, whole)
@@ -131,7 +131,7 @@ def forecast(
     return Forecast(owner, scores, {name: fit.ridge for name, fit in fits.items()})
 
 
-def _refuse(problem: Problem, labels: Tensor | None, names: Sequence[str]) -> None:
+def _validate_problem(problem: Problem, labels: Tensor | None, names: Sequence[str]) -> None:
     """What nothing could be said of, before hours are spent on it."""
     if labels is not None and len(labels.unique()) < 2:
         raise InputError("all samples are of one class, so there is nothing to foretell")
@@ -147,40 +147,42 @@ def _refuse(problem: Problem, labels: Tensor | None, names: Sequence[str]) -> No
             )
 
 
-def scaled(problem: Problem) -> Problem:
+def rescale_inputs(problem: Problem) -> Problem:
     """Every client's inputs in units of their own spread: the kernels are the same, and no power of them overflows."""
     size = problem.S.diagonal(dim1=1, dim2=2).mean(1).sqrt()
     x, S = problem.x / size[problem.owner][:, None], problem.S / size[:, None, None] / size[:, None, None]
     return Problem(x, problem.y, problem.owner, S)
 
 
-def kernels(problem: Problem, width: int, alpha: float, seed: int = 0, *, bias: bool = False) -> tuple[Tensor, Tensor]:
+def compute_method_kernels(
+    problem: Problem, width: int, alpha: float, seed: int = 0, *, bias: bool = False
+) -> tuple[Tensor, Tensor]:
     """Of SingleSet, and of FedBN as rounds with equal weights train it, in double precision.
 
     The paper's networks have no output bias. With one, shared wherever v is, a lone model can know how common a class
     is on its client, most of what there is to know under label skew. It has the weight of all the rest.
     """
-    found = kernel(problem, initial_weights(problem, width, alpha, seed))
+    found = compute_kernel(problem, draw_initial_weights(problem, width, alpha, seed))
     V, G = found.V.double().div_(alpha**2), found.G.double()  # G couples no clients: γ is personal
     if not (V.isfinite().all() and G.isfinite().all()):
         raise InputError("a kernel is not finite: the inputs are too large or too small for their precision")
     if bias:
         V += (V + G).diagonal().mean()
-    return pinch(V, problem.owner).add_(G), V.div_(problem.clients).add_(G)
+    return keep_client_blocks(V, problem.owner).add_(G), V.div_(problem.clients).add_(G)
 
 
-def one_hot(labels: Tensor) -> Tensor:
+def encode_centered_one_hot(labels: Tensor) -> Tensor:
     """(n, classes), each row adding up to zero, so that a prediction of nothing is one of no class."""
     found = torch.nn.functional.one_hot(labels).double()
     return found - 1 / found.shape[1]
 
 
-def folds(owner: Tensor, labels: Tensor, seed: int = 0) -> Tensor:
+def assign_folds(owner: Tensor, labels: Tensor, seed: int = 0) -> Tensor:
     """Which fold each sample is in (n), drawn so that every class of every client is spread evenly over them.
 
     Else a class would be rarer among a client's other samples for its being left out, and taken for the less likely.
     """
-    order = torch.from_numpy(fold_stream(seed).permutation(len(owner))).to(owner.device)
+    order = torch.from_numpy(make_fold_rng(seed).permutation(len(owner))).to(owner.device)
     for key in (labels, owner):
         order = order[torch.argsort(key[order], stable=True)]
     found = torch.empty_like(owner)
@@ -188,27 +190,27 @@ def folds(owner: Tensor, labels: Tensor, seed: int = 0) -> Tensor:
     return found
 
 
-def regress(K: Tensor, targets: Tensor, fold: Tensor, parts: Sequence[slice]) -> Fit:
+def regress(K: Tensor, targets: Tensor, fold: Tensor, parts: Sequence[slice]) -> RidgeFit:
     """Kernel ridge regression of each fold (n) on the others, within each part; the ridge tried that predicts best.
 
     The ridge is chosen by the samples that are then scored: one number for all of them, and alike for all methods.
     """
     level, best = K.diagonal().mean().item(), None
     for ridge in RIDGES:
-        each = [predictions(K[rows, rows], targets[rows], fold[rows], ridge * level) for rows in parts]
+        each = [predict_held_out(K[rows, rows], targets[rows], fold[rows], ridge * level) for rows in parts]
         whole = [one for one in each if one is not None]
         if len(whole) < len(each):  # K is singular but for rounding, and this ridge is too small to be of use
             continue
         said = torch.cat(whole)
         error = (said - targets).square().mean().item()
         if best is None or error < best[0]:
-            best = (error, Fit(ridge, said))
+            best = (error, RidgeFit(ridge, said))
     if best is None:
         raise InputError("no ridge makes a kernel definite: the samples are too much alike")
     return best[1]
 
 
-def predictions(K: Tensor, targets: Tensor, fold: Tensor, ridge: float) -> Tensor | None:
+def predict_held_out(K: Tensor, targets: Tensor, fold: Tensor, ridge: float) -> Tensor | None:
     """What the other folds say of each sample; None if K with this ridge is not positive definite."""
     said = torch.zeros_like(targets)
     for one in fold.unique():

@@ -9,9 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from theory.chance import network_stream
+from theory.chance import make_network_rng
 from theory.errors import InputError
-from theory.federated import pinch
+from theory.federated import keep_client_blocks
 from theory.network import draw_weights
 from theory.problem import Problem
 
@@ -65,7 +65,7 @@ class Kernel:
 
     def pinched(self, owner: Tensor) -> Kernel:
         """What is left when nothing is shared."""
-        return replace(self, V=pinch(self.V, owner), G=pinch(self.G, owner))
+        return replace(self, V=keep_client_blocks(self.V, owner), G=keep_client_blocks(self.G, owner))
 
     def __add__(self, other: Kernel) -> Kernel:
         return replace(self, V=self.V + other.V, G=self.G + other.G)
@@ -74,14 +74,14 @@ class Kernel:
         return replace(self, V=factor * self.V, G=factor * self.G)
 
 
-def initial_weights(problem: Problem, width: int, alpha: float, seed: int = 0) -> Weights:
+def draw_initial_weights(problem: Problem, width: int, alpha: float, seed: int = 0) -> Weights:
     """The online network of Eq. 10: v, c shared; γ_{k,i} = |v_k|/α for every client."""
-    v, gamma, c = draw_weights(problem.dim, width, alpha, network_stream(seed))
+    v, gamma, c = draw_weights(problem.dim, width, alpha, make_network_rng(seed))
     v, gamma, c = (t.to(problem.x) for t in (v, gamma, c[0]))
     return Weights(v, c, gamma.expand(problem.clients, -1).clone(), alpha)
 
 
-def kernel(
+def compute_kernel(
     problem: Problem,
     weights: Weights,
     *,
@@ -97,18 +97,18 @@ def kernel(
     if chunk is not None and chunk < 1:
         raise InputError(f"chunk is {chunk}; it must be at least 1 (or leave it out)")
     if not weights.personal:
-        return Kernel(*_gram(problem, weights, share_gamma, projection, chunk), weights.alpha)
+        return Kernel(*_compute_gram(problem, weights, share_gamma, projection, chunk), weights.alpha)
     V, G = (torch.zeros(len(problem.x), len(problem.x)).to(problem.x) for _ in range(2))
     for i, rows in enumerate(problem.blocks):
         x, y, S = problem.x[rows], problem.y[rows], problem.S[i : i + 1]
         v, gamma, c = weights.of(i)
         alone = Problem(x, y, torch.zeros_like(problem.owner[rows]), S)
         one = Weights(v, c, gamma[None], weights.alpha)
-        V[rows, rows], G[rows, rows] = _gram(alone, one, share_gamma, projection, chunk)
+        V[rows, rows], G[rows, rows] = _compute_gram(alone, one, share_gamma, projection, chunk)
     return Kernel(V, G, weights.alpha)
 
 
-def _gram(
+def _compute_gram(
     problem: Problem, weights: Weights, share_gamma: bool, projection: Projection, chunk: int | None
 ) -> tuple[Tensor, Tensor]:
     """V and G of one shared v.
@@ -120,12 +120,12 @@ def _gram(
     """
     x, blocks, n = problem.x, problem.blocks, len(problem.x)
     AA, T, G = (x.new_zeros(n, n) for _ in range(3))
-    chunk = min(chunk or default_chunk(n, problem.clients, problem.dim), weights.width)
+    chunk = min(chunk or choose_chunk_size(n, problem.clients, problem.dim), weights.width)
     together = max(n // problem.clients, problem.dim)  # clients whose w_ij take no more room than h, or than S v
     kept = [
         x.new_empty(n, chunk) for _ in range(5)
     ]  # one set of buffers: fresh ones would cost a page fault for every 4 KiB
-    for v, c, gamma in _chunks(weights, chunk):
+    for v, c, gamma in _iterate_chunks(weights, chunk):
         h, E, A, D, B = (buffer[:, : len(v)] for buffer in kept)
         torch.mm(x, v.T, out=h)
         Sv = v @ problem.S  # S_i v: (N, k, d)
@@ -154,12 +154,12 @@ def _gram(
     return (x @ x.T).mul_(AA).sub_(T).sub_(T.T), G
 
 
-def default_chunk(n: int, N: int, d: int) -> int:
+def choose_chunk_size(n: int, N: int, d: int) -> int:
     """Hidden units at a time: large enough for full-speed products, small enough to stay near the cache."""
     return max(64, min(1024, 2**21 // max(n, N * d)))
 
 
-def _chunks(weights: Weights, size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def _iterate_chunks(weights: Weights, size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     for start in range(0, weights.width, size):
         part = slice(start, start + size)
         yield weights.v[part], weights.c[part], weights.gamma[:, part]

@@ -12,12 +12,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from theory.errors import InputError
 
 
-def trainable(module: nn.Module) -> dict[str, Tensor]:
+def get_trainable_parameters(module: nn.Module) -> dict[str, Tensor]:
     """The parameters that descent moves, by name."""
     return {name: p.detach() for name, p in module.named_parameters() if p.requires_grad}
 
 
-def jacobian(
+def compute_jacobian(
     nets: Sequence[nn.Module], inputs: Sequence[Tensor], names: Sequence[str] | None = None, chunk: int | None = None
 ) -> dict[str, Tensor]:
     """∂f/∂θ by name, rows stacked over clients: client i's inputs through client i's network, by its own parameters.
@@ -27,19 +27,21 @@ def jacobian(
     """
     pieces: dict[str, list[Tensor]] = {}
     for net, x in zip(nets, inputs, strict=True):
-        for name, rows in _client_jacobian(net, x, names, chunk).items():
+        for name, rows in _compute_client_jacobian(net, x, names, chunk).items():
             pieces.setdefault(name, []).append(rows)
     return {name: torch.cat(rows) for name, rows in pieces.items()}
 
 
-def _client_jacobian(net: nn.Module, x: Tensor, names: Sequence[str] | None, chunk: int | None) -> Mapping[str, Tensor]:
+def _compute_client_jacobian(
+    net: nn.Module, x: Tensor, names: Sequence[str] | None, chunk: int | None
+) -> Mapping[str, Tensor]:
     for path, layer in net.named_modules():
         if isinstance(layer, _BatchNorm) and layer.training and getattr(net, "covariance", None) is None:
             raise InputError(
                 f"batch norm {path!r} is in training mode: an output then depends on the whole batch and has no "
                 "Jacobian of its own; call .eval() on the network first"
             )
-    parameters = trainable(net)
+    parameters = get_trainable_parameters(net)
     moved = {name: parameters[name] for name in (parameters if names is None else names)}
 
     def output(some: dict[str, Tensor], one: Tensor) -> Tensor:

@@ -20,11 +20,11 @@ from torch import Tensor
 from theory.gram import Kernel
 from theory.problem import Problem
 
-FIRST_NODES, LAST_NODES = 24, 192
+MIN_NODES, MAX_NODES = 24, 192
 
 
 @dataclass(frozen=True)
-class Limit:
+class InfiniteWidthLimit:
     """The online kernel at infinite width with G *not* pinched (as FedAvg has it), and its largest absolute error."""
 
     kernel: Kernel
@@ -36,23 +36,23 @@ class Limit:
         return Kernel(self.kernel.V, self.kernel.pinched(owner).G, self.kernel.alpha)
 
 
-def infinite_width(problem: Problem, alpha: float, tolerance: float = 1e-8) -> Limit:
+def compute_infinite_width_limit(problem: Problem, alpha: float, tolerance: float = 1e-8) -> InfiniteWidthLimit:
     """V^inf, G^inf to ``tolerance`` relative to their largest entry; the nodes are doubled until they agree."""
     problem = problem.to(torch.float64, "cpu")
     if problem.scales is not None:
-        return Limit(Kernel(*_isotropic(problem, problem.scales), alpha), 0.0, 0)
-    nodes, (V, G) = FIRST_NODES, _integrate(problem, FIRST_NODES)
+        return InfiniteWidthLimit(Kernel(*_integrate_isotropic(problem, problem.scales), alpha), 0.0, 0)
+    nodes, (V, G) = MIN_NODES, _integrate(problem, MIN_NODES)
     while True:
         nodes, (coarse_V, coarse_G) = 2 * nodes, (V, G)
         V, G = _integrate(problem, nodes)
         error = max((V - coarse_V).abs().max().item(), (G - coarse_G).abs().max().item())
-        if error <= tolerance * max(V.abs().max().item(), G.abs().max().item()) or nodes >= LAST_NODES:
-            return Limit(Kernel(V, G, alpha), error, nodes)
+        if error <= tolerance * max(V.abs().max().item(), G.abs().max().item()) or nodes >= MAX_NODES:
+            return InfiniteWidthLimit(Kernel(V, G, alpha), error, nodes)
 
 
 def _integrate(problem: Problem, nodes: int) -> tuple[Tensor, Tensor]:
     V, G = (torch.zeros(len(problem.x), len(problem.x), dtype=torch.float64) for _ in range(2))
-    pair = {1: _line, 2: _arcs}.get(problem.dim, _gaussian)
+    pair = {1: _integrate_line, 2: _integrate_arcs}.get(problem.dim, _integrate_gaussian)
     for i, rows in enumerate(problem.blocks):
         for j, columns in enumerate(problem.blocks[: i + 1]):
             a, b, S, R = problem.x[rows], problem.x[columns], problem.S[i], problem.S[j]
@@ -60,22 +60,22 @@ def _integrate(problem: Problem, nodes: int) -> tuple[Tensor, Tensor]:
     return V.tril() + V.tril(-1).T, G.tril() + G.tril(-1).T
 
 
-def _legendre(nodes: int) -> tuple[Tensor, Tensor]:
+def _build_legendre_rule(nodes: int) -> tuple[Tensor, Tensor]:
     """Gauss-Legendre nodes and weights on (0, 1)."""
     u, w = np.polynomial.legendre.leggauss(nodes)
     return torch.from_numpy(u + 1) / 2, torch.from_numpy(w) / 2
 
 
-def _angles(a: Tensor, b: Tensor) -> Tensor:
+def _compute_angles(a: Tensor, b: Tensor) -> Tensor:
     """Angle between each row of a and each of b, accurate near 0 and π, where arccos loses half the digits."""
     a, b = (x / x.norm(dim=-1, keepdim=True) for x in (a, b))
     apart, together = (torch.cdist(a, x, compute_mode="donot_use_mm_for_euclid_dist") for x in (b, -b))
     return 2 * torch.atan2(apart, together)
 
 
-def _isotropic(problem: Problem, s: Tensor) -> tuple[Tensor, Tensor]:
+def _integrate_isotropic(problem: Problem, s: Tensor) -> tuple[Tensor, Tensor]:
     """Directions u: P(both gates) = (π - θ)/2π, E[(u.a)(u.b) 1 1] = |a||b| J/(2π d), J = sin θ + (π - θ) cos θ."""
-    x, theta = problem.x, _angles(problem.x, problem.x)
+    x, theta = problem.x, _compute_angles(problem.x, problem.x)
     root, length = s.sqrt()[problem.owner], x.norm(dim=1)
     both = (math.pi - theta) / (2 * math.pi)
     J = theta.sin() + (math.pi - theta) * theta.cos()
@@ -83,7 +83,7 @@ def _isotropic(problem: Problem, s: Tensor) -> tuple[Tensor, Tensor]:
     return (x @ x.T * both - moment) / torch.outer(root, root), moment / torch.outer(root, root)
 
 
-def _gaussian(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
+def _integrate_gaussian(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
     """V^inf, G^inf between the samples a of a client with covariance S and b of one with R, d > 2.
 
     The sphere average of a function of degree 0 is (d-2) E_{v~N(0,I)}[· / |v|²], which cancels the |v|² of γγ, and
@@ -98,10 +98,10 @@ def _gaussian(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[T
     d, eye = a.shape[1], torch.eye(a.shape[1], dtype=torch.float64)
     Q = (S @ R + R @ S) / 2
     # Where a and b are nearly parallel an arccos would lose half the digits: there b's part across a gives the angle.
-    p, q = (_angles(a, b).sin() < 1e-3).nonzero(as_tuple=True)
+    p, q = (_compute_angles(a, b).sin() < 1e-3).nonzero(as_tuple=True)
     along = a[p]
     across = b[q] - along * ((along * b[q]).sum(1) / along.square().sum(1)).unsqueeze(1)
-    u, w = _legendre(nodes)
+    u, w = _build_legendre_rule(nodes)
     V, G = (torch.zeros(len(a), len(b), dtype=torch.float64) for _ in range(2))
     # Polar nodes, s and t in units in which the weight det(Σ)^(1/2) falls off at radius ~ 1. On a plain (s, t) grid the
     # far corner is singular for small d; here the integrand is smooth in the angle, and in u with radius = u/(1-u).
@@ -135,15 +135,15 @@ def _gaussian(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[T
     return (d - 2) * 2 / math.pi**2 * V, 2 / math.pi**2 * G
 
 
-def _arcs(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
+def _integrate_arcs(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
     """d = 2: both gates are open on one arc of directions, and the integrand is smooth along it."""
-    parts = [_some_arcs(rows, b, S, R, nodes) for rows in a.split(max(1, 2**17 // (len(b) * nodes)))]
+    parts = [_integrate_arc_batch(rows, b, S, R, nodes) for rows in a.split(max(1, 2**17 // (len(b) * nodes)))]
     V, G = (torch.cat(part) for part in zip(*parts, strict=True))
     return V, G
 
 
-def _some_arcs(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
-    f, w = _legendre(nodes)
+def _integrate_arc_batch(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
+    f, w = _build_legendre_rule(nodes)
     angle_a, angle_b = (torch.atan2(x[:, 1], x[:, 0]) for x in (a, b))
     turn = angle_b[None, :] - angle_a[:, None]
     turn = turn - 2 * math.pi * torch.round(turn / (2 * math.pi))  # the short way from a to b
@@ -159,7 +159,7 @@ def _some_arcs(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[
     return (arc * inner).sum(-1), (arc * A * B).sum(-1)
 
 
-def _line(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
+def _integrate_line(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
     """d = 1: normalising takes all of v away but its sign, so V = 0; exact for any number of nodes."""
     product = a @ b.T
     return torch.zeros_like(product), product.clamp_min(0) / (2 * (S * R).sqrt())

@@ -8,10 +8,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-HIDDEN, SCALE = "features.hidden.weight", "features.norm.weight"  # where v and γ live in the state dict
+HIDDEN_KEY, SCALE_KEY = "features.hidden.weight", "features.norm.weight"  # where v and γ live in the state dict
 
 
-def norms(v: Tensor, S: Tensor) -> Tensor:
+def compute_covariance_norms(v: Tensor, S: Tensor) -> Tensor:
     """|v_k|_S = sqrt(v_kᵀ S v_k) for each row of v; leading dimensions broadcast."""
     return ((v @ S) * v).sum(-1).sqrt()
 
@@ -71,8 +71,8 @@ class TwoLayerBN(nn.Module):
     @torch.no_grad()
     def load(self, v: Tensor, gamma: Tensor, c: Tensor) -> TwoLayerBN:
         """Take over weights given in the paper's letters."""
-        self.get_parameter(HIDDEN).copy_(v)
-        self.get_parameter(SCALE).copy_(gamma)
+        self.get_parameter(HIDDEN_KEY).copy_(v)
+        self.get_parameter(SCALE_KEY).copy_(gamma)
         self.head.weight.copy_(c.reshape(self.head.weight.shape) / len(v) ** 0.5)
         return self
 
@@ -82,4 +82,4 @@ class TwoLayerBN(nn.Module):
             return self.head(self.features(x))
         hidden, norm, _ = self.features  # attributes, not get_parameter: torch.func puts plain tensors in their place
         v, gamma = cast(Tensor, hidden.weight), cast(Tensor, norm.weight)
-        return self.head((x @ v.mT * (gamma / norms(v, self.covariance))).relu())
+        return self.head((x @ v.mT * (gamma / compute_covariance_norms(v, self.covariance))).relu())

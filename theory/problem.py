@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from theory.chance import data_stream
+from theory.chance import make_data_rng
 from theory.errors import InputError
 
 Covariance = Literal["isotropic", "scaled", "anisotropic"]
-PARALLEL = 1e-12
+PARALLEL_TOLERANCE = 1e-12
 """Two samples whose |cosine| is within this of 1 count as parallel."""
-SINGULAR = 1e-12
+SINGULAR_TOLERANCE = 1e-12
 """A covariance whose λ_min is below this share of its λ_max is singular but for rounding."""
 
 
@@ -82,7 +82,7 @@ class Problem:
         """Pairs (p, q) of samples that are parallel, with their cosine: Assumption 4.1 forbids them."""
         unit = self.x.double() / self.x.double().norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
         cosine = (unit @ unit.T).triu(1)
-        pairs = (cosine.abs() >= 1 - PARALLEL).nonzero().tolist()
+        pairs = (cosine.abs() >= 1 - PARALLEL_TOLERANCE).nonzero().tolist()
         return [(p, q, cosine[p, q].item()) for p, q in pairs]
 
 
@@ -107,24 +107,24 @@ def check_covariances(S: Tensor) -> None:
             raise InputError(f"covariance of client {i} is not finite")
         if (one - one.T).abs().max() > 1e-6 * one.abs().max():
             raise InputError(f"covariance of client {i} is not symmetric; use (S + S') / 2")
-        if (ends := singular(one)) is not None:
+        if (ends := find_singularity(one)) is not None:
             raise InputError(
                 f"covariance of client {i} is not positive definite (λ_min = {ends[0]:.3g}, λ_max = {ends[1]:.3g}); "
                 "add a ridge, give more samples than dimensions, or lower the heterogeneity"
             )
 
 
-def singular(S: Tensor) -> tuple[float, float] | None:
+def find_singularity(S: Tensor) -> tuple[float, float] | None:
     """(λ_min, λ_max) of a symmetric matrix that is not positive definite beyond rounding, else None.
 
     Most are well within, which Cholesky's factor shows in a tenth of the time that eigenvalues take.
     """
     S = S.double()
-    inside = S - SINGULAR * S.diagonal().sum() * torch.eye(len(S), dtype=S.dtype, device=S.device)
+    inside = S - SINGULAR_TOLERANCE * S.diagonal().sum() * torch.eye(len(S), dtype=S.dtype, device=S.device)
     if not torch.linalg.cholesky_ex(inside).info:
         return None
     low, high = torch.linalg.eigvalsh(S)[[0, -1]].tolist()
-    return (low, high) if low <= SINGULAR * max(high, 0.0) else None
+    return (low, high) if low <= SINGULAR_TOLERANCE * max(high, 0.0) else None
 
 
 def draw_covariance(kind: Covariance, dim: int, heterogeneity: float, chance: np.random.Generator) -> Tensor:
@@ -149,7 +149,7 @@ def draw_covariance(kind: Covariance, dim: int, heterogeneity: float, chance: np
     return (S + S.T) / 2
 
 
-def synthetic(
+def draw_synthetic_problem(
     clients: int = 5,
     samples: int | Sequence[int] = 20,
     dim: int = 10,
@@ -170,7 +170,7 @@ def synthetic(
         raise InputError(f"{len(sizes)} sample counts for {clients} clients; give one for each")
     x, y, S = [], [], []
     for client, size in enumerate(sizes):
-        chance = data_stream(seed, client)
+        chance = make_data_rng(seed, client)
         S.append(draw_covariance(covariance, dim, heterogeneity, chance))
         z = torch.from_numpy(chance.standard_normal((size, dim)))
         x.append(z @ torch.linalg.cholesky(S[-1]).T)  # L z ~ N(0, S)

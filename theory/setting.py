@@ -12,32 +12,32 @@ from typing import get_args
 
 import torch
 
-from theory.chance import SEEDS, check_seed
-from theory.claims.kernels import JACOBIAN_NUMBERS
+from theory.chance import SEED_LIMIT, check_seed
+from theory.claims.kernels import MAX_JACOBIAN_ENTRIES
 from theory.errors import InputError
-from theory.gram import Projection, default_chunk
-from theory.problem import Covariance, Problem, synthetic
-from theory.study import Progress, Study
-from theory.userdata import RIDGE, UserData, read
+from theory.gram import Projection, choose_chunk_size
+from theory.problem import Covariance, Problem, draw_synthetic_problem
+from theory.study import ProgressCallback, Study
+from theory.userdata import DEFAULT_RIDGE, UserData, load_user_data
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
-GALLERY_GRAMS, FIGURE_CLIENTS = 48, 20
+FIGURE_KERNELS, FIGURE_CLIENTS = 48, 20
 """Kernels computed for the figures of many draws and many clients, and how many clients the latter shows."""
-WORK_SPACE = 2**27
+WORKSPACE_BYTES = 2**27
 """Bytes for the nodes of a quadrature, and for what the allocator keeps after use."""
-CURES = {
+MEMORY_REMEDIES = {
     "samples": "lower --samples or --clients",
     "width": "lower --width, or use --dtype float32",
     "dim": "lower --dim or --clients",
 }
-DATA_CURES = CURES | {
+USER_DATA_MEMORY_REMEDIES = MEMORY_REMEDIES | {
     "samples": "give fewer samples in --data",
     "dim": "project X in --data to fewer dimensions, or give fewer clients",
 }
 
 
 @dataclass(frozen=True)
-class Setting:
+class TheoryConfig:
     """Synthetic clients (or the user's ``data``) and the networks on them."""
 
     clients: int = 5
@@ -55,13 +55,13 @@ class Setting:
     device: str = "cpu"
     chunk: int | None = None
     data: str | None = None
-    ridge: float = RIDGE
+    ridge: float = DEFAULT_RIDGE
 
     def __post_init__(self) -> None:
         for name in ("clients", "samples", "dim", "width", "draws", "steps"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        check_seed(self.seed, SEEDS // 2)  # draws, and the figure of them, count on from it
+        check_seed(self.seed, SEED_LIMIT // 2)  # draws, and the figure of them, count on from it
         if self.chunk is not None and self.chunk < 1:
             raise InputError(f"chunk is {self.chunk}; it must be at least 1 (or leave it out)")
         if not 0 < self.alpha <= 1:
@@ -86,27 +86,27 @@ class Setting:
     @cached_property
     def _user_data(self) -> UserData | None:
         """Read once: every draw and every prediction asks for it."""
-        return None if self.data is None else read(Path(self.data), self.ridge)
+        return None if self.data is None else load_user_data(Path(self.data), self.ridge)
 
     @property
-    def size(self) -> Size:
+    def size(self) -> ProblemSize:
         """Of the problem, known before synthetic clients are drawn."""
         mine = self.read_data()
         if mine is None:
             isotropic = self.covariance != "anisotropic" or self.dim == 1
-            return Size(self.clients * self.samples, self.clients, self.dim, isotropic)
-        return Size(len(mine.problem.x), mine.problem.clients, mine.problem.dim, mine.problem.scales is not None)
+            return ProblemSize(self.clients * self.samples, self.clients, self.dim, isotropic)
+        return ProblemSize(len(mine.problem.x), mine.problem.clients, mine.problem.dim, mine.problem.scales is not None)
 
     def problem(self, draw: int = 0) -> Problem:
         """The clients of one draw; the user's data are the same in all draws."""
         mine = self.read_data()
-        problem = mine.problem if mine else synthetic(
+        problem = mine.problem if mine else draw_synthetic_problem(
             self.clients, self.samples, self.dim,
             covariance=self.covariance, heterogeneity=self.heterogeneity, seed=self.seed + draw,
         )  # fmt: skip
         return problem.to(DTYPES[self.dtype], self.device)
 
-    def study(self, draw: int = 0, progress: Progress = lambda what, done, total: None) -> Study:
+    def study(self, draw: int = 0, progress: ProgressCallback = lambda what, done, total: None) -> Study:
         """The networks of one draw on the clients of that draw."""
         return Study.at_init(
             self.problem(draw), self.width, self.alpha, seed=self.seed + draw, steps=self.steps,
@@ -115,7 +115,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Size:
+class ProblemSize:
     """What a run's cost depends on: n samples of N clients in d dimensions, and whether every S_i = s_i I."""
 
     n: int
@@ -125,7 +125,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Cost:
+class PredictedCost:
     """What a run will need, predicted before it starts."""
 
     bytes: int
@@ -134,7 +134,7 @@ class Cost:
     """What lowers the memory most."""
 
 
-def predict_cost(setting: Setting, claims: set[str], figures: bool = True) -> Cost:
+def predict_cost(setting: TheoryConfig, claims: set[str], figures: bool = True) -> PredictedCost:
     """Memory exactly enough to refuse what cannot fit, time within a factor of two or three.
 
     The matrices are n x n, the covariances N x d x d, the descent keeps hidden activations n x m and offline weights
@@ -144,29 +144,31 @@ def predict_cost(setting: Setting, claims: set[str], figures: bool = True) -> Co
     n, N, d = size.n, size.N, size.d
     shown = max(N, FIGURE_CLIENTS) if figures and not setting.data and n / N * FIGURE_CLIENTS <= 1000 else N
     descends = bool(claims & {"D1", "D2", "D3", "C1", "C2"})
-    chunk = min(setting.chunk or default_chunk(n, N, d), m)
+    chunk = min(setting.chunk or choose_chunk_size(n, N, d), m)
     parts = {
         "samples": 8 * max(n * n * (32 + 96 * ("K3" in claims)), 16 * (n * shown // N) ** 2)
         + item * chunk * (7 * n + 4 * N * d)
         + ("X1" in claims) * 8 * 3 * n * 512 * d,
         "width": item * m * (d * (shown + 2) + 2 * shown)
         + descends * item * (4 * n * m + 24 * N * m * d)
-        + bool(claims & {"K1", "D1"}) * item * 3 * min(n * m * (d + 1), JACOBIAN_NUMBERS),
+        + bool(claims & {"K1", "D1"}) * item * 3 * min(n * m * (d + 1), MAX_JACOBIAN_ENTRIES),
         "dim": 8 * d * d * (6 * shown + 24) + ("K3" in claims) * 8 * 3 * 2**15 * d,
     }
-    rate, pace = _measured_rates(DTYPES[setting.dtype])
+    rate, pace = _measure_compute_rates(DTYPES[setting.dtype])
     gram = 3.0 * n * n * m + 2.0 * n * d * m * (N + 1)
-    grams = 8 + GALLERY_GRAMS * figures + 16 * ("K4" in claims) + 60 * ("C1" in claims)
+    grams = 8 + FIGURE_KERNELS * figures + 16 * ("K4" in claims) + 60 * ("C1" in claims)
     work = 4 * grams * gram / rate + 40.0 * n**3 / rate  # small products run at a quarter of full speed
     if claims & {"D2", "C1", "C2"}:
         work += setting.steps * 220.0 * n * m * (1 + d / 20) / pace  # five readings, two networks, some 20 passes each
     if claims & {"K3", "K4", "C1", "C2"} or (figures and "D2" in claims):  # the figure of D2 draws C2's bound
-        work += (1 + ("K3" in claims)) * _limit_seconds(size, rate, pace)
-    cures = DATA_CURES if setting.data else CURES
-    return Cost(WORK_SPACE + sum(parts.values()), setting.draws * work, cures[max(parts, key=lambda name: parts[name])])
+        work += (1 + ("K3" in claims)) * _predict_limit_seconds(size, rate, pace)
+    cures = USER_DATA_MEMORY_REMEDIES if setting.data else MEMORY_REMEDIES
+    return PredictedCost(
+        WORKSPACE_BYTES + sum(parts.values()), setting.draws * work, cures[max(parts, key=lambda name: parts[name])]
+    )
 
 
-def _limit_seconds(size: Size, rate: float, pace: float) -> float:
+def _predict_limit_seconds(size: ProblemSize, rate: float, pace: float) -> float:
     """The quadrature of V^inf: some ten d x d products at every node of every pair of clients, then the entries.
 
     The integrand narrows as 1/√d, so that the nodes are doubled once more from d = 20 on, and again from about 320.
@@ -179,7 +181,7 @@ def _limit_seconds(size: Size, rate: float, pace: float) -> float:
     return nodes * (pairs * (8e-6 + 32.0 * d**3 / rate) + 250 * entries / pace)
 
 
-def _measured_rates(dtype: torch.dtype) -> tuple[float, float]:
+def _measure_compute_rates(dtype: torch.dtype) -> tuple[float, float]:
     """Flops a second of a matrix product, and elements a second of elementwise work, here and now.
 
     The best of a few short trials: a busy machine makes some of them slow.
@@ -197,7 +199,7 @@ def _measured_rates(dtype: torch.dtype) -> tuple[float, float]:
     return 2 * 512**3 / best(lambda: a @ a), 512**2 / best(lambda: a * a)
 
 
-def available_memory() -> int:
+def get_available_memory() -> int:
     """Bytes that can be had without swapping; all of the machine's where the system does not say."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():

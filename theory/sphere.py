@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from theory.errors import InputError
-from theory.gram import Kernel, Weights, kernel
-from theory.limit import infinite_width
+from theory.gram import Kernel, Weights, compute_kernel
+from theory.limit import compute_infinite_width_limit
 from theory.problem import Problem
 
 
 @dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """low <= λ <= high with 99 % confidence."""
 
     low: float
@@ -43,7 +43,7 @@ class SphereEstimate:
         root = len(self.V) ** 0.5
         return Kernel(self.V.std(0) / root, self.G.std(0) / root, self.alpha)
 
-    def least_eigenvalue(self, of: Callable[[Kernel], Tensor]) -> Interval:
+    def least_eigenvalue(self, of: Callable[[Kernel], Tensor]) -> ConfidenceInterval:
         """λ_min of a linear function of the kernel, e.g. ``lambda k: pinch(k.V, owner)``, with a 99 % interval.
 
         λ_min is concave, so by Jensen its mean over unbiased estimates lies below (groups of four scramblings);
@@ -56,17 +56,19 @@ class SphereEstimate:
         vector = torch.linalg.eigh(several[::2].mean(0)).eigenvectors[:, 0]
         above = several[1::2] @ vector @ vector
         value = torch.linalg.eigvalsh(several.mean(0))[0].item()
-        return Interval(least.mean().item() - _reach(least), value, above.mean().item() + _reach(above))
+        return ConfidenceInterval(
+            least.mean().item() - _compute_half_width(least), value, above.mean().item() + _compute_half_width(above)
+        )
 
 
-def _reach(sample: Tensor) -> float:
+def _compute_half_width(sample: Tensor) -> float:
     """How far the mean of a normal sample may lie from its expectation, at 99.5 % one-sided."""
     from scipy.stats import t as student_t  # slow to import, and whoever trains imports this file too
 
     return float(student_t.ppf(0.995, len(sample) - 1)) * sample.std().item() / len(sample) ** 0.5
 
 
-def sphere_average(
+def estimate_sphere_average(
     problem: Problem, alpha: float, points: int = 1024, replicates: int = 16, seed: int = 0
 ) -> SphereEstimate:
     """Average over ``points`` Sobol directions (a power of two) and their opposites, scrambled ``replicates`` times.
@@ -76,17 +78,19 @@ def sphere_average(
     """
     problem = problem.to(torch.float64, "cpu")
     plain = replace(problem, S=torch.eye(problem.dim, dtype=torch.float64).expand_as(problem.S))
-    known = infinite_width(plain, alpha).kernel
-    draws = [_directions(problem.dim, points, np.random.default_rng([seed, r])) for r in range(replicates)]
-    raw, control = ([kernel(p, _units(p, v, alpha), share_gamma=True) for v in draws] for p in (problem, plain))
+    known = compute_infinite_width_limit(plain, alpha).kernel
+    draws = [_draw_directions(problem.dim, points, np.random.default_rng([seed, r])) for r in range(replicates)]
+    raw, control = (
+        [compute_kernel(p, _build_unit_weights(p, v, alpha), share_gamma=True) for v in draws] for p in (problem, plain)
+    )
     return SphereEstimate(
-        _controlled(torch.stack([k.V for k in raw]), torch.stack([k.V for k in control]), known.V, problem),
-        _controlled(torch.stack([k.G for k in raw]), torch.stack([k.G for k in control]), known.G, problem),
+        _apply_control_variate(torch.stack([k.V for k in raw]), torch.stack([k.V for k in control]), known.V, problem),
+        _apply_control_variate(torch.stack([k.G for k in raw]), torch.stack([k.G for k in control]), known.G, problem),
         alpha,
     )
 
 
-def _controlled(raw: Tensor, control: Tensor, known: Tensor, problem: Problem) -> Tensor:
+def _apply_control_variate(raw: Tensor, control: Tensor, known: Tensor, problem: Problem) -> Tensor:
     spread = control - control.mean(0)
     for rows in problem.blocks:
         for columns in problem.blocks:
@@ -98,7 +102,7 @@ def _controlled(raw: Tensor, control: Tensor, known: Tensor, problem: Problem) -
     return raw
 
 
-def _directions(dim: int, points: int, rng: np.random.Generator) -> Tensor:
+def _draw_directions(dim: int, points: int, rng: np.random.Generator) -> Tensor:
     from scipy.special import ndtri
     from scipy.stats.qmc import Sobol
 
@@ -107,6 +111,6 @@ def _directions(dim: int, points: int, rng: np.random.Generator) -> Tensor:
     return torch.cat([v, -v])  # antithetic: the gates of v and -v are complementary
 
 
-def _units(problem: Problem, v: Tensor, alpha: float) -> Weights:
+def _build_unit_weights(problem: Problem, v: Tensor, alpha: float) -> Weights:
     gamma = (v.norm(dim=1) / alpha).expand(problem.clients, -1)
     return Weights(v, torch.ones(len(v), dtype=v.dtype), gamma, alpha)

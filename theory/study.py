@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from theory.descent import Reading, Trajectory, descend
-from theory.dynamics import stable_step
+from theory.dynamics import compute_stable_step
 from theory.errors import InputError
-from theory.federated import pinch
-from theory.gram import Kernel, Projection, Weights, initial_weights, kernel
-from theory.limit import Limit, infinite_width
+from theory.federated import keep_client_blocks
+from theory.gram import Kernel, Projection, Weights, compute_kernel, draw_initial_weights
+from theory.limit import InfiniteWidthLimit, compute_infinite_width_limit
 from theory.problem import Problem
 
-Progress = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is."""
 
 
@@ -35,7 +35,7 @@ class Study:
         steps: int = 200,
         seed: int = 0,
         chunk: int | None = None,
-        progress: Progress = lambda what, done, total: None,
+        progress: ProgressCallback = lambda what, done, total: None,
     ) -> None:
         """``offline`` starts from the online weights unless given; F = ``fusion`` · (F_on + F_off)."""
         self.problem, self.online, self.offline = problem, online, offline or online.made_personal()
@@ -53,7 +53,7 @@ class Study:
         steps: int = 200,
         projection: Projection = "exact",
         chunk: int | None = None,
-        progress: Progress = lambda what, done, total: None,
+        progress: ProgressCallback = lambda what, done, total: None,
     ) -> Study:
         """The paper's initialisation."""
         if width < 1:
@@ -62,7 +62,7 @@ class Study:
             raise InputError(f"alpha is {alpha}; the paper wants it in (0, 1]")
         if steps < 1:
             raise InputError(f"steps is {steps}; descent needs at least one")
-        online = initial_weights(problem, width, alpha, seed)
+        online = draw_initial_weights(problem, width, alpha, seed)
         return cls(problem, online, projection=projection, seed=seed, steps=steps, chunk=chunk, progress=progress)
 
     def with_width(self, width: int, seed: int) -> Study:
@@ -103,7 +103,7 @@ class Study:
     @property
     def room(self) -> float:
         """How far rounding may move an eigenvalue of V, in units of α²Λ = V + α²G: V alone may be all rounding."""
-        return self.tolerance * self.alpha**2 * greatest(self.on.Lambda)
+        return self.tolerance * self.alpha**2 * compute_max_eigenvalue(self.on.Lambda)
 
     @property
     def floor(self) -> float:
@@ -112,7 +112,7 @@ class Study:
 
     def kernel(self, weights: Weights, *, share_gamma: bool = False, projection: Projection | None = None) -> Kernel:
         """V and G at these weights."""
-        return kernel(
+        return compute_kernel(
             self.problem, weights, share_gamma=share_gamma, projection=projection or self.projection, chunk=self.chunk
         )
 
@@ -137,9 +137,9 @@ class Study:
         return self.kernel(self.online, share_gamma=True)
 
     @cached_property
-    def limit(self) -> Limit:
+    def limit(self) -> InfiniteWidthLimit:
         """The exact infinite-width kernels."""
-        return infinite_width(self.problem, self.alpha)
+        return compute_infinite_width_limit(self.problem, self.alpha)
 
     @cached_property
     def limits(self) -> dict[str, Kernel]:
@@ -162,15 +162,21 @@ class Study:
     @cached_property
     def rate(self) -> float:
         """The common step 1/λ_max(Λ_on) for the loss Σ(F-y)²/2: stable for every model, as none is steeper."""
-        return stable_step(self.on.Lambda, share=0.5)
+        return compute_stable_step(self.on.Lambda, share=0.5)
 
     @cached_property
     def descents(self) -> dict[str, Trajectory]:
         """Every reading, run."""
         n = len(self.problem.y)
-        own_joint, own_on, own_off = (stable_step(K) for K in (self.joint_kernel, self.on.Lambda, self.off.Lambda))
+        own_joint, own_on, own_off = (
+            compute_stable_step(K) for K in (self.joint_kernel, self.on.Lambda, self.off.Lambda)
+        )
         # A federated client steps on the mean over its own samples; V/N + G is never steeper than its client blocks.
-        local = stable_step(pinch(self.on.Lambda, self.problem.owner), share=0.5) * min(self.problem.sizes) / 2
+        local = (
+            compute_stable_step(keep_client_blocks(self.on.Lambda, self.problem.owner), share=0.5)
+            * min(self.problem.sizes)
+            / 2
+        )
         plans: dict[str, tuple[Reading, float | tuple[float, float]]] = {
             "separate": ("separate", n / 2 * self.rate),
             "joint": ("joint", n / 2 * self.rate),
@@ -193,17 +199,17 @@ class Study:
         return found
 
 
-def least(K: Tensor) -> float:
+def compute_min_eigenvalue(K: Tensor) -> float:
     """λ_min."""
     return torch.linalg.eigvalsh(K.double())[0].item()
 
 
-def greatest(K: Tensor) -> float:
+def compute_max_eigenvalue(K: Tensor) -> float:
     """λ_max."""
     return torch.linalg.eigvalsh(K.double())[-1].item()
 
 
-def narrowed(weights: Weights, width: int) -> Weights:
+def truncate_width(weights: Weights, width: int) -> Weights:
     """The network of the first ``width`` units."""
     if weights.width <= width:
         return weights

@@ -11,22 +11,30 @@ from typing import Any
 
 from theory.claims import Claim
 from theory.errors import InputError
-from theory.setting import Setting
-from theory.study import Progress, least
+from theory.setting import TheoryConfig
+from theory.study import ProgressCallback, compute_min_eigenvalue
 
-SWEPT = {"clients": int, "samples": int, "dim": int, "width": int, "alpha": float, "heterogeneity": float, "steps": int}
+SWEEPABLE = {
+    "clients": int,
+    "samples": int,
+    "dim": int,
+    "width": int,
+    "alpha": float,
+    "heterogeneity": float,
+    "steps": int,
+}
 
 
-def parse(text: str) -> tuple[str, list[Any]]:
+def parse_sweep(text: str) -> tuple[str, list[Any]]:
     """ "clients=2,5,10" as a name and its values."""
     name, _, listed = text.partition("=")
     name = name.strip().replace("-", "_")
-    if name not in SWEPT:
-        near = get_close_matches(name, SWEPT, n=1)
+    if name not in SWEEPABLE:
+        near = get_close_matches(name, SWEEPABLE, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise InputError(f"cannot sweep {name!r}{hint} (one of {', '.join(SWEPT)}, as in --sweep clients=2,5,10)")
+        raise InputError(f"cannot sweep {name!r}{hint} (one of {', '.join(SWEEPABLE)}, as in --sweep clients=2,5,10)")
     try:
-        values = [SWEPT[name](v) for v in listed.split(",") if v.strip()]
+        values = [SWEEPABLE[name](v) for v in listed.split(",") if v.strip()]
     except ValueError:
         raise InputError(f"--sweep {text}: {listed!r} is not a list of numbers, as in --sweep {name}=2,5,10") from None
     if not values:
@@ -34,7 +42,9 @@ def parse(text: str) -> tuple[str, list[Any]]:
     return name, values
 
 
-def settings_of(setting: Setting, sweeps: Sequence[tuple[str, list[Any]]]) -> list[tuple[dict[str, Any], Setting]]:
+def expand_sweeps(
+    setting: TheoryConfig, sweeps: Sequence[tuple[str, list[Any]]]
+) -> list[tuple[dict[str, Any], TheoryConfig]]:
     """Every combination, in order."""
     if len(sweeps) > 2:
         raise InputError(f"{len(sweeps)} sweeps; a table and a figure can show one or two")
@@ -48,15 +58,15 @@ def settings_of(setting: Setting, sweeps: Sequence[tuple[str, list[Any]]]) -> li
     return [(chosen, replace(setting, **chosen)) for chosen in found]
 
 
-def gain(V: float, V_on: float) -> float:
+def compute_gain(V: float, V_on: float) -> float:
     """Fed-CO2's λ_min over FedBN's, both already averaged: what table and figure show; no number if FedBN has none."""
     return V / V_on if V_on > 0 else math.nan
 
 
-def sweep(
-    settings: Sequence[tuple[dict[str, Any], Setting]],
+def run_sweep(
+    settings: Sequence[tuple[dict[str, Any], TheoryConfig]],
     claims: Sequence[Claim],
-    progress: Progress = lambda what, done, total: None,
+    progress: ProgressCallback = lambda what, done, total: None,
 ) -> list[dict[str, Any]]:
     """One row for each combination: mean λ_min over draws, and how often the claims held."""
     rows: list[dict[str, Any]] = []
@@ -67,7 +77,13 @@ def sweep(
         for draw in range(one.draws):
             progress("sweep", len(rows) * one.draws + draw, total)
             study = one.study(draw)
-            lows.append((least(study.on.V), least(study.off.V), least(study.co2.V)))
+            lows.append(
+                (
+                    compute_min_eigenvalue(study.on.V),
+                    compute_min_eigenvalue(study.off.V),
+                    compute_min_eigenvalue(study.co2.V),
+                )
+            )
             for claim in claims:
                 held[claim.id] += claim.check(study).verdict == "holds"
         on, off, mean = (sum(column) / len(lows) for column in zip(*lows, strict=True))
@@ -77,7 +93,7 @@ def sweep(
                 "V_on": on,
                 "V_off": off,
                 "V": mean,
-                "ratio": gain(mean, on),
+                "ratio": compute_gain(mean, on),
                 "draws": one.draws,
                 "held": held,
                 "O_hold": sum(held.values()) / (one.draws * max(len(claims), 1)),

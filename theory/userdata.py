@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 
 from theory.errors import InputError
-from theory.problem import Problem, check_data, singular
+from theory.problem import Problem, check_data, find_singularity
 
-LARGEST_FILE = 2**31
+MAX_UNPACKED_BYTES = 2**31
 """Bytes that the arrays may take once unpacked."""
-RATIO, FLOOR = 200, 2**24
+MAX_UNPACK_RATIO, ALWAYS_ALLOWED_BYTES = 200, 2**24
 """They may unpack to so many times the size of the file, or to so many bytes: a bomb must be large itself."""
-LARGEST_NUMBER = 1e100
-LARGEST_COVARIANCES = 2**30
+MAX_ABS_VALUE = 1e100
+MAX_COVARIANCE_BYTES = 2**30
 """Bytes of all clients' covariances: a file of 12 rows may have a million columns."""
-LONGEST_NAME = 40
-RIDGE = 1e-3
+MAX_NAME_LENGTH = 40
+DEFAULT_RIDGE = 1e-3
 """On empirical covariances, as a share of the mean variance: enough to make them definite."""
 
 
@@ -43,49 +43,49 @@ class UserData:
 
     def name(self, sample: int) -> str:
         """A sample of the problem as the file has it."""
-        return _named(self.rows[sample], self.names[int(self.problem.owner[sample])])
+        return _format_sample(self.rows[sample], self.names[int(self.problem.owner[sample])])
 
 
-def read(path: Path, ridge: float) -> UserData:
+def load_user_data(path: Path, ridge: float) -> UserData:
     """X (n, d), y (n), owner (n) from an .npz; S_i is client i's covariance + ridge · mean variance · I."""
     if not 0 <= ridge < 1:
         raise InputError(f"ridge is {ridge}; it is a share of the mean variance: choose it in [0, 1)")
-    arrays = _arrays(path)
+    arrays = _load_arrays(path)
     missing = [name for name in ("X", "y", "owner") if name not in arrays]
     if missing:
         raise InputError(f"{path} has no array {missing[0]!r}; it needs X (n, d), y (n) and owner (n)")
-    x, y = (_numbers(arrays[name], path) for name in ("X", "y"))
+    x, y = (_parse_numbers(arrays[name], path) for name in ("X", "y"))
     if arrays["owner"].ndim != 1:
         raise InputError(f"{path}: owner has shape {arrays['owner'].shape}; expected one client for each row of X")
-    names, number = _clients(arrays["owner"], path)
+    names, number = _parse_clients(arrays["owner"], path)
     owner = torch.from_numpy(number.astype(np.int64))
     check_data(x, y, owner)
     size = len(names) * x.shape[1] ** 2 * 8
-    if size > LARGEST_COVARIANCES:
+    if size > MAX_COVARIANCE_BYTES:
         raise InputError(
             f"{path}: the covariances of {len(names)} clients in {x.shape[1]} dimensions take {size / 2**30:.1f} GiB; "
-            f"at most {LARGEST_COVARIANCES / 2**30:.0f} GiB: project X to fewer dimensions, or give fewer clients"
+            f"at most {MAX_COVARIANCE_BYTES / 2**30:.0f} GiB: project X to fewer dimensions, or give fewer clients"
         )
     order = torch.argsort(owner, stable=True)
     x, y, owner = x[order], y[order], owner[order]
     means = torch.stack([x[owner == i].mean(0) for i in range(len(names))])
-    centred = _centred(x, means, owner)
-    S = torch.stack([covariance(centred[owner == i], ridge, names[i]) for i in range(len(names))])
+    centred = _center_by_client(x, means, owner)
+    S = torch.stack([compute_covariance(centred[owner == i], ridge, names[i]) for i in range(len(names))])
     zero = (centred == 0).all(dim=1).nonzero().flatten().tolist()
     if zero:
-        which = _named(int(order[zero[0]]), names[owner[zero[0]]])
+        which = _format_sample(int(order[zero[0]]), names[owner[zero[0]]])
         raise InputError(
             f"{path}: {which} equals its client's mean: centred, it and its kernel row are zero, so λ_min = 0; drop it"
         )
     problem = Problem(centred, y, owner, S)
-    return UserData(problem, _broken(x, means, S, owner, names), ridge, order.tolist(), names)
+    return UserData(problem, _find_violated_assumptions(x, means, S, owner, names), ridge, order.tolist(), names)
 
 
-def _named(row: int, client: str) -> str:
+def _format_sample(row: int, client: str) -> str:
     return f"X[{row}] (client {client})"
 
 
-def _centred(x: Tensor, means: Tensor, owner: Tensor) -> Tensor:
+def _center_by_client(x: Tensor, means: Tensor, owner: Tensor) -> Tensor:
     """x less its client's mean; what is left of a sample that equals it but for rounding is zero."""
     centred = x - means[owner]
     largest = torch.stack([x[owner == i].abs().max() for i in range(len(means))])
@@ -94,7 +94,7 @@ def _centred(x: Tensor, means: Tensor, owner: Tensor) -> Tensor:
     return centred
 
 
-def _arrays(path: Path) -> dict[str, np.ndarray]:
+def _load_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an .npz: no pickles, no bombs, and whatever a damaged file may raise becomes one error."""
     try:
         with path.open("rb") as file:
@@ -102,15 +102,19 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
                 raise ValueError("not a zip archive from its first byte on")
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
-            if size > LARGEST_FILE:
-                raise InputError(f"{path} unpacks to {size / 2**30:.1f} GiB; at most {LARGEST_FILE / 2**30:.0f} GiB")
-            if size > max(FLOOR, RATIO * path.stat().st_size):
-                raise InputError(f"{path} unpacks to over {RATIO} times its size; save it with np.savez, uncompressed")
+            if size > MAX_UNPACKED_BYTES:
+                raise InputError(
+                    f"{path} unpacks to {size / 2**30:.1f} GiB; at most {MAX_UNPACKED_BYTES / 2**30:.0f} GiB"
+                )
+            if size > max(ALWAYS_ALLOWED_BYTES, MAX_UNPACK_RATIO * path.stat().st_size):
+                raise InputError(
+                    f"{path} unpacks to over {MAX_UNPACK_RATIO} times its size; save it with np.savez, uncompressed"
+                )
             present = set(archive.namelist())
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a header as Python 2 wrote it, or one that cannot be read anyway
                 wanted = [name for name in ("X", "y", "owner") if f"{name}.npy" in present]
-                return {name: _array(archive, f"{name}.npy") for name in wanted}
+                return {name: _load_array(archive, f"{name}.npy") for name in wanted}
     except InputError:
         raise
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
@@ -122,10 +126,10 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         ) from None
 
 
-def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+def _load_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     """One member, whose header must fit its bytes: numpy would allocate what the header claims."""
     with archive.open(name) as file:
-        content = io.BytesIO(file.read(LARGEST_FILE))
+        content = io.BytesIO(file.read(MAX_UNPACKED_BYTES))
     read_header = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
@@ -139,18 +143,18 @@ def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     return np.lib.format.read_array(content, allow_pickle=False)
 
 
-def _numbers(array: np.ndarray, path: Path) -> Tensor:
+def _parse_numbers(array: np.ndarray, path: Path) -> Tensor:
     """X or y as float64, small enough that squares do not overflow."""
     if array.dtype.kind not in "fiub":
         raise InputError(f"{path}: X and y must be numbers, not {array.dtype}")
     values = torch.from_numpy(array.astype(np.float64))
     largest = values[values.isfinite()].abs().max().item() if values.isfinite().any() else 0.0
-    if largest > LARGEST_NUMBER:
-        raise InputError(f"{path} holds {largest:.3g}; scale the data down to at most {LARGEST_NUMBER:g}")
+    if largest > MAX_ABS_VALUE:
+        raise InputError(f"{path} holds {largest:.3g}; scale the data down to at most {MAX_ABS_VALUE:g}")
     return values
 
 
-def _clients(owner: np.ndarray, path: Path) -> tuple[list[str], np.ndarray]:
+def _parse_clients(owner: np.ndarray, path: Path) -> tuple[list[str], np.ndarray]:
     """Names, sorted, and whose each row is. Python takes it that text is Unicode, and fails badly if it is not."""
     text = owner.dtype.kind == "U"
     if owner.dtype.kind not in "biufSU" or (
@@ -158,23 +162,23 @@ def _clients(owner: np.ndarray, path: Path) -> tuple[list[str], np.ndarray]:
     ):
         raise InputError(f"{path}: owner must be numbers or text, not {owner.dtype if not text else 'broken text'}")
     found, number = np.unique(owner, return_inverse=True)
-    return [_shown(str(name)) for name in found], number
+    return [_sanitize_name(str(name)) for name in found], number
 
 
-def _shown(name: str) -> str:
+def _sanitize_name(name: str) -> str:
     """A client's name as it may be printed: the file could steer a terminal with it, or fill it."""
-    plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name[: LONGEST_NAME + 1])
-    return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 3]}..."
+    plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name[: MAX_NAME_LENGTH + 1])
+    return plain if len(plain) <= MAX_NAME_LENGTH else f"{plain[: MAX_NAME_LENGTH - 3]}..."
 
 
-def covariance(x: Tensor, ridge: float, name: str) -> Tensor:
+def compute_covariance(x: Tensor, ridge: float, name: str) -> Tensor:
     """Of a client's centred samples, with ridge · mean variance · I on it; refused if that is still singular."""
     S = x.T @ x / len(x)
     level = S.diagonal().mean().item()
     if level == 0:
         raise InputError(f"client {name}: its {len(x)} samples are all the same, so it has no variance; give it more")
     S = (S + S.T) / 2 + ridge * level * torch.eye(x.shape[1], dtype=x.dtype)
-    if singular(S) is not None:
+    if find_singularity(S) is not None:
         raise InputError(
             f"client {name}: {len(x)} samples in {x.shape[1]} dimensions give a covariance that is not positive "
             f"definite; raise --ridge (now {ridge:g}) or give more samples"
@@ -182,7 +186,7 @@ def covariance(x: Tensor, ridge: float, name: str) -> Tensor:
     return S
 
 
-def _broken(x: Tensor, means: Tensor, S: Tensor, owner: Tensor, names: list[str]) -> list[str]:
+def _find_violated_assumptions(x: Tensor, means: Tensor, S: Tensor, owner: Tensor, names: list[str]) -> list[str]:
     """Assumption 4.1 in words, where it does not hold."""
     found = []
     off = (means.square().sum(1) / S.diagonal(dim1=1, dim2=2).sum(1)).sqrt()

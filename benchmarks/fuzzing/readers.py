@@ -146,7 +146,7 @@ READERS: dict[str, Reader] = {
     ),
     "theory-npz": Reader(
         "a.npz",
-        lambda file, _: userdata.read(file, 1e-3),
+        lambda file, _: userdata.load_user_data(file, 1e-3),
         records.arrays,
         _claims("npz"),
         [b"'|O'", b"'<U9'", b"'|V0'", b"'<M8'", b"True", b"(2**99,)", b"(-1,)", b"()", b"'<f2'", b"'<c16'"],

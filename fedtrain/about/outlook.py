@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from fedtrain.data.clients import Federation, Samples
-from theory.chance import data_stream
+from theory.chance import make_data_rng
 from theory.forecast import FOLDS
 from theory.problem import Problem
-from theory.userdata import RIDGE, covariance
+from theory.userdata import DEFAULT_RIDGE, compute_covariance
 
 IMAGE_SIDES = (28, 16, 8)
 """Pixels a side, the first that the covariances have room for."""
@@ -49,12 +49,14 @@ def build_kernel_problem(federation: Federation, samples: int | None = None, see
     side = min((fits or IMAGE_SIDES[-1:])[0], height)
     x, labels = [], []
     for number, (client, count) in enumerate(zip(clients, counts, strict=True)):
-        chosen = torch.from_numpy(data_stream(seed, number).permutation(len(client.train))[:count]).sort().values
+        chosen = torch.from_numpy(make_data_rng(seed, number).permutation(len(client.train))[:count]).sort().values
         flat = downsample_images(client.train, chosen, side)
         x.append(flat - flat.mean(0))
         labels.append(client.train.labels[chosen])
     owner = torch.repeat_interleave(torch.arange(len(clients)), torch.tensor(counts))
-    S = torch.stack([covariance(one, RIDGE, client.name) for one, client in zip(x, clients, strict=True)])
+    S = torch.stack(
+        [compute_covariance(one, DEFAULT_RIDGE, client.name) for one, client in zip(x, clients, strict=True)]
+    )
     whole = torch.cat(x)
     return KernelProblem(Problem(whole, torch.zeros(len(whole)), owner, S), torch.cat(labels), side)
 

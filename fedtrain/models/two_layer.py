@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedtrain.models.net import Net
-from theory.network import SCALE, TwoLayerBN
+from theory.network import SCALE_KEY, TwoLayerBN
 
 
 def build_two_layer_net(dim: int, classes: int = 10, *, width: int = 1024) -> Net:
@@ -19,6 +19,6 @@ def build_two_layer_net(dim: int, classes: int = 10, *, width: int = 1024) -> Ne
     """
     net = TwoLayerBN(dim, width, classes, alpha=dim**-0.5)
     with torch.no_grad():
-        net.get_parameter(SCALE).fill_(1)
+        net.get_parameter(SCALE_KEY).fill_(1)
     layers = OrderedDict(flatten=nn.Flatten(), **dict(net.features.named_children()))
     return Net(nn.Sequential(layers), net.head)

@@ -131,7 +131,7 @@ def test_strict_passes_where_orderings_hold_and_fails_where_one_does_not(tmp_pat
     from theory.claims import CLAIMS
 
     def broken(study):
-        good = orderings.o2_offline_above_online(study)
+        good = orderings.check_o2_offline_above_online(study)
         return type(good)("fails", good.rhs, good.lhs, -good.margin, good.unit, good.words, good.evidence)
 
     claim = CLAIMS["O2"]
@@ -267,7 +267,7 @@ def test_the_limit_is_written_where_it_was_needed_and_is_that_of_the_kernels(tmp
     limits = {"V_on_inf", "G_on_inf"}
     assert limits <= arrays("exact", "--claims", "K4")
     assert not limits & arrays("printed", "--claims", "K4", "--projection", "printed")  # the limit is the exact one's
-    monkeypatch.setattr("theory.study.infinite_width", None)
+    monkeypatch.setattr("theory.study.compute_infinite_width_limit", None)
     assert not limits & arrays("orderings", "--claims", "O2")
 
 

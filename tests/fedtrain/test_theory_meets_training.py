@@ -19,8 +19,8 @@ from fedtrain.methods import METHODS, Peers, RoundContext
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.protocol import federate
-from theory import TwoLayerBN, federated_kernel
-from theory.jacobian import trainable
+from theory import TwoLayerBN, compute_federated_kernel
+from theory.jacobian import get_trainable_parameters
 
 SIZES, DIM, WIDTH, CLASSES = (6, 4, 5), 4, 40, 3
 N = len(SIZES)
@@ -96,7 +96,7 @@ def at_start(method):
             (by_output,) = torch.autograd.grad(F.cross_entropy(free, data.train.labels), free)
             g.append(weights[branch] * by_output.flatten())
         owner += [i] * len(f[-1])
-        names = list(trainable(module))
+        names = list(get_trainable_parameters(module))
         units, parameters = torch.eye(len(f[-1]), dtype=torch.float64), [module.get_parameter(name) for name in names]
         derived = torch.autograd.grad(f[-1], parameters, units, is_grads_batched=True)
         for name, value in zip(names, derived, strict=True):
@@ -114,7 +114,7 @@ def after_a_round(method, lr):
 def errors(method, names, pull=1 / N):
     """|Δf + η K g| / |η K g| for each step size."""
     f, g, rows, owner = at_start(method)
-    predicted = -federated_kernel(rows, owner, names, pull) @ g
+    predicted = -compute_federated_kernel(rows, owner, names, pull) @ g
     return [((after_a_round(method, lr) - f) / lr - predicted).norm().item() / predicted.norm().item() for lr in STEPS]
 
 

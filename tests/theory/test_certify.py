@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from theory import certify
-from theory.certify import Enclosure, Ordering, certify_orderings, enclose_least_eigenvalue, mean_of
+from theory.certify import Enclosure, Ordering, certify_orderings, enclose_least_eigenvalue, enclose_mean
 from theory.errors import InputError
 
 U = 2.0**-53
@@ -228,7 +228,7 @@ def test_zero_on_the_diagonal_bounds_from_above_exactly():
 
 @given(matrices(), entries)
 def test_shift_rounds_the_diagonal_outwards(A, shift):
-    below, above = certify._shifted(A, shift, -np.inf), certify._shifted(A, shift, np.inf)
+    below, above = certify._shift_diagonal(A, shift, -np.inf), certify._shift_diagonal(A, shift, np.inf)
     for i, entry in enumerate(A.diagonal().tolist()):
         assert Fraction(below[i, i]) <= Fraction(entry) - Fraction(shift) <= Fraction(above[i, i])
     off = ~np.eye(len(A), dtype=bool)
@@ -239,16 +239,16 @@ def test_shift_rounds_the_diagonal_outwards(A, shift):
 @pytest.mark.parametrize("k", [1, 2, 100, 10**6])
 def test_error_bound_formula(k):
     gamma = Fraction(k, 2**53) / (1 - Fraction(k, 2**53))
-    underflow = certify._error(k, Fraction(0))
+    underflow = certify._bound_rounding_error(k, Fraction(0))
     assert k**2 * Fraction(1, 2**1022) < underflow < Fraction(1, 2**900)
-    assert certify._error(k, Fraction(3)) == gamma / (1 - gamma) * 3 + underflow
+    assert certify._bound_rounding_error(k, Fraction(3)) == gamma / (1 - gamma) * 3 + underflow
 
 
 def test_a_completed_factorisation_is_charged_in_full(monkeypatch):
     seen = []
-    monkeypatch.setattr(certify, "_cholesky_completes", lambda B: seen.append(B) or True)
+    monkeypatch.setattr(certify, "_has_cholesky_factor", lambda B: seen.append(B) or True)
     A = gram(np.random.default_rng(2).standard_normal((6, 6))) / 64
-    low = certify._cholesky_bound(A, -0.25)
+    low = certify._bound_below_by_cholesky(A, -0.25)
     trace = sum(Fraction(b) for b in seen[0].diagonal().tolist())
     assert trace > 1
     assert Fraction(-0.25) - low > Fraction(7, 2**53) * trace
@@ -259,7 +259,7 @@ def test_a_completed_factorisation_is_charged_in_full(monkeypatch):
 
 def test_lower_bound_survives_where_cholesky_is_too_kind(monkeypatch):
     """Guesses off by a few roundings: Cholesky completes on some matrices that are not definite; the bound must pay."""
-    solve, completes, misled = np.linalg.eigh, certify._cholesky_completes, 0
+    solve, completes, misled = np.linalg.eigh, certify._has_cholesky_factor, 0
 
     def counted(B):
         nonlocal misled
@@ -271,7 +271,7 @@ def test_lower_bound_survives_where_cholesky_is_too_kind(monkeypatch):
         values, vectors = solve(A)
         return values + excess * U * float(np.trace(A) - len(A) * values[0]), vectors
 
-    monkeypatch.setattr(certify, "_cholesky_completes", counted)
+    monkeypatch.setattr(certify, "_has_cholesky_factor", counted)
     rng = np.random.default_rng(0)
     for excess in (0.0, 0.25, 0.5, 0.75):
         monkeypatch.setattr(np.linalg, "eigh", partial(optimist, excess))
@@ -324,7 +324,7 @@ finite = st.floats(-1e300, 1e300)
 
 @given(st.lists(st.tuples(finite, finite).map(sorted), min_size=1, max_size=4))
 def test_mean_is_the_tightest_enclosure(pairs):
-    found = mean_of(*(Enclosure(*pair) for pair in pairs))
+    found = enclose_mean(*(Enclosure(*pair) for pair in pairs))
     low, high = (sum(map(Fraction, side)) / len(pairs) for side in zip(*pairs, strict=True))
     assert Fraction(found.low) <= low < Fraction(math.nextafter(found.low, math.inf))
     assert Fraction(math.nextafter(found.high, -math.inf)) < high <= Fraction(found.high)

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from theory import Study, initial_weights, synthetic
-from theory.descent import descend, gradients, outputs
-from theory.dynamics import predicted_flow, predicted_residuals, stable_step
-from theory.network import HIDDEN, SCALE
+from theory import Study, draw_initial_weights, draw_synthetic_problem
+from theory.descent import compute_gradients, compute_outputs, descend
+from theory.dynamics import compute_stable_step, predict_gradient_flow, predict_residuals
+from theory.network import HIDDEN_KEY, SCALE_KEY
 
 READINGS = ["joint", "separate", "federated"]
 STEPS = 15
@@ -19,7 +19,7 @@ STEPS = 15
 
 @pytest.fixture(scope="module")
 def problem():
-    return synthetic(3, [3, 1, 4], 4, seed=1)
+    return draw_synthetic_problem(3, [3, 1, 4], 4, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +70,9 @@ def by_torch(problem, online, offline, reading, steps, eta, modules):
             optimiser.step()
         if reading == "federated":
             with torch.no_grad():
-                mean = torch.stack([net.get_parameter(HIDDEN) for net in on]).mean(0)
+                mean = torch.stack([net.get_parameter(HIDDEN_KEY) for net in on]).mean(0)
                 for net in on:
-                    net.get_parameter(HIDDEN).copy_(mean)
+                    net.get_parameter(HIDDEN_KEY).copy_(mean)
     path.append((run(on, problem).detach(), run(off, problem).detach()))
     return [torch.stack(branch) for branch in zip(*path, strict=True)]
 
@@ -89,18 +89,18 @@ def by_torch(problem, online, offline, reading, steps, eta, modules):
     seed=st.integers(0, 2**20),
 )
 def test_outputs_and_gradients_are_those_of_autograd(sizes, dim, width, personal, seed, trained, modules):
-    problem = synthetic(len(sizes), sizes, dim, seed=seed)
+    problem = draw_synthetic_problem(len(sizes), sizes, dim, seed=seed)
     weights = trained(problem, width, seed=seed)
     weights = weights.made_personal() if personal else weights
     nets = modules(problem, weights)
     towards = torch.randn(len(problem.y), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     expected = run(nets, problem)
     (expected * towards).sum().backward()
-    F, saved = outputs(problem, weights)
-    by_v, by_gamma = gradients(problem, weights, saved, towards)
+    F, saved = compute_outputs(problem, weights)
+    by_v, by_gamma = compute_gradients(problem, weights, saved, towards)
     assert (F - expected).abs().max() <= 1e-12 * (1 + expected.abs().max())
     for i, net in enumerate(nets):
-        for found, name in ((by_v, HIDDEN), (by_gamma, SCALE)):
+        for found, name in ((by_v, HIDDEN_KEY), (by_gamma, SCALE_KEY)):
             grad = net.get_parameter(name).grad
             assert (found[i] - grad).abs().max() <= 1e-11 * (1 + by_v.abs().max())
 
@@ -142,8 +142,8 @@ def test_separate_branches_do_not_see_each_other(problem, start):
 
 
 def test_for_one_client_federated_is_separate():
-    alone = synthetic(1, 6, 3)
-    online = initial_weights(alone, 30, 0.5)
+    alone = draw_synthetic_problem(1, 6, 3)
+    online = draw_initial_weights(alone, 30, 0.5)
     one, other = (descend(alone, online, online.made_personal(), r, 5, 0.05) for r in ("separate", "federated"))
     assert torch.allclose(one.online, other.online, rtol=0, atol=1e-13)
     assert torch.allclose(one.online, one.offline, rtol=0, atol=1e-13)  # same start, same loss, nothing to share
@@ -160,8 +160,8 @@ def test_snapshots_are_spread_evenly_and_are_the_networks_on_the_way(keep, times
     path = descend(problem, *start, "separate", 10, 0.05, keep=keep)
     assert [t for t, _, _ in path.snapshots] == times
     for t, online, offline in path.snapshots:
-        assert torch.equal(outputs(problem, online)[0], path.online[t])
-        assert torch.equal(outputs(problem, offline)[0], path.offline[t])
+        assert torch.equal(compute_outputs(problem, online)[0], path.online[t])
+        assert torch.equal(compute_outputs(problem, offline)[0], path.offline[t])
 
 
 def test_every_step_ticks_once(problem, start):
@@ -197,7 +197,7 @@ def random_kernel(n, seed):
 @pytest.mark.parametrize("rate", [0.1, 0.9])  # with 0.9 some factors 1 - rate λ are negative
 def test_predicted_residuals_are_powers_of_one_matrix(rate):
     K, r = random_kernel(6, 0)
-    found = predicted_residuals(K, r, rate, 9)
+    found = predict_residuals(K, r, rate, 9)
     step = torch.eye(6).double() - rate * K
     assert (torch.linalg.eigvalsh(step)[0] < 0) == (rate == 0.9)
     assert found.shape == (10, 6)
@@ -209,22 +209,24 @@ def test_predicted_residuals_are_powers_of_one_matrix(rate):
 def test_predicted_flow_is_the_exponential():
     K, r = random_kernel(6, 1)
     times = torch.tensor([0.0, 0.3, 1.0, 7.5], dtype=torch.float64)
-    for t, found in zip(times, predicted_flow(K, r, times), strict=True):
+    for t, found in zip(times, predict_gradient_flow(K, r, times), strict=True):
         assert (found - torch.linalg.matrix_exp(-K * t) @ r).norm() <= 1e-12 * r.norm()
 
 
 def test_small_steps_approach_the_flow():
     K, r = random_kernel(5, 2)
-    flow = predicted_flow(K, r, torch.tensor([2.0], dtype=torch.float64))[0]
-    errors = [(predicted_residuals(K, r, 2.0 / steps, steps)[-1] - flow).norm().item() for steps in (100, 1000)]
+    flow = predict_gradient_flow(K, r, torch.tensor([2.0], dtype=torch.float64))[0]
+    errors = [(predict_residuals(K, r, 2.0 / steps, steps)[-1] - flow).norm().item() for steps in (100, 1000)]
     assert errors[1] == pytest.approx(errors[0] / 10, rel=0.05)
 
 
 def test_the_stable_step_is_the_largest_that_does_not_diverge():
     K, r = random_kernel(6, 3)
     top = torch.linalg.eigh(K).eigenvectors[:, -1]
-    assert stable_step(K, share=1.0) == pytest.approx(2 / torch.linalg.eigvalsh(K)[-1].item(), rel=1e-14)
-    below, above = (predicted_residuals(K, r + top, stable_step(K, share), 400).norm(dim=1) for share in (0.9, 1.05))
+    assert compute_stable_step(K, share=1.0) == pytest.approx(2 / torch.linalg.eigvalsh(K)[-1].item(), rel=1e-14)
+    below, above = (
+        predict_residuals(K, r + top, compute_stable_step(K, share), 400).norm(dim=1) for share in (0.9, 1.05)
+    )
     assert (below.diff() <= 0).all()
     assert above[-1] > 1e3 * above[0]
 
@@ -234,7 +236,9 @@ def test_the_stable_step_is_where_real_networks_stop_descending(problem):
     study = Study.at_init(problem, width=8000)
     n = len(problem.y)
     slow, fast = (
-        descend(problem, study.online, study.offline, "separate", 60, n / 2 * stable_step(study.on.Lambda, share))
+        descend(
+            problem, study.online, study.offline, "separate", 60, n / 2 * compute_stable_step(study.on.Lambda, share)
+        )
         for share in (0.9, 1.5)
     )
     assert slow.residual_norms("online")[-1] < 0.5 * slow.residual_norms("online")[0]
@@ -244,7 +248,7 @@ def test_the_stable_step_is_where_real_networks_stop_descending(problem):
 @pytest.mark.parametrize("reading", READINGS)
 def test_wide_networks_follow_their_kernels(reading):
     """The gap to the predicted residual falls as about m^(-1/2): the kernel stays what it was at t = 0."""
-    problem, steps = synthetic(2, [4, 3], 5, seed=1), 30
+    problem, steps = draw_synthetic_problem(2, [4, 3], 5, seed=1), 30
     n, sizes = len(problem.y), torch.tensor([4.0] * 4 + [3.0] * 3, dtype=torch.float64)
     gaps = []
     for width in (100, 1600, 25_600):
@@ -252,15 +256,15 @@ def test_wide_networks_follow_their_kernels(reading):
         path = descend(problem, study.online, study.offline, reading, steps, n / 2 * study.rate)
         if reading == "joint":
             F, K = (path.online + path.offline) / 2, study.joint_kernel
-            predicted = predicted_residuals(K, F[0] - problem.y, study.rate, steps)
+            predicted = predict_residuals(K, F[0] - problem.y, study.rate, steps)
         elif reading == "separate":
             F = path.online
-            predicted = predicted_residuals(study.on.Lambda, F[0] - problem.y, study.rate, steps)
+            predicted = predict_residuals(study.on.Lambda, F[0] - problem.y, study.rate, steps)
         else:  # V/N + G, each column over its own client's size; D^(-1/2) makes it symmetric
             F, root = path.online, (n / sizes).sqrt()
             K = study.on.V / study.alpha**2 / problem.clients + study.on.G
             symmetric = root[:, None] * K * root
-            predicted = predicted_residuals(symmetric, root * (F[0] - problem.y), study.rate, steps) / root
+            predicted = predict_residuals(symmetric, root * (F[0] - problem.y), study.rate, steps) / root
         gaps.append((F - problem.y - predicted).norm(dim=1).max().item() / (F[0] - problem.y).norm().item())
     slope = np.polyfit(np.log([100, 1600, 25_600]), np.log(gaps), 1)[0]
     assert gaps[-1] < 0.02

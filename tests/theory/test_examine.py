@@ -9,20 +9,26 @@ import pytest
 import torch
 from studies import numbers
 
-from theory import CLAIMS, Claim, Finding, Problem, Study, synthetic
-from theory.claims import choose
-from theory.examine import broken_assumptions, certificates, effect_of_parallel_samples, eigenvalues, examine
+from theory import CLAIMS, Claim, Finding, Problem, Study, draw_synthetic_problem
+from theory.claims import select_claims
+from theory.examine import (
+    collect_certificates,
+    collect_eigenvalues,
+    describe_parallel_effect,
+    describe_parallel_samples,
+    verify_claims,
+)
 from theory.report.words import build_messages
-from theory.setting import Setting
+from theory.setting import TheoryConfig
 
-TINY = Setting(clients=3, samples=3, dim=4, width=64, steps=6, seed=1)
+TINY = TheoryConfig(clients=3, samples=3, dim=4, width=64, steps=6, seed=1)
 
 
 @pytest.fixture(scope="module")
 def whole():
     """All claims and the certificates on a tiny setting, and what was said on the way."""
     said = []
-    report, study = examine(TINY, choose(None), certify=True, progress=lambda *step: said.append(step))
+    report, study = verify_claims(TINY, select_claims(None), certify=True, progress=lambda *step: said.append(step))
     return report, study, said
 
 
@@ -80,7 +86,7 @@ def test_every_claim_has_a_row_with_what_its_check_found(whole):
 
 
 def test_claims_are_examined_as_chosen():
-    report, _ = examine(TINY, choose("O2,K2"))
+    report, _ = verify_claims(TINY, select_claims("O2,K2"))
     assert [row["id"] for row in report["claims"]] == ["K2", "O2"]
     assert "certificates" not in report
 
@@ -115,15 +121,15 @@ def test_eigenvalues_are_those_of_the_matrices(whole):
 
 
 def test_limits_are_left_out_where_no_claim_needed_them():
-    table = examine(TINY, choose("O2"))[0]["eigenvalues"]
+    table = verify_claims(TINY, select_claims("O2"))[0]["eigenvalues"]
     assert {"V_on", "V_off", "V", "G_on", "Lambda_on"} <= set(table)
     assert not [name for name in table if name.endswith("inf")]
 
 
 def test_a_singular_kernel_has_no_condition_number():
-    study = Study.at_init(synthetic(1, 30, 3, seed=0), 2)
+    study = Study.at_init(draw_synthetic_problem(1, 30, 3, seed=0), 2)
     study.off.V.zero_()
-    assert eigenvalues(study, set())["V_off"] == {"min": 0.0, "max": 0.0, "condition": math.inf}
+    assert collect_eigenvalues(study, set())["V_off"] == {"min": 0.0, "max": 0.0, "condition": math.inf}
 
 
 # Draws
@@ -131,7 +137,7 @@ def test_a_singular_kernel_has_no_condition_number():
 
 def test_one_claim_over_three_draws():
     claim, shown = scripted("K1", [("holds", 3.0), ("holds", -1e-12), ("holds", 6.0)])
-    report, first = examine(replace(TINY, draws=3), [claim])
+    report, first = verify_claims(replace(TINY, draws=3), [claim])
     row = report["claims"][0]
     assert row["verdict"] == "holds"
     assert row["draws"] == {
@@ -164,7 +170,7 @@ def test_one_claim_over_three_draws():
     ],
 )
 def test_the_worst_draw_gives_the_verdict(found, worst, held):
-    report, _ = examine(replace(TINY, draws=3), [scripted("K1", found)[0]])
+    report, _ = verify_claims(replace(TINY, draws=3), [scripted("K1", found)[0]])
     row = report["claims"][0]
     assert row["verdict"] == worst
     rank = ["fails", "undecided", "holds under", "holds"]
@@ -177,7 +183,7 @@ def test_the_worst_draw_gives_the_verdict(found, worst, held):
 
 
 def test_real_claims_over_three_draws():
-    report, _ = examine(replace(TINY, draws=3), choose("O2,K5"))
+    report, _ = verify_claims(replace(TINY, draws=3), select_claims("O2,K5"))
     k5, o2 = report["claims"]
     found = [CLAIMS["O2"].check(TINY.study(draw)) for draw in range(3)]
     assert o2["draws"]["held"] == 3
@@ -189,12 +195,12 @@ def test_real_claims_over_three_draws():
 
 
 def test_the_same_seed_gives_the_same_report(whole):
-    again, _ = examine(TINY, choose(None), certify=True)
+    again, _ = verify_claims(TINY, select_claims(None), certify=True)
     assert {k: v for k, v in again.items() if k != "seconds"} == {k: v for k, v in whole[0].items() if k != "seconds"}
 
 
 def test_another_seed_gives_another_report():
-    first, second = (examine(replace(TINY, seed=seed), choose("O2"))[0] for seed in (1, 2))
+    first, second = (verify_claims(replace(TINY, seed=seed), select_claims("O2"))[0] for seed in (1, 2))
     assert first["eigenvalues"] != second["eigenvalues"]
 
 
@@ -203,7 +209,7 @@ def test_another_seed_gives_another_report():
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_certificates_enclose_the_eigenvalues(dtype):
-    report, study = examine(replace(TINY, dtype=dtype), choose("O2"), certify=True)
+    report, study = verify_claims(replace(TINY, dtype=dtype), select_claims("O2"), certify=True)
     proofs, table = report["certificates"], report["eigenvalues"]
     assert set(proofs) == {"O2", "O3 (mean)", "O3 (strict)"}
     on, off, mean = (table[name]["min"] for name in ("V_on", "V_off", "V"))
@@ -224,7 +230,7 @@ def test_certificates_are_about_kernels_in_double_precision():
     study = replace(TINY, dtype="float32", clients=1, samples=1).study()
     exact = study.in_double().on.V.item()
     assert exact != study.on.V.item()
-    proofs = certificates(study)
+    proofs = collect_certificates(study)
     assert proofs["O2"]["right"] == [exact, exact]
     assert proofs["O2"]["verdict"] == "certified"
     assert proofs["O3 (strict)"]["verdict"] == "refuted"  # one client: both are the same
@@ -233,7 +239,7 @@ def test_certificates_are_about_kernels_in_double_precision():
 def test_what_is_false_is_refuted():
     study = TINY.study()
     weak = replace(study.offline, gamma=0.1 * study.offline.gamma)
-    proofs = certificates(Study(study.problem, study.online, weak))
+    proofs = collect_certificates(Study(study.problem, study.online, weak))
     assert proofs["O2"]["verdict"] == proofs["O3 (strict)"]["verdict"] == "refuted"
     assert proofs["O2"]["margin"] < 0
     assert proofs["O3 (mean)"]["verdict"] == "certified"
@@ -260,14 +266,14 @@ def test_the_summary_is_two_sentences(whole):
 
 
 def test_the_summary_does_not_praise_what_changes_nothing():
-    first, _ = examine(replace(TINY, clients=1), choose("O2"))[0]["summary"]
+    first, _ = verify_claims(replace(TINY, clients=1), select_claims("O2"))[0]["summary"]
     assert first.startswith("Adding an offline network does not raise λ_min")
     assert first.endswith("; O2 hold.")
 
 
 def test_the_summary_names_what_fails():
     claims = [scripted("O1", [("fails", -1.0)], ordering=True)[0], scripted("O2", [("holds", 1.0)], ordering=True)[0]]
-    first, second = examine(TINY, claims)[0]["summary"]
+    first, second = verify_claims(TINY, claims)[0]["summary"]
     assert first.endswith("; O1 fail.")
     assert "not examined" in second
 
@@ -282,7 +288,7 @@ def test_the_summary_says_when_fedco2_is_ahead():
             "steps": 6,
         },
     )  # fmt: skip
-    first, second = examine(TINY, [replace(claim, check=lambda study: found)])[0]["summary"]
+    first, second = verify_claims(TINY, [replace(claim, check=lambda study: found)])[0]["summary"]
     assert not first.endswith("hold.")
     assert "0.25 digits ahead of FedBN after 5 steps" in second
     assert "separate +0.10; federated +0.20 at step 3 digits" in second
@@ -295,7 +301,7 @@ def test_the_summary_does_not_take_rounding_for_a_gain(dtype, npz):
     X[2:4], X[12:14] = X[:2], X[10:12]
     setting = replace(npz(X, [0] * 10 + [1] * 10), dtype=dtype)
     for seed in range(4):
-        report, _ = examine(replace(setting, seed=seed), choose("O3"))
+        report, _ = verify_claims(replace(setting, seed=seed), select_claims("O3"))
         assert report["summary"][0].startswith("Adding an offline network does not raise λ_min"), seed
         said = build_messages(report)
         assert said["draws"] == "λ_min rises from FedBN to Fed-CO2 in 0 of 20 draws"
@@ -356,8 +362,8 @@ def test_figures_get_only_what_was_examined(whole):
     assert whole[0]["curves"]["widths"] == rows["K4"]["evidence"]
     assert whole[0]["curves"]["tracks"] == rows["C1"]["evidence"]
     assert whole[0]["curves"]["gains"] == rows["D2"]["evidence"]
-    assert set(examine(TINY, choose("O2"))[0]["curves"]) == {"spectra", "draws", "clients"}
-    assert set(examine(TINY, choose("D2"))[0]["curves"]) == {
+    assert set(verify_claims(TINY, select_claims("O2"))[0]["curves"]) == {"spectra", "draws", "clients"}
+    assert set(verify_claims(TINY, select_claims("D2"))[0]["curves"]) == {
         "spectra", "draws", "clients", "residuals", "bounds", "gains",
     }  # fmt: skip
 
@@ -380,7 +386,7 @@ def test_the_users_data_are_examined(npz):
     X = np.concatenate([rng.normal(size=(9, 4)) @ rng.normal(size=(4, 4)), 3 + rng.normal(size=(5, 4))])
     setting = replace(npz(X, ["b"] * 9 + ["a"] * 5), draws=2)
     claim, shown = scripted("K1", [("holds", 1.0)] * 2)
-    report, study = examine(setting, [claim], certify=True)
+    report, study = verify_claims(setting, [claim], certify=True)
     told = report["setting"]
     assert told["inputs"] == "the user's own data"
     assert (told["clients"], told["samples"], told["dim"]) == (2, [5, 9], 4)
@@ -397,7 +403,7 @@ def test_every_broken_assumption_is_named(npz):
     """Both clients have the same few samples, and each sample its opposite."""
     half = np.random.default_rng(0).normal(size=(2, 4))
     X = np.concatenate([half, -half] * 2)
-    broken = examine(npz(X, [0] * 4 + [1] * 4), choose("O2"))[0]["setting"]["assumptions_broken"]
+    broken = verify_claims(npz(X, [0] * 4 + [1] * 4), select_claims("O2"))[0]["setting"]["assumptions_broken"]
     assert any(
         line.startswith("samples X[0] (client 0) and X[2] (client 0) are parallel (cosine -1.0000") for line in broken
     )
@@ -416,19 +422,19 @@ def with_parallel(problem, p, q, factor=2.0):
 
 
 def test_parallel_samples_are_broken_assumptions():
-    problem = synthetic(2, 3, 4, seed=1)
-    assert broken_assumptions(problem) == []
-    (line,) = broken_assumptions(with_parallel(problem, 1, 5))
+    problem = draw_synthetic_problem(2, 3, 4, seed=1)
+    assert describe_parallel_samples(problem) == []
+    (line,) = describe_parallel_samples(with_parallel(problem, 1, 5))
     assert line.startswith("samples 1 and 5 are parallel (cosine +1.0000")
 
 
 def test_no_more_than_five_pairs_are_listed():
-    assert len(broken_assumptions(synthetic(2, 5, 1, seed=0))) == 5
+    assert len(describe_parallel_samples(draw_synthetic_problem(2, 5, 1, seed=0))) == 5
 
 
 def test_the_effect_of_parallel_samples_is_measured():
-    problem = with_parallel(synthetic(2, 3, 4, seed=1), 0, 2)
-    message = effect_of_parallel_samples(problem, problem.parallel()[0])
+    problem = with_parallel(draw_synthetic_problem(2, 3, 4, seed=1), 0, 2)
+    message = describe_parallel_effect(problem, problem.parallel()[0])
     keep = torch.tensor([0, 1, 3, 4, 5])
     without = Problem(problem.x[keep], problem.y[keep], problem.owner[keep], problem.S)
     after = spectrum(Study.at_init(without, 2048).on.V)[0]
@@ -440,8 +446,8 @@ def test_the_effect_of_parallel_samples_is_measured():
 
 
 def test_a_client_may_lose_its_only_sample():
-    problem = with_parallel(synthetic(3, [2, 1, 2], 4, covariance="scaled", seed=1), 0, 2)
-    message = effect_of_parallel_samples(problem, (0, 2, 1.0))
+    problem = with_parallel(draw_synthetic_problem(3, [2, 1, 2], 4, covariance="scaled", seed=1), 0, 2)
+    message = describe_parallel_effect(problem, (0, 2, 1.0))
     keep = torch.tensor([0, 1, 3, 4])
     without = Problem(problem.x[keep], problem.y[keep], torch.tensor([0, 0, 1, 1]), problem.S[[0, 2]])
     assert message.endswith(f" and {spectrum(Study.at_init(without, 2048).on.V)[0]:.3g} without sample 2")

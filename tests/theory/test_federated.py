@@ -8,26 +8,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtrain.partition import all_entries, batch_norm_entries
-from theory import InputError, TwoLayerBN, federated_kernel, initial_weights, jacobian, kernel, pinch, synthetic
-from theory.network import HIDDEN, SCALE
+from theory import (
+    InputError,
+    TwoLayerBN,
+    compute_federated_kernel,
+    compute_jacobian,
+    compute_kernel,
+    draw_initial_weights,
+    draw_synthetic_problem,
+    keep_client_blocks,
+)
+from theory.network import HIDDEN_KEY, SCALE_KEY
 
-FEDAVG, FEDBN, SINGLESET = {HIDDEN, SCALE}, {HIDDEN}, set()
+FEDAVG, FEDBN, SINGLESET = {HIDDEN_KEY, SCALE_KEY}, {HIDDEN_KEY}, set()
 METHODS = pytest.mark.parametrize("shared", [FEDAVG, FEDBN, SINGLESET], ids=["FedAvg", "FedBN", "SingleSet"])
 
 
 @pytest.fixture(scope="module")
 def problem():
-    return synthetic(3, [3, 2, 4], 4, seed=2)
+    return draw_synthetic_problem(3, [3, 2, 4], 4, seed=2)
 
 
 @pytest.fixture(scope="module")
 def nets(problem, modules):
-    return modules(problem, initial_weights(problem, 300, 0.5, seed=1))
+    return modules(problem, draw_initial_weights(problem, 300, 0.5, seed=1))
 
 
 @pytest.fixture(scope="module")
 def rows(problem, nets):
-    return jacobian(nets, [problem.x[block] for block in problem.blocks])
+    return compute_jacobian(nets, [problem.x[block] for block in problem.blocks])
 
 
 # ---- pinching
@@ -44,7 +53,7 @@ symmetric = st.integers(1, 7).flatmap(
 def test_pinching_keeps_exactly_what_lies_within_a_client(drawn):
     values, owner = torch.tensor(drawn[0], dtype=torch.float64), torch.tensor(drawn[1])
     K = values.reshape(len(owner), -1)
-    found = pinch(K, owner)
+    found = keep_client_blocks(K, owner)
     for p in range(len(K)):
         for q in range(len(K)):
             assert found[p, q] == (K[p, q] if owner[p] == owner[q] else 0)
@@ -54,8 +63,8 @@ def test_pinching_keeps_exactly_what_lies_within_a_client(drawn):
 @settings(max_examples=50)
 def test_pinching_twice_is_pinching_once(drawn):
     owner = torch.tensor(drawn[1])
-    once = pinch(torch.tensor(drawn[0]).reshape(len(owner), -1), owner)
-    assert torch.equal(pinch(once, owner), once)
+    once = keep_client_blocks(torch.tensor(drawn[0]).reshape(len(owner), -1), owner)
+    assert torch.equal(keep_client_blocks(once, owner), once)
 
 
 def test_pinching_is_the_mean_over_sign_flips_of_the_clients():
@@ -63,7 +72,7 @@ def test_pinching_is_the_mean_over_sign_flips_of_the_clients():
     owner, K = torch.tensor([0, 0, 1, 2, 2]), torch.randn(5, 5, generator=torch.Generator().manual_seed(0))
     signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 3)
     mean = torch.stack([K * torch.outer(s[owner], s[owner]) for s in signs]).mean(0)
-    assert torch.allclose(mean, pinch(K, owner), atol=1e-6)
+    assert torch.allclose(mean, keep_client_blocks(K, owner), atol=1e-6)
 
 
 # ---- the kernel of a method
@@ -71,28 +80,31 @@ def test_pinching_is_the_mean_over_sign_flips_of_the_clients():
 
 @METHODS
 def test_a_method_is_the_names_it_averages(shared, problem, rows):
-    expected = sum((J @ J.T if name in shared else pinch(J @ J.T, problem.owner)) for name, J in rows.items())
-    assert torch.equal(federated_kernel(rows, problem.owner, shared), expected)
+    expected = sum(
+        (J @ J.T if name in shared else keep_client_blocks(J @ J.T, problem.owner)) for name, J in rows.items()
+    )
+    assert torch.equal(compute_federated_kernel(rows, problem.owner, shared), expected)
 
 
 def test_the_trainers_names_give_the_theorys_kernels(problem, nets, rows, apart):
     """FedAvg shares everything, FedBN all but batch norm, SingleSet nothing: by the trainer's own set algebra."""
-    weights = initial_weights(problem, 300, 0.5, seed=1)
+    weights = draw_initial_weights(problem, 300, 0.5, seed=1)
     fedavg, fedbn = all_entries(nets[0]), all_entries(nets[0]) - batch_norm_entries(nets[0])
     for shared, expected in (
-        (fedavg, kernel(problem, weights, share_gamma=True)),
-        (fedbn, kernel(problem, weights)),
-        (frozenset(), kernel(problem, weights.made_personal())),
+        (fedavg, compute_kernel(problem, weights, share_gamma=True)),
+        (fedbn, compute_kernel(problem, weights)),
+        (frozenset(), compute_kernel(problem, weights.made_personal())),
     ):
-        assert apart(federated_kernel(rows, problem.owner, shared), expected.Lambda) <= 1e-12
+        assert apart(compute_federated_kernel(rows, problem.owner, shared), expected.Lambda) <= 1e-12
 
 
 def test_pull_weighs_what_is_shared_and_nothing_else(problem, rows):
-    whole, half = (federated_kernel(rows, problem.owner, FEDBN, pull=pull) for pull in (1.0, 0.5))
-    gram = rows[HIDDEN] @ rows[HIDDEN].T
+    whole, half = (compute_federated_kernel(rows, problem.owner, FEDBN, pull=pull) for pull in (1.0, 0.5))
+    gram = rows[HIDDEN_KEY] @ rows[HIDDEN_KEY].T
     assert torch.allclose(whole - half, 0.5 * gram, rtol=0, atol=1e-13 * gram.norm().item())
     assert torch.equal(
-        federated_kernel(rows, problem.owner, SINGLESET, pull=0.5), federated_kernel(rows, problem.owner, SINGLESET)
+        compute_federated_kernel(rows, problem.owner, SINGLESET, pull=0.5),
+        compute_federated_kernel(rows, problem.owner, SINGLESET),
     )
 
 
@@ -100,29 +112,31 @@ def test_several_outputs_give_several_rows_a_sample(problem):
     """Row p·K + o is output o of sample p; each has the kernel of its own network."""
     net = TwoLayerBN(4, 20, 3, covariance=problem.S[0], generator=torch.Generator().manual_seed(0))
     x = problem.x[:2]
-    found = jacobian([net], [x])
-    assert found[HIDDEN].shape == (6, 80)
+    found = compute_jacobian([net], [x])
+    assert found[HIDDEN_KEY].shape == (6, 80)
     for p in range(2):
         for o in range(3):
             net.zero_grad()
             net(x[p : p + 1])[0, o].backward()
-            assert torch.allclose(found[HIDDEN][3 * p + o], net.get_parameter(HIDDEN).grad.flatten(), atol=1e-13)
-            assert torch.allclose(found[SCALE][3 * p + o], net.get_parameter(SCALE).grad, atol=1e-13)
+            assert torch.allclose(
+                found[HIDDEN_KEY][3 * p + o], net.get_parameter(HIDDEN_KEY).grad.flatten(), atol=1e-13
+            )
+            assert torch.allclose(found[SCALE_KEY][3 * p + o], net.get_parameter(SCALE_KEY).grad, atol=1e-13)
 
 
 def test_the_jacobian_of_a_net_in_training_mode_is_refused(problem):
     net = TwoLayerBN(4, 5, dtype=torch.float64)
     with pytest.raises(InputError, match=r"features\.norm.*training mode"):
-        jacobian([net], [problem.x])
-    assert jacobian([net.eval()], [problem.x])[HIDDEN].shape == (9, 20)
+        compute_jacobian([net], [problem.x])
+    assert compute_jacobian([net.eval()], [problem.x])[HIDDEN_KEY].shape == (9, 20)
 
 
 def test_the_jacobian_by_chunks_and_by_names_is_the_same(problem, nets, rows):
     inputs = [problem.x[block] for block in problem.blocks]
-    some = jacobian(nets, inputs, [SCALE], chunk=2)
-    assert set(some) == {SCALE}
-    assert torch.allclose(some[SCALE], rows[SCALE], rtol=0, atol=1e-15)
-    assert not some[SCALE].requires_grad  # or a graph would be kept for every parameter in turn
+    some = compute_jacobian(nets, inputs, [SCALE_KEY], chunk=2)
+    assert set(some) == {SCALE_KEY}
+    assert torch.allclose(some[SCALE_KEY], rows[SCALE_KEY], rtol=0, atol=1e-15)
+    assert not some[SCALE_KEY].requires_grad  # or a graph would be kept for every parameter in turn
 
 
 # ---- one real round
@@ -158,7 +172,7 @@ def errors_of_prediction(nets, problem, shared, K, steps):
 @METHODS
 def test_a_round_moves_the_outputs_along_the_pulled_kernel(shared, problem, nets, rows):
     """With pull = 1/N what is left is of second order in the step: a tenth of the step, a tenth of the error."""
-    K = federated_kernel(rows, problem.owner, shared, pull=1 / problem.clients)
+    K = compute_federated_kernel(rows, problem.owner, shared, pull=1 / problem.clients)
     large, small = errors_of_prediction(nets, problem, shared, K, (1e-5, 1e-6))
     assert small < 1e-4
     assert 0.08 <= small / large <= 0.12
@@ -167,16 +181,16 @@ def test_a_round_moves_the_outputs_along_the_pulled_kernel(shared, problem, nets
 @pytest.mark.parametrize("shared", [FEDAVG, FEDBN], ids=["FedAvg", "FedBN"])
 def test_a_round_is_not_descent_on_the_pooled_loss(shared, problem, nets, rows):
     """With pull = 1 (the paper's kernel) an error of order one stays, however small the step."""
-    K = federated_kernel(rows, problem.owner, shared)
+    K = compute_federated_kernel(rows, problem.owner, shared)
     large, small = errors_of_prediction(nets, problem, shared, K, (1e-5, 1e-6))
     assert small > 0.3
     assert small == pytest.approx(large, rel=1e-2)
 
 
 def test_for_one_client_a_round_is_descent(modules):
-    alone = synthetic(1, 5, 4)
-    nets = modules(alone, initial_weights(alone, 300, 0.5))
-    K = federated_kernel(jacobian(nets, [alone.x]), alone.owner, FEDBN)
+    alone = draw_synthetic_problem(1, 5, 4)
+    nets = modules(alone, draw_initial_weights(alone, 300, 0.5))
+    K = compute_federated_kernel(compute_jacobian(nets, [alone.x]), alone.owner, FEDBN)
     large, small = errors_of_prediction(nets, alone, FEDBN, K, (1e-5, 1e-6))
     assert 0.08 <= small / large <= 0.12
 
@@ -184,6 +198,6 @@ def test_for_one_client_a_round_is_descent(modules):
 def test_shared_names_that_are_no_parameters_at_all_are_refused():
     """Buffers among the names are fine, as a method shares them too; only wrong names would mean nothing is shared."""
     rows, owner = {"a": torch.eye(2)}, torch.tensor([0, 1])
-    assert torch.equal(federated_kernel(rows, owner, {"a", "running_mean"}), torch.eye(2))
+    assert torch.equal(compute_federated_kernel(rows, owner, {"a", "running_mean"}), torch.eye(2))
     with pytest.raises(InputError, match="none of b is a parameter here; there are a"):
-        federated_kernel(rows, owner, {"b"})
+        compute_federated_kernel(rows, owner, {"b"})

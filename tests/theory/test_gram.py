@@ -11,11 +11,19 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from theory import Kernel, federated_kernel, initial_weights, jacobian, kernel, pinch, synthetic
-from theory.gram import default_chunk
-from theory.network import HIDDEN, SCALE
+from theory import (
+    Kernel,
+    compute_federated_kernel,
+    compute_jacobian,
+    compute_kernel,
+    draw_initial_weights,
+    draw_synthetic_problem,
+    keep_client_blocks,
+)
+from theory.gram import choose_chunk_size
+from theory.network import HIDDEN_KEY, SCALE_KEY
 
-METHODS = {"FedAvg": {HIDDEN, SCALE}, "FedBN": {HIDDEN}, "SingleSet": set()}
+METHODS = {"FedAvg": {HIDDEN_KEY, SCALE_KEY}, "FedBN": {HIDDEN_KEY}, "SingleSet": set()}
 KINDS = ["isotropic", "scaled", "anisotropic"]
 
 
@@ -34,7 +42,7 @@ def shapes(test):
 
 
 def problem_of(sizes, dim, kind, seed):
-    return synthetic(len(sizes), sizes, dim, covariance=kind, seed=seed)
+    return draw_synthetic_problem(len(sizes), sizes, dim, covariance=kind, seed=seed)
 
 
 def inputs_of(problem):
@@ -88,10 +96,10 @@ def test_shared_weights_agree_with_autograd(sizes, dim, width, kind, chunk, seed
     """FedBN (γ personal) and FedAvg (γ shared), at weights that no formula expects."""
     problem = problem_of(sizes, dim, kind, seed)
     weights = trained(problem, width, seed=seed)
-    rows = jacobian(modules(problem, weights), inputs_of(problem))
+    rows = compute_jacobian(modules(problem, weights), inputs_of(problem))
     for method, share_gamma in (("FedBN", False), ("FedAvg", True)):
-        closed = kernel(problem, weights, share_gamma=share_gamma, chunk=chunk).Lambda
-        assert_same(problem, weights, closed, federated_kernel(rows, problem.owner, METHODS[method]))
+        closed = compute_kernel(problem, weights, share_gamma=share_gamma, chunk=chunk).Lambda
+        assert_same(problem, weights, closed, compute_federated_kernel(rows, problem.owner, METHODS[method]))
 
 
 @shapes
@@ -99,18 +107,18 @@ def test_personal_weights_agree_with_autograd(sizes, dim, width, kind, chunk, se
     """SingleSet: each client at weights of its own."""
     problem = problem_of(sizes, dim, kind, seed)
     weights = made_different(trained(problem, width, seed=seed), seed + 1)
-    rows = jacobian(modules(problem, weights), inputs_of(problem))
-    closed = kernel(problem, weights, chunk=chunk).Lambda
-    assert_same(problem, weights, closed, federated_kernel(rows, problem.owner, METHODS["SingleSet"]))
+    rows = compute_jacobian(modules(problem, weights), inputs_of(problem))
+    closed = compute_kernel(problem, weights, chunk=chunk).Lambda
+    assert_same(problem, weights, closed, compute_federated_kernel(rows, problem.owner, METHODS["SingleSet"]))
 
 
 @shapes
 def test_initial_weights_agree_with_autograd(sizes, dim, width, kind, chunk, seed, modules, assert_same):
     problem = problem_of(sizes, dim, kind, seed)
-    weights = initial_weights(problem, width, 0.3, seed)
-    rows = jacobian(modules(problem, weights), inputs_of(problem))
-    expected = federated_kernel(rows, problem.owner, METHODS["FedBN"])
-    assert_same(problem, weights, kernel(problem, weights, chunk=chunk).Lambda, expected)
+    weights = draw_initial_weights(problem, width, 0.3, seed)
+    rows = compute_jacobian(modules(problem, weights), inputs_of(problem))
+    expected = compute_federated_kernel(rows, problem.owner, METHODS["FedBN"])
+    assert_same(problem, weights, compute_kernel(problem, weights, chunk=chunk).Lambda, expected)
 
 
 @pytest.mark.parametrize("projection", ["exact", "printed"])
@@ -123,11 +131,11 @@ def test_v_and_g_are_what_the_written_out_jacobian_gives(
     weights = trained(problem, width, seed=seed)
     by_v, by_gamma = written_out(problem, weights, projection)
     V, G = weights.alpha**2 * by_v @ by_v.T, by_gamma @ by_gamma.T
-    found = kernel(problem, weights, projection=projection, chunk=chunk)
-    full = kernel(problem, weights, projection=projection, chunk=chunk, share_gamma=True)
+    found = compute_kernel(problem, weights, projection=projection, chunk=chunk)
+    full = compute_kernel(problem, weights, projection=projection, chunk=chunk, share_gamma=True)
     room = 1e-13 * reach(problem, weights)
     assert (found.V - V).norm() <= room
-    assert (found.G - pinch(G, problem.owner)).norm() <= room
+    assert (found.G - keep_client_blocks(G, problem.owner)).norm() <= room
     assert (full.G - G).norm() <= room
     assert torch.equal(found.V, full.V)
 
@@ -137,9 +145,9 @@ def test_v_and_g_are_what_the_written_out_jacobian_gives(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_printed_projection_is_the_derivative_only_for_multiples_of_the_identity(kind, trained, apart):
-    problem = synthetic(3, 4, 5, covariance=kind, seed=1)
+    problem = draw_synthetic_problem(3, 4, 5, covariance=kind, seed=1)
     weights = trained(problem, 64)
-    error = apart(kernel(problem, weights, projection="printed").V, kernel(problem, weights).V)
+    error = apart(compute_kernel(problem, weights, projection="printed").V, compute_kernel(problem, weights).V)
     if kind == "anisotropic":
         assert error > 0.05
     else:
@@ -154,31 +162,34 @@ def test_the_chunk_does_not_matter(sizes, dim, width, kind, chunk, seed, trained
     """Hidden units by ones, by a few or all at once: only the order of a sum changes."""
     problem = problem_of(sizes, dim, kind, seed)
     weights = trained(problem, width, seed=seed)
-    few, all_at_once = (kernel(problem, weights, share_gamma=True, chunk=size) for size in (chunk, width))
+    few, all_at_once = (compute_kernel(problem, weights, share_gamma=True, chunk=size) for size in (chunk, width))
     assert (few.V - all_at_once.V).norm() <= 1e-13 * reach(problem, weights)
     assert (few.G - all_at_once.G).norm() <= 1e-13 * reach(problem, weights)
 
 
 def test_the_chunk_does_not_matter_offline(trained, apart):
-    problem = synthetic(3, [2, 4, 1], 4)
+    problem = draw_synthetic_problem(3, [2, 4, 1], 4)
     weights = made_different(trained(problem, 50), 3)
-    assert apart(kernel(problem, weights, chunk=7).Lambda, kernel(problem, weights, chunk=50).Lambda) <= 1e-13
+    assert (
+        apart(compute_kernel(problem, weights, chunk=7).Lambda, compute_kernel(problem, weights, chunk=50).Lambda)
+        <= 1e-13
+    )
 
 
 def test_single_precision_agrees_to_four_digits(trained, apart):
-    problem = synthetic(3, [3, 5, 1], 6)
+    problem = draw_synthetic_problem(3, [3, 5, 1], 6)
     weights = trained(problem, 500)
     rough = replace(weights, **{name: getattr(weights, name).float() for name in ("v", "c", "gamma")})
     for fine_weights, rough_weights in ((weights, rough), (weights.made_personal(), rough.made_personal())):
-        fine, single = kernel(problem, fine_weights), kernel(problem.to(torch.float32), rough_weights)
+        fine, single = compute_kernel(problem, fine_weights), compute_kernel(problem.to(torch.float32), rough_weights)
         assert single.V.dtype == single.G.dtype == torch.float32
         assert apart(single.V.double(), fine.V) <= 1e-4
         assert apart(single.G.double(), fine.G) <= 1e-4
 
 
 def test_single_precision_starts_from_the_same_network():
-    problem = synthetic(2, 3, 4)
-    fine, single = initial_weights(problem, 20, 0.5), initial_weights(problem.to(torch.float32), 20, 0.5)
+    problem = draw_synthetic_problem(2, 3, 4)
+    fine, single = draw_initial_weights(problem, 20, 0.5), draw_initial_weights(problem.to(torch.float32), 20, 0.5)
     assert torch.equal(single.v, fine.v.float())
     assert torch.equal(single.c, fine.c.float())
     assert single.gamma.dtype == torch.float32
@@ -209,13 +220,13 @@ def largest_result(problem, weights):
 
 @pytest.mark.parametrize("personal", [False, True])
 def test_memory_does_not_grow_with_the_width(personal, trained):
-    problem = synthetic(3, 5, 4)
+    problem = draw_synthetic_problem(3, 5, 4)
     largest = {}
     for width in (256, 2048):
         weights = trained(problem, width)
         weights = weights.made_personal() if personal else weights
         with largest_result(problem, weights) as mode:
-            kernel(problem, weights, chunk=64)
+            compute_kernel(problem, weights, chunk=64)
         largest[width] = mode.largest
     assert largest[256] == largest[2048]
     assert largest[256] <= 64 * max(len(problem.x), problem.clients * problem.dim)
@@ -223,29 +234,29 @@ def test_memory_does_not_grow_with_the_width(personal, trained):
 
 def test_the_width_is_seen_by_the_meter(trained):
     """The meter itself: with one chunk for all units the largest tensor does grow."""
-    problem = synthetic(3, 5, 4)
+    problem = draw_synthetic_problem(3, 5, 4)
     largest = []
     for width in (256, 2048):
         weights = trained(problem, width)
         with largest_result(problem, weights) as mode:
-            kernel(problem, weights, chunk=width)
+            compute_kernel(problem, weights, chunk=width)
         largest.append(mode.largest)
     assert largest[1] == 8 * largest[0]
 
 
 def test_the_default_chunk_bounds_the_work_space():
-    assert default_chunk(1, 1, 1) == 1024
-    assert default_chunk(6000, 2, 2) * 6000 <= 2**21
-    assert default_chunk(200_000, 2, 1) == 64
-    assert default_chunk(100, 100, 100) * 100 * 100 <= 2**21  # S_i v of every client
+    assert choose_chunk_size(1, 1, 1) == 1024
+    assert choose_chunk_size(6000, 2, 2) * 6000 <= 2**21
+    assert choose_chunk_size(200_000, 2, 1) == 64
+    assert choose_chunk_size(100, 100, 100) * 100 * 100 <= 2**21  # S_i v of every client
 
 
 # ---- the objects
 
 
 def test_lambda_is_v_over_alpha_squared_plus_g(trained):
-    problem = synthetic(2, 3, 4)
-    found = kernel(problem, trained(problem, 9, alpha=0.25))
+    problem = draw_synthetic_problem(2, 3, 4)
+    found = compute_kernel(problem, trained(problem, 9, alpha=0.25))
     assert found.alpha == 0.25
     assert torch.equal(found.Lambda, 16 * found.V + found.G)
 
@@ -270,13 +281,13 @@ def test_offline_starts_as_the_client_blocks_of_online(sizes, dim, width, kind, 
     """O1: made personal, the same weights give the pinching of the shared kernel."""
     problem = problem_of(sizes, dim, kind, seed)
     weights = trained(problem, width, seed=seed)
-    on, off = kernel(problem, weights), kernel(problem, weights.made_personal(), chunk=chunk)
+    on, off = compute_kernel(problem, weights), compute_kernel(problem, weights.made_personal(), chunk=chunk)
     assert (off.G - on.G).norm() <= 1e-13 * reach(problem, weights)
-    assert (off.V - pinch(on.V, problem.owner)).norm() <= 1e-13 * reach(problem, weights)
+    assert (off.V - keep_client_blocks(on.V, problem.owner)).norm() <= 1e-13 * reach(problem, weights)
 
 
 def test_made_personal_gives_each_client_copies(trained):
-    problem = synthetic(3, 2, 4)
+    problem = draw_synthetic_problem(3, 2, 4)
     weights = trained(problem, 5)
     mine = weights.made_personal()
     assert (weights.personal, mine.personal) == (False, True)
@@ -293,13 +304,13 @@ def test_made_personal_gives_each_client_copies(trained):
 
 
 def test_initial_weights_are_shared_and_follow_the_paper():
-    problem = synthetic(3, 2, 4)
-    weights = initial_weights(problem, 50, 0.2, seed=9)
+    problem = draw_synthetic_problem(3, 2, 4)
+    weights = draw_initial_weights(problem, 50, 0.2, seed=9)
     assert not weights.personal
     assert weights.gamma.shape == (3, 50)
     assert torch.allclose(weights.gamma, weights.v.norm(dim=1).expand(3, -1) / 0.2, rtol=1e-14)
     assert weights.c.abs().unique().tolist() == [1.0]
-    again, other = initial_weights(problem, 50, 0.2, seed=9), initial_weights(problem, 50, 0.2, seed=10)
+    again, other = draw_initial_weights(problem, 50, 0.2, seed=9), draw_initial_weights(problem, 50, 0.2, seed=10)
     assert torch.equal(weights.v, again.v)
     assert not torch.equal(weights.v, other.v)
 
@@ -309,7 +320,7 @@ def test_kernels_are_symmetric_and_leave_the_weights_alone(sizes, dim, width, ki
     problem = problem_of(sizes, dim, kind, seed)
     weights = trained(problem, width, seed=seed)
     before = [t.clone() for t in (weights.v, weights.c, weights.gamma, problem.x)]
-    found = kernel(problem, weights, chunk=chunk)
+    found = compute_kernel(problem, weights, chunk=chunk)
     assert (found.V - found.V.T).abs().max() <= 1e-13 * reach(problem, weights)
     assert torch.equal(found.G, found.G.T)
     assert all(torch.equal(a, b) for a, b in zip(before, (weights.v, weights.c, weights.gamma, problem.x), strict=True))

@@ -12,8 +12,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from theory import Problem, Study, Weights, infinite_width, initial_weights, kernel, pinch, synthetic
-from theory.descent import outputs
+from theory import (
+    Problem,
+    Study,
+    Weights,
+    compute_infinite_width_limit,
+    compute_kernel,
+    draw_initial_weights,
+    draw_synthetic_problem,
+    keep_client_blocks,
+)
+from theory.descent import compute_outputs
 
 ROOM = 1e-13
 
@@ -33,7 +42,7 @@ class Drawn:
     @property
     def problem(self):
         known = self.kind if self.kind != "degenerate" else "anisotropic"
-        p = synthetic(
+        p = draw_synthetic_problem(
             len(self.sizes), self.sizes, self.dim,
             covariance=known, heterogeneity=self.heterogeneity, seed=self.seed,
         )  # fmt: skip
@@ -70,7 +79,7 @@ def some_weights(trained):
     """At initialisation, or anywhere."""
 
     def build(problem, width, seed, at_init):
-        return initial_weights(problem, width, 0.7, seed) if at_init else trained(problem, width, seed=seed)
+        return draw_initial_weights(problem, width, 0.7, seed) if at_init else trained(problem, width, seed=seed)
 
     return build
 
@@ -100,8 +109,8 @@ def test_every_clients_spectrum_interlaces_the_online_one(drawn, width, at_init,
     """Cauchy, for V, G and Λ; the client's own kernel is computed alone, not cut out of the large one."""
     problem = drawn.problem
     weights = some_weights(problem, width, drawn.seed, at_init)
-    online, fedavg = kernel(problem, weights), kernel(problem, weights, share_gamma=True)
-    offline, room = kernel(problem, weights.made_personal()), ROOM * reach(problem, weights) / weights.alpha**2
+    online, fedavg = compute_kernel(problem, weights), compute_kernel(problem, weights, share_gamma=True)
+    offline, room = compute_kernel(problem, weights.made_personal()), ROOM * reach(problem, weights) / weights.alpha**2
     for rows in problem.blocks:
         assert_interlaced(spectrum(online.V), spectrum(offline.V[rows, rows]), room)
         assert_interlaced(spectrum(online.Lambda), spectrum(offline.Lambda[rows, rows]), room)
@@ -116,7 +125,7 @@ def test_the_offline_least_eigenvalue_is_the_least_of_the_clients_and_no_less_th
     """O2: λ_min(V_off) = min_i λ_min(V_i) >= λ_min(V_on)."""
     problem = drawn.problem
     weights = some_weights(problem, width, drawn.seed, at_init)
-    on, off = kernel(problem, weights).V, kernel(problem, weights.made_personal()).V
+    on, off = compute_kernel(problem, weights).V, compute_kernel(problem, weights.made_personal()).V
     room, low = ROOM * reach(problem, weights), spectrum(off)[0]
     assert abs(low - min(spectrum(off[rows, rows])[0] for rows in problem.blocks)) <= room
     assert low >= spectrum(on)[0] - room
@@ -128,7 +137,7 @@ def test_the_mean_kernel_is_better_conditioned_than_the_online_one(drawn, width,
     """O3 and O4: λ_min of the mean >= mean of λ_min >= λ_min(V_on); λ_max of the mean <= λ_max(V_on)."""
     problem = drawn.problem
     weights = some_weights(problem, width, drawn.seed, at_init)
-    on, off = kernel(problem, weights).V, kernel(problem, weights.made_personal()).V
+    on, off = compute_kernel(problem, weights).V, compute_kernel(problem, weights.made_personal()).V
     mean, room = spectrum((on + off) / 2), ROOM * reach(problem, weights)
     on, off = spectrum(on), spectrum(off)
     assert mean[0] >= (on[0] + off[0]) / 2 - room
@@ -143,8 +152,8 @@ def test_making_all_of_a_kernel_personal_never_lowers_its_least_eigenvalue(drawn
     """The ladder FedBN <= Fed-CO2 <= SingleSet in λ_min(Λ), and FedAvg <= FedBN in λ_min(G)."""
     problem = drawn.problem
     weights = some_weights(problem, width, drawn.seed, at_init)
-    fedavg, fedbn = (kernel(problem, weights, share_gamma=share) for share in (True, False))
-    alone, room = kernel(problem, weights.made_personal()), ROOM * reach(problem, weights) / weights.alpha**2
+    fedavg, fedbn = (compute_kernel(problem, weights, share_gamma=share) for share in (True, False))
+    alone, room = compute_kernel(problem, weights.made_personal()), ROOM * reach(problem, weights) / weights.alpha**2
     ladder = [spectrum(k.Lambda)[0] for k in (fedbn, 0.5 * (fedbn + alone), alone)]
     assert all(above >= below - room for below, above in pairwise(ladder))
     assert spectrum(fedbn.G)[0] >= spectrum(fedavg.G)[0] - room
@@ -152,16 +161,16 @@ def test_making_all_of_a_kernel_personal_never_lowers_its_least_eigenvalue(drawn
 
 def test_making_a_part_of_a_kernel_personal_may_lower_it():
     """From FedAvg to FedBN only G is pinched, V is not: λ_min(Λ) falls in a draw as small as this one."""
-    problem = synthetic(2, [2, 1], 2, covariance="isotropic", seed=125)
-    weights = initial_weights(problem, 50, 1.0, seed=125)
-    fedavg, fedbn = (kernel(problem, weights, share_gamma=share) for share in (True, False))
+    problem = draw_synthetic_problem(2, [2, 1], 2, covariance="isotropic", seed=125)
+    weights = draw_initial_weights(problem, 50, 1.0, seed=125)
+    fedavg, fedbn = (compute_kernel(problem, weights, share_gamma=share) for share in (True, False))
     assert spectrum(fedbn.Lambda)[0] < 0.9 * spectrum(fedavg.Lambda)[0]
     assert spectrum(fedbn.G)[0] > spectrum(fedavg.G)[0]
 
 
 def test_the_orderings_are_strict_for_ordinary_data():
     """They do not hold by being equalities: with three clients of ordinary data every margin is there to be seen."""
-    study = Study.at_init(synthetic(3, 5, 5), width=400)
+    study = Study.at_init(draw_synthetic_problem(3, 5, 5), width=400)
     on, off, mean = (spectrum(k.V) for k in (study.on, study.off, study.co2))
     assert off[0] > 1.2 * on[0] > 0
     assert mean[0] > 1.1 * on[0]
@@ -169,9 +178,9 @@ def test_the_orderings_are_strict_for_ordinary_data():
 
 
 def test_for_one_client_online_and_offline_are_the_same(some_weights, reach):
-    problem = synthetic(1, 5, 3)
+    problem = draw_synthetic_problem(1, 5, 3)
     weights = some_weights(problem, 20, 0, False)
-    on, off = kernel(problem, weights), kernel(problem, weights.made_personal())
+    on, off = compute_kernel(problem, weights), compute_kernel(problem, weights.made_personal())
     assert (on.V - off.V).norm() <= ROOM * reach(problem, weights)
     assert (on.G - off.G).norm() <= ROOM * reach(problem, weights)
 
@@ -195,7 +204,7 @@ def test_averaging_is_concave_below_and_convex_above(n, rank, seed):
 def test_pinching_never_widens_a_spectrum(owner, rank, seed):
     """λ_min does not fall, λ_max does not rise; nor does any sum of the largest ones (majorisation), at equal trace."""
     K = random_psd(len(owner), rank, seed)
-    before, after, room = spectrum(K), spectrum(pinch(K, torch.tensor(owner))), ROOM * K.trace()
+    before, after, room = spectrum(K), spectrum(keep_client_blocks(K, torch.tensor(owner))), ROOM * K.trace()
     assert after[0] >= before[0] - room
     assert (after.flip(0).cumsum(0) <= before.flip(0).cumsum(0) + room).all()
     assert abs(after.sum() - before.sum()) <= room
@@ -206,7 +215,7 @@ def test_pinching_never_widens_a_spectrum(owner, rank, seed):
 def test_pinching_takes_away_no_more_than_a_factor_of_the_number_of_clients(owner, rank, seed):
     """K <= N pinch(K): so a federated step, with V/N + G, is never steeper than the clients' own kernels."""
     K = random_psd(len(owner), rank, seed)
-    gap = len(set(owner)) * pinch(K, torch.tensor(owner)) - K
+    gap = len(set(owner)) * keep_client_blocks(K, torch.tensor(owner)) - K
     assert spectrum(gap)[0] >= -len(owner) * ROOM * K.trace()
 
 
@@ -215,9 +224,9 @@ def test_pinching_takes_away_no_more_than_a_factor_of_the_number_of_clients(owne
 def test_pinching_never_widens_the_spectrum_of_our_kernels(drawn, width, at_init, some_weights, reach):
     problem = drawn.problem
     weights = some_weights(problem, width, drawn.seed, at_init)
-    found, room = kernel(problem, weights, share_gamma=True), ROOM * reach(problem, weights) / weights.alpha**2
+    found, room = compute_kernel(problem, weights, share_gamma=True), ROOM * reach(problem, weights) / weights.alpha**2
     for K in (found.V, found.G, found.Lambda):
-        before, after = spectrum(K), spectrum(pinch(K, problem.owner))
+        before, after = spectrum(K), spectrum(keep_client_blocks(K, problem.owner))
         assert after[0] >= before[0] - room
         assert (after.flip(0).cumsum(0) <= before.flip(0).cumsum(0) + room).all()
 
@@ -233,7 +242,7 @@ def test_kernels_are_positive_semidefinite_and_lambda_is_above_its_parts(
     """K2: no negative eigenvalue; λ_k(Λ) >= max(λ_k(V)/α², λ_k(G)) for every k."""
     problem = drawn.problem
     weights = some_weights(problem, width, drawn.seed, at_init)
-    found = kernel(problem, weights.made_personal() if personal else weights, share_gamma=share_gamma)
+    found = compute_kernel(problem, weights.made_personal() if personal else weights, share_gamma=share_gamma)
     room = ROOM * reach(problem, weights) / weights.alpha**2
     V, G, whole = spectrum(found.V), spectrum(found.G), spectrum(found.Lambda)
     assert min(V[0], G[0], whole[0]) >= -room
@@ -260,8 +269,8 @@ def test_the_order_of_the_clients_does_not_matter(drawn, width, data, trained, r
     rows = torch.cat([torch.arange(len(problem.x))[problem.blocks[i]] for i in order.tolist()])
     other, other_weights = reordered(problem, weights, order, rows)
     for share_gamma in (False, True):
-        before = kernel(problem, weights, share_gamma=share_gamma)
-        after = kernel(other, other_weights, share_gamma=share_gamma)
+        before = compute_kernel(problem, weights, share_gamma=share_gamma)
+        after = compute_kernel(other, other_weights, share_gamma=share_gamma)
         for letter in ("V", "G"):
             expected = getattr(before, letter)[rows][:, rows]
             assert (getattr(after, letter) - expected).norm() <= ROOM * reach(problem, weights)
@@ -276,7 +285,7 @@ def test_the_order_of_samples_within_a_client_does_not_matter(drawn, width, data
         torch.tensor(data.draw(st.permutations(range(block.start, block.stop)))) for block in problem.blocks
     ])  # fmt: skip
     other, _ = reordered(problem, weights, torch.arange(problem.clients), rows)
-    before, after = kernel(problem, weights), kernel(other, weights)
+    before, after = compute_kernel(problem, weights), compute_kernel(other, weights)
     for letter in ("V", "G"):
         expected = getattr(before, letter)[rows][:, rows]
         assert (getattr(after, letter) - expected).norm() <= ROOM * reach(problem, weights)
@@ -291,7 +300,7 @@ def test_a_rotation_of_the_inputs_does_not_matter(drawn, width, seed, trained, r
     Q = torch.linalg.qr(normal(seed, problem.dim, problem.dim)).Q
     S = Q @ problem.S @ Q.T
     turned = replace(problem, x=problem.x @ Q.T, S=(S + S.mT) / 2)
-    before, after = kernel(problem, weights), kernel(turned, replace(weights, v=weights.v @ Q.T))
+    before, after = compute_kernel(problem, weights), compute_kernel(turned, replace(weights, v=weights.v @ Q.T))
     # a turned covariance errs by 1e-16 of its largest eigenvalue, and |v|_S is relative to its least one
     room = ROOM * reach(problem, weights) * max(torch.linalg.cond(one).item() for one in problem.S)
     assert (before.V - after.V).norm() <= room
@@ -306,12 +315,14 @@ def test_a_rotation_of_the_inputs_does_not_matter(drawn, width, seed, trained, r
 def test_alpha_does_not_matter_at_the_start(drawn, width, reach):
     """v = α z and γ = |z|: V = α² J_v J_v' and G depend on the directions z alone, so Λ grows as V/α²."""
     problem = drawn.problem
-    small, large = (initial_weights(problem, width, alpha, drawn.seed) for alpha in (0.1, 1.0))
-    one, other = kernel(problem, small), kernel(problem, large)
+    small, large = (draw_initial_weights(problem, width, alpha, drawn.seed) for alpha in (0.1, 1.0))
+    one, other = compute_kernel(problem, small), compute_kernel(problem, large)
     room = ROOM * reach(problem, large)
     assert (one.V - other.V).norm() <= room
     assert (one.G - other.G).norm() <= room
-    assert (outputs(problem, small)[0] - outputs(problem, large)[0]).norm() <= ROOM * (1 + reach(problem, large))
+    assert (compute_outputs(problem, small)[0] - compute_outputs(problem, large)[0]).norm() <= ROOM * (
+        1 + reach(problem, large)
+    )
 
 
 factors = st.floats(0.01, 100)
@@ -324,8 +335,8 @@ def test_units_of_the_inputs_do_not_matter(drawn, width, t, trained, reach):
     problem = drawn.problem
     weights = trained(problem, width, seed=drawn.seed)
     scaled = replace(problem, x=t * problem.x, S=t**2 * problem.S)
-    before, after, size = kernel(problem, weights), kernel(scaled, weights), reach(problem, weights)
-    assert (outputs(problem, weights)[0] - outputs(scaled, weights)[0]).norm() <= 1e-12 * (1 + size)
+    before, after, size = compute_kernel(problem, weights), compute_kernel(scaled, weights), reach(problem, weights)
+    assert (compute_outputs(problem, weights)[0] - compute_outputs(scaled, weights)[0]).norm() <= 1e-12 * (1 + size)
     assert (before.V - after.V).norm() <= ROOM * size
     assert (before.G - after.G).norm() <= ROOM * size
 
@@ -339,8 +350,14 @@ def test_longer_inputs_of_a_client_scale_its_rows(drawn, width, data, trained, r
     t = torch.tensor(data.draw(st.lists(factors, min_size=problem.clients, max_size=problem.clients))).double()
     row = t[problem.owner]
     scaled = replace(problem, x=row[:, None] * problem.x)
-    before, after, room = kernel(problem, weights), kernel(scaled, weights), ROOM * reach(scaled, weights)
-    assert (row * outputs(problem, weights)[0] - outputs(scaled, weights)[0]).norm() <= 1e-12 * (1 + room / ROOM)
+    before, after, room = (
+        compute_kernel(problem, weights),
+        compute_kernel(scaled, weights),
+        ROOM * reach(scaled, weights),
+    )
+    assert (row * compute_outputs(problem, weights)[0] - compute_outputs(scaled, weights)[0]).norm() <= 1e-12 * (
+        1 + room / ROOM
+    )
     assert (torch.outer(row, row) * before.V - after.V).norm() <= room
     assert (torch.outer(row, row) * before.G - after.G).norm() <= room
 
@@ -351,7 +368,7 @@ def test_longer_hidden_weights_only_slow_v_down(drawn, width, t, trained, reach)
     """v -> t v with γ kept: F and G stay (degree 0), V = α² J_v J_v' is divided by t² (degree -1 of a gradient)."""
     problem = drawn.problem
     weights = trained(problem, width, seed=drawn.seed)
-    before, after = kernel(problem, weights), kernel(problem, replace(weights, v=t * weights.v))
+    before, after = compute_kernel(problem, weights), compute_kernel(problem, replace(weights, v=t * weights.v))
     assert (before.V - t**2 * after.V).norm() <= ROOM * reach(problem, weights)
     assert (before.G - after.G).norm() <= ROOM * reach(problem, weights)
 
@@ -362,7 +379,7 @@ def test_larger_scales_speed_v_up(drawn, width, t, trained, reach):
     """γ -> t γ: F is linear in it, so V -> t² V and G stays."""
     problem = drawn.problem
     weights = trained(problem, width, seed=drawn.seed)
-    before, after = kernel(problem, weights), kernel(problem, replace(weights, gamma=t * weights.gamma))
+    before, after = compute_kernel(problem, weights), compute_kernel(problem, replace(weights, gamma=t * weights.gamma))
     assert (t**2 * before.V - after.V).norm() <= ROOM * t**2 * reach(problem, weights)
     assert (before.G - after.G).norm() <= ROOM * reach(problem, weights)
 
@@ -379,7 +396,7 @@ def test_kernels_are_means_over_hidden_units(drawn, width, cut, trained, reach):
         return Weights(weights.v[units], weights.c[units], weights.gamma[:, units], weights.alpha)
 
     whole, one, two = (
-        m * kernel(problem, part(units))
+        m * compute_kernel(problem, part(units))
         for units, m in (
             (slice(None), width + 1),
             (slice(0, first), first),
@@ -409,7 +426,7 @@ tame = st.builds(
 def test_the_orderings_hold_at_infinite_width(drawn):
     """O2-O4, positivity and interlacing, up to n times the error that the quadrature reports."""
     problem = drawn.problem
-    found = infinite_width(problem, 0.7)
+    found = compute_infinite_width_limit(problem, 0.7)
     on = found.online(problem.owner)
     off = on.pinched(problem.owner)
     room = len(problem.x) * (found.error + ROOM * (on.V.trace() + on.G.trace()).item())
@@ -431,10 +448,10 @@ def test_the_orderings_hold_at_infinite_width(drawn):
 def test_a_client_alone_has_the_same_limit(drawn):
     """The offline limit of client i, computed without the others, is its block of the online one."""
     problem = drawn.problem
-    together = infinite_width(problem, 0.7)
+    together = compute_infinite_width_limit(problem, 0.7)
     for i, rows in enumerate(problem.blocks):
         alone = Problem(problem.x[rows], problem.y[rows], problem.owner[rows] * 0, problem.S[i : i + 1])
-        found = infinite_width(alone, 0.7)
+        found = compute_infinite_width_limit(alone, 0.7)
         room = found.error + together.error + 1e-12 * together.kernel.V.abs().max().item()
         assert (found.kernel.V - together.kernel.V[rows, rows]).abs().max() <= room
         assert (found.kernel.G - together.kernel.G[rows, rows]).abs().max() <= room
@@ -444,7 +461,9 @@ def test_a_client_alone_has_the_same_limit(drawn):
 @given(drawn=tame, t=factors)
 def test_units_of_the_inputs_do_not_matter_at_infinite_width(drawn, t):
     problem = drawn.problem
-    before, after = (infinite_width(p, 1.0) for p in (problem, replace(problem, x=t * problem.x, S=t**2 * problem.S)))
+    before, after = (
+        compute_infinite_width_limit(p, 1.0) for p in (problem, replace(problem, x=t * problem.x, S=t**2 * problem.S))
+    )
     room = before.error + after.error + 1e-12 * before.kernel.V.abs().max().item()
     assert (before.kernel.V - after.kernel.V).abs().max() <= room
     assert (before.kernel.G - after.kernel.G).abs().max() <= room

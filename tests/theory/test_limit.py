@@ -9,8 +9,16 @@ import pytest
 import torch
 from scipy.integrate import quad
 
-from theory import InputError, Problem, Study, infinite_width, pinch, sphere_average, synthetic
-from theory.limit import _angles, _integrate
+from theory import (
+    InputError,
+    Problem,
+    Study,
+    compute_infinite_width_limit,
+    draw_synthetic_problem,
+    estimate_sphere_average,
+    keep_client_blocks,
+)
+from theory.limit import _compute_angles, _integrate
 
 
 def problem_of(x, S, owner):
@@ -27,7 +35,7 @@ def covariance(dim, condition, seed):
 
 
 def ill_conditioned(sizes, dim, condition, seed=0):
-    plain = synthetic(len(sizes), sizes, dim, covariance="isotropic", seed=seed)
+    plain = draw_synthetic_problem(len(sizes), sizes, dim, covariance="isotropic", seed=seed)
     S = torch.stack([covariance(dim, condition, seed + i) for i in range(len(sizes))])
     x = (torch.linalg.cholesky(S)[plain.owner] @ plain.x.unsqueeze(-1)).squeeze(-1)
     return Problem(x, plain.y, plain.owner, S)
@@ -58,8 +66,8 @@ def at_direction(problem, u):
 
 @pytest.mark.parametrize("dim", [2, 3, 5, 10])
 def test_quadrature_agrees_with_the_arc_cosine_form_for_multiples_of_the_identity(dim):
-    problem = synthetic(3, [3, 1, 4], dim, covariance="scaled", seed=dim)
-    closed = infinite_width(problem, 0.5)
+    problem = draw_synthetic_problem(3, [3, 1, 4], dim, covariance="scaled", seed=dim)
+    closed = compute_infinite_width_limit(problem, 0.5)
     assert (closed.error, closed.nodes) == (0.0, 0)
     for nodes in (48, 96):
         V, G = _integrate(problem, nodes)
@@ -71,7 +79,7 @@ def test_two_samples_at_a_known_angle():
     """d = 3, S = I, angle π/3: V = cos θ (π-θ)/2π - J/6π, G = J/6π, J = sin θ + (π-θ) cos θ."""
     theta = math.pi / 3
     x = [[1.0, 0.0, 0.0], [2 * math.cos(theta), 2 * math.sin(theta), 0.0]]
-    found = infinite_width(problem_of(x, [torch.eye(3).double()], [0, 0]), 1.0).kernel
+    found = compute_infinite_width_limit(problem_of(x, [torch.eye(3).double()], [0, 0]), 1.0).kernel
     J = math.sin(theta) + (math.pi - theta) * math.cos(theta)
     assert found.G[0, 1].item() == pytest.approx(2 * J / (6 * math.pi), rel=1e-14)
     expected = 2 * (math.cos(theta) * (math.pi - theta) / (2 * math.pi) - J / (6 * math.pi))
@@ -82,7 +90,7 @@ def test_two_samples_at_a_known_angle():
 def test_in_one_dimension_v_vanishes_and_g_sees_the_sign_alone():
     problem = problem_of([[2.0], [-1.0], [3.0]], torch.tensor([[[4.0]], [[0.25]]]).double(), [0, 0, 1])
     expected = torch.tensor([[4 / 8, 0, 6 / 2], [0, 1 / 8, 0], [6 / 2, 0, 9 / 0.5]]).double()
-    found = infinite_width(problem, 1.0)
+    found = compute_infinite_width_limit(problem, 1.0)
     assert largest(found.kernel.V) <= 1e-15
     assert torch.allclose(found.kernel.G, expected, rtol=0, atol=1e-14)
     V, G = _integrate(problem, 3)
@@ -92,8 +100,8 @@ def test_in_one_dimension_v_vanishes_and_g_sees_the_sign_alone():
 
 def test_in_two_dimensions_arcs_agree_with_integration_over_the_whole_circle():
     """scipy's adaptive quadrature of the literal integrand, told where the gates are, from 0 to 2π."""
-    problem = synthetic(2, [3, 2], 2, heterogeneity=0.7, seed=3)
-    found = infinite_width(problem, 1.0)
+    problem = draw_synthetic_problem(2, [3, 2], 2, heterogeneity=0.7, seed=3)
+    found = compute_infinite_width_limit(problem, 1.0)
     assert found.error <= 1e-8 * largest(found.kernel.V)
     angles = torch.atan2(problem.x[:, 1], problem.x[:, 0]).numpy()
     for p in range(5):
@@ -114,8 +122,11 @@ def test_in_two_dimensions_arcs_agree_with_integration_over_the_whole_circle():
 
 @pytest.mark.parametrize(("sizes", "dim", "heterogeneity"), [([3, 5, 2], 3, 1.0), ([4, 2], 5, 1.5), ([3, 3], 8, 0.5)])
 def test_quadrature_agrees_with_quasi_monte_carlo_within_its_errors(sizes, dim, heterogeneity):
-    problem = synthetic(len(sizes), sizes, dim, heterogeneity=heterogeneity, seed=4)
-    exact, rough = infinite_width(problem, 1.0).kernel, sphere_average(problem, 1.0, replicates=32, seed=1)
+    problem = draw_synthetic_problem(len(sizes), sizes, dim, heterogeneity=heterogeneity, seed=4)
+    exact, rough = (
+        compute_infinite_width_limit(problem, 1.0).kernel,
+        estimate_sphere_average(problem, 1.0, replicates=32, seed=1),
+    )
     for letter in ("V", "G"):
         error = getattr(rough.mean, letter) - getattr(exact, letter)
         z = error / getattr(rough.standard_error, letter)
@@ -125,8 +136,8 @@ def test_quadrature_agrees_with_quasi_monte_carlo_within_its_errors(sizes, dim, 
 
 @pytest.mark.parametrize("dim", [2, 3, 6])
 def test_quadrature_agrees_with_plain_monte_carlo_of_the_literal_formula(dim):
-    problem = synthetic(2, [2, 3], dim, heterogeneity=1.0, seed=dim)
-    exact, rng = infinite_width(problem, 1.0).kernel, np.random.default_rng(0)
+    problem = draw_synthetic_problem(2, [2, 3], dim, heterogeneity=1.0, seed=dim)
+    exact, rng = compute_infinite_width_limit(problem, 1.0).kernel, np.random.default_rng(0)
     draws = [at_direction(problem, rng.standard_normal((20_000, dim))) for _ in range(10)]
     for which, K in ((0, exact.V), (1, exact.G)):
         values = np.concatenate([d[which] for d in draws], axis=2)
@@ -136,8 +147,8 @@ def test_quadrature_agrees_with_plain_monte_carlo_of_the_literal_formula(dim):
 
 
 def test_networks_approach_the_limit_as_one_over_the_root_of_the_width():
-    problem = synthetic(3, [3, 4, 2], 5, seed=1)
-    exact = infinite_width(problem, 0.5).online(problem.owner)
+    problem = draw_synthetic_problem(3, [3, 4, 2], 5, seed=1)
+    exact = compute_infinite_width_limit(problem, 0.5).online(problem.owner)
     widths, draws = [64, 256, 1024, 4096], 12
     for letter in ("V", "G"):
         errors = []
@@ -150,8 +161,8 @@ def test_networks_approach_the_limit_as_one_over_the_root_of_the_width():
 
 def test_the_mean_of_many_networks_is_the_limit():
     """V(0) and G(0) are unbiased at any width."""
-    problem = synthetic(2, [2, 3], 4, seed=1)
-    exact = infinite_width(problem, 0.5).online(problem.owner)
+    problem = draw_synthetic_problem(2, [2, 3], 4, seed=1)
+    exact = compute_infinite_width_limit(problem, 0.5).online(problem.owner)
     found = [Study.at_init(problem, 8, seed=k).on for k in range(600)]
     for letter in ("V", "G"):
         K = torch.stack([getattr(k, letter) for k in found])
@@ -166,8 +177,8 @@ def test_the_mean_of_many_networks_is_the_limit():
 @pytest.mark.parametrize("heterogeneity", [0.3, 1.0, 1.5])
 def test_the_reported_error_is_not_exceeded(dim, heterogeneity):
     """Against twice the nodes; rounding, 1e-13 of the largest entry, comes on top."""
-    problem = synthetic(2, [2, 3], dim, heterogeneity=heterogeneity, seed=dim)
-    found = infinite_width(problem, 1.0)
+    problem = draw_synthetic_problem(2, [2, 3], dim, heterogeneity=heterogeneity, seed=dim)
+    found = compute_infinite_width_limit(problem, 1.0)
     V, G = _integrate(problem, 2 * found.nodes)
     size = max(largest(V), largest(G))
     true = max(largest(found.kernel.V - V), largest(found.kernel.G - G))
@@ -178,7 +189,7 @@ def test_the_reported_error_is_not_exceeded(dim, heterogeneity):
 @pytest.mark.parametrize("dim", [2, 3, 5])
 def test_a_condition_number_of_a_thousand_is_reached_or_owned_up_to(dim):
     problem = ill_conditioned([2, 2], dim, 1e3)
-    found = infinite_width(problem, 1.0)
+    found = compute_infinite_width_limit(problem, 1.0)
     V, G = _integrate(problem, 2 * found.nodes)
     size = max(largest(V), largest(G))
     true = max(largest(found.kernel.V - V), largest(found.kernel.G - G))
@@ -188,8 +199,8 @@ def test_a_condition_number_of_a_thousand_is_reached_or_owned_up_to(dim):
 
 
 def test_a_tighter_tolerance_takes_more_nodes():
-    problem = synthetic(2, 2, 3, heterogeneity=2.0, seed=0)
-    rough, fine = (infinite_width(problem, 1.0, tolerance=t) for t in (1e-3, 1e-12))
+    problem = draw_synthetic_problem(2, 2, 3, heterogeneity=2.0, seed=0)
+    rough, fine = (compute_infinite_width_limit(problem, 1.0, tolerance=t) for t in (1e-3, 1e-12))
     assert rough.nodes < fine.nodes
     assert fine.error < rough.error
 
@@ -199,8 +210,8 @@ def test_small_angles_keep_their_digits(exponent):
     """The angle of rows 10^-k apart, where the arc cosine would lose half the digits."""
     tilt = 10.0**-exponent
     a, b = torch.tensor([[[1.0, 0.0]], [[math.cos(tilt), math.sin(tilt)]]], dtype=torch.float64)
-    assert _angles(a, 3 * b).item() == pytest.approx(tilt, rel=1e-14)
-    assert math.pi - _angles(a, -b).item() == pytest.approx(tilt, abs=1e-15)
+    assert _compute_angles(a, 3 * b).item() == pytest.approx(tilt, rel=1e-14)
+    assert math.pi - _compute_angles(a, -b).item() == pytest.approx(tilt, abs=1e-15)
 
 
 # ---- when V^inf is singular
@@ -211,7 +222,7 @@ X = [[1.0, 0.3, -0.2], [-0.4, 0.9, 0.5], [0.2, -0.8, 1.1]]
 
 def least_share(x, S, owner):
     """λ_min(V^inf) / λ_max."""
-    values = torch.linalg.eigvalsh(infinite_width(problem_of(x, S, owner), 1.0).kernel.V)
+    values = torch.linalg.eigvalsh(compute_infinite_width_limit(problem_of(x, S, owner), 1.0).kernel.V)
     return (values[0] / values[-1]).item()
 
 
@@ -241,9 +252,9 @@ def test_the_same_sample_on_clients_that_are_alike_does():
 @pytest.mark.parametrize(("pairs", "singular"), [(1, False), (3, False), (4, True)])
 def test_opposite_samples_make_it_singular_only_if_they_are_linearly_dependent(pairs, singular):
     """No gate is open to x and -x, so V is zero between them; but f(x) - f(-x) is linear in x, without any gate."""
-    half = synthetic(1, pairs, 3, seed=1)
+    half = draw_synthetic_problem(1, pairs, 3, seed=1)
     x = torch.cat([half.x, -half.x])
-    V = infinite_width(Problem(x, x[:, 0], torch.zeros(2 * pairs).long(), half.S), 1.0).kernel.V
+    V = compute_infinite_width_limit(Problem(x, x[:, 0], torch.zeros(2 * pairs).long(), half.S), 1.0).kernel.V
     assert V[:pairs, pairs:].diagonal().abs().max() < 1e-12 * V.max()
     assert (torch.linalg.eigvalsh(V)[0] < 1e-12 * V.max()) == singular
 
@@ -261,7 +272,7 @@ def test_the_reported_error_covers_samples_that_are_all_but_parallel(tilt):
 
     def gap(tilt):
         x = [*X, [X[0][0], X[0][1] + tilt, X[0][2]], *X[1:]]
-        found = infinite_width(problem_of(x, [S_ONE, S_TWO], [0] * 4 + [1, 1]), 1.0)
+        found = compute_infinite_width_limit(problem_of(x, [S_ONE, S_TWO], [0] * 4 + [1, 1]), 1.0)
         V = found.kernel.V
         return (V[0, 0] + V[3, 3] - 2 * V[0, 3]).item(), found.error + 1e-15 * largest(V)
 
@@ -275,11 +286,11 @@ def test_the_reported_error_covers_samples_that_are_all_but_parallel(tilt):
 
 @pytest.mark.parametrize("dim", [2, 4])
 def test_a_rotation_does_not_matter(dim):
-    problem = synthetic(2, [3, 2], dim, seed=5)
+    problem = draw_synthetic_problem(2, [3, 2], dim, seed=5)
     Q = torch.linalg.qr(torch.randn(dim, dim, generator=torch.Generator().manual_seed(0)).double()).Q
     S = Q @ problem.S @ Q.T
     turned = replace(problem, x=problem.x @ Q.T, S=(S + S.mT) / 2)
-    one, other = infinite_width(problem, 1.0), infinite_width(turned, 1.0)
+    one, other = compute_infinite_width_limit(problem, 1.0), compute_infinite_width_limit(turned, 1.0)
     room = one.error + other.error + 1e-12 * largest(one.kernel.V)
     assert largest(one.kernel.V - other.kernel.V) <= room
     assert largest(one.kernel.G - other.kernel.G) <= room
@@ -289,36 +300,38 @@ def test_a_rotation_does_not_matter(dim):
 @pytest.mark.parametrize("sizes", [[5], [1], [4, 1], [1, 4], [1, 1, 3], [2, 2, 2]])
 def test_any_sizes_of_clients_will_do(sizes, dim):
     """An entry depends on its two samples and their covariances, not on who else is there."""
-    problem = synthetic(len(sizes), sizes, dim, heterogeneity=0.5, seed=6)
-    found = infinite_width(problem, 1.0)
+    problem = draw_synthetic_problem(len(sizes), sizes, dim, heterogeneity=0.5, seed=6)
+    found = compute_infinite_width_limit(problem, 1.0)
     some = [rows.stop - 1 for rows in problem.blocks]
-    part = infinite_width(Problem(problem.x[some], problem.y[some], torch.arange(len(sizes)), problem.S), 1.0)
+    part = compute_infinite_width_limit(
+        Problem(problem.x[some], problem.y[some], torch.arange(len(sizes)), problem.S), 1.0
+    )
     room = found.error + part.error + 1e-12 * largest(found.kernel.V)
     assert largest(found.kernel.V[some][:, some] - part.kernel.V) <= room
     assert largest(found.kernel.G[some][:, some] - part.kernel.G) <= room
 
 
 def test_alpha_is_carried_but_does_not_matter():
-    problem = synthetic(2, 3, 3, seed=5)
-    one, other = (infinite_width(problem, alpha).kernel for alpha in (0.1, 1.0))
+    problem = draw_synthetic_problem(2, 3, 3, seed=5)
+    one, other = (compute_infinite_width_limit(problem, alpha).kernel for alpha in (0.1, 1.0))
     assert torch.equal(one.V, other.V)
     assert torch.equal(one.Lambda, one.V / 0.1**2 + one.G)
 
 
 def test_online_pinches_g_and_keeps_v():
-    problem = synthetic(2, 3, 3, seed=5)
-    found = infinite_width(problem, 1.0)
+    problem = draw_synthetic_problem(2, 3, 3, seed=5)
+    found = compute_infinite_width_limit(problem, 1.0)
     online = found.online(problem.owner)
     assert torch.equal(online.V, found.kernel.V)
-    assert torch.equal(online.G, pinch(found.kernel.G, problem.owner))
+    assert torch.equal(online.G, keep_client_blocks(found.kernel.G, problem.owner))
     assert largest(found.kernel.G[:3, 3:]) > 0
 
 
 def test_single_precision_problems_have_a_double_precision_limit():
-    problem = synthetic(2, 3, 3, seed=5)
-    rounded = infinite_width(problem.to(torch.float32), 1.0).kernel
+    problem = draw_synthetic_problem(2, 3, 3, seed=5)
+    rounded = compute_infinite_width_limit(problem.to(torch.float32), 1.0).kernel
     assert rounded.V.dtype == torch.float64
-    assert torch.allclose(rounded.V, infinite_width(problem, 1.0).kernel.V, rtol=0, atol=1e-5)
+    assert torch.allclose(rounded.V, compute_infinite_width_limit(problem, 1.0).kernel.V, rtol=0, atol=1e-5)
 
 
 def test_a_problem_that_makes_no_sense_never_reaches_the_limit():

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fedtrain.partition import all_entries, batch_norm_entries
 from theory import TwoLayerBN
-from theory.jacobian import trainable
-from theory.network import HIDDEN, SCALE, ScaleNorm, draw_weights, norms
+from theory.jacobian import get_trainable_parameters
+from theory.network import HIDDEN_KEY, SCALE_KEY, ScaleNorm, compute_covariance_norms, draw_weights
 
 TINY = torch.finfo(torch.float64).tiny  # torch refuses eps = 0 in training
 
@@ -44,8 +44,8 @@ def centred(n, dim, seed):
 
 def steepness(net, x):
     """Largest derivative there can be: γ/|v|_S times the longest sample. Rounding is relative to it."""
-    v, gamma = net.get_parameter(HIDDEN), net.get_parameter(SCALE)
-    slope = (gamma / norms(v, net.covariance)).abs().max().item()
+    v, gamma = net.get_parameter(HIDDEN_KEY), net.get_parameter(SCALE_KEY)
+    slope = (gamma / compute_covariance_norms(v, net.covariance)).abs().max().item()
     return max(1.0, slope) * (1 + x.norm().item()) * (1 + v.norm().item())
 
 
@@ -64,7 +64,7 @@ def test_both_forms_give_the_same_gradients_in_training(n, dim, width, outputs, 
     nets = both_forms(x, width, outputs, seed)
     for net in nets:
         (net(x) * towards).sum().backward()
-    for name in (HIDDEN, SCALE):
+    for name in (HIDDEN_KEY, SCALE_KEY):
         one, other = (net.get_parameter(name).grad for net in nets)
         assert (one - other).abs().max() <= 1e-12 * steepness(nets[1], x) * (1 + other.abs().max())
 
@@ -73,7 +73,9 @@ def test_both_forms_give_the_same_gradients_in_training(n, dim, width, outputs, 
 def test_running_variance_of_v_s_v_makes_evaluation_agree(n, dim, width, outputs, seed):
     x, new = centred(n, dim, seed + 10), randn(seed + 12, 5, dim)
     plain, theory = both_forms(x, width, outputs, seed)
-    plain.eval().features.norm.running_var.copy_(norms(plain.get_parameter(HIDDEN), theory.covariance).detach() ** 2)
+    plain.eval().features.norm.running_var.copy_(
+        compute_covariance_norms(plain.get_parameter(HIDDEN_KEY), theory.covariance).detach() ** 2
+    )
     assert (plain(new) - theory(new)).abs().max() <= 1e-12 * steepness(theory, new)
 
 
@@ -84,14 +86,18 @@ def test_running_variance_is_what_a_batch_leaves_behind():
     plain.features.norm.momentum = 1.0
     plain(x)
     left = plain.features.norm.running_var * 19 / 20
-    assert torch.allclose(left, norms(theory.get_parameter(HIDDEN), theory.covariance) ** 2, rtol=1e-12)
+    assert torch.allclose(
+        left, compute_covariance_norms(theory.get_parameter(HIDDEN_KEY), theory.covariance) ** 2, rtol=1e-12
+    )
 
 
 @batches
 def test_outputs_are_the_papers_formula_unit_by_unit(n, dim, width, outputs, seed):
     x = centred(n, dim, seed + 10)
     _, net = both_forms(x, width, outputs, seed)
-    S, v, gamma = (t.detach().numpy() for t in (net.covariance, net.get_parameter(HIDDEN), net.get_parameter(SCALE)))
+    S, v, gamma = (
+        t.detach().numpy() for t in (net.covariance, net.get_parameter(HIDDEN_KEY), net.get_parameter(SCALE_KEY))
+    )
     c = randn(seed + 2, outputs, width).numpy()
     for p, o in np.ndindex(n, outputs):
         total = 0.0
@@ -107,7 +113,7 @@ def test_the_length_of_v_does_not_matter(n, dim, width, outputs, seed):
     _, net = both_forms(x, width, outputs, seed)
     before = net(x)
     before.sum().backward()
-    v = net.get_parameter(HIDDEN)
+    v = net.get_parameter(HIDDEN_KEY)
     room = 1e-12 * steepness(net, x)
     assert ((v * v.grad).sum(1)).abs().max() <= room * (1 + v.grad.abs().max())
     with torch.no_grad():
@@ -122,7 +128,7 @@ def test_the_length_of_v_does_not_matter(n, dim, width, outputs, seed):
 def test_initialisation_is_the_papers(alpha):
     """v ~ N(0, α² I), γ = |v|/α, c = ±1."""
     net = TwoLayerBN(10, 4000, alpha=alpha, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    v, gamma = (net.get_parameter(name).detach() for name in (HIDDEN, SCALE))
+    v, gamma = (net.get_parameter(name).detach() for name in (HIDDEN_KEY, SCALE_KEY))
     c = net.head.weight * 4000**0.5
     assert torch.allclose(gamma, v.norm(dim=1) / alpha, rtol=1e-14)
     assert torch.allclose(c.abs(), torch.ones_like(c), rtol=1e-14)
@@ -154,10 +160,10 @@ def test_a_draw_is_repeated_by_its_seed_alone():
 def test_the_scale_is_batch_norm_by_type_and_has_no_shift():
     net = TwoLayerBN(3, 5)
     assert isinstance(net.features.norm, ScaleNorm)
-    assert batch_norm_entries(net, stats=False) == {SCALE}
-    layer = SCALE.removesuffix(".weight")
+    assert batch_norm_entries(net, stats=False) == {SCALE_KEY}
+    layer = SCALE_KEY.removesuffix(".weight")
     stats = {f"{layer}.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")}
-    assert batch_norm_entries(net) == {SCALE} | stats
+    assert batch_norm_entries(net) == {SCALE_KEY} | stats
 
 
 def test_v_and_gamma_are_where_their_names_say():
@@ -165,8 +171,8 @@ def test_v_and_gamma_are_where_their_names_say():
     v, gamma, c = randn(0, 5, 3), randn(1, 5), randn(2, 5)
     assert net.load(v, gamma, c) is net
     state = net.state_dict()
-    assert torch.equal(state[HIDDEN], v)
-    assert torch.equal(state[SCALE], gamma)
+    assert torch.equal(state[HIDDEN_KEY], v)
+    assert torch.equal(state[SCALE_KEY], gamma)
     assert torch.allclose(state["head.weight"], c[None] / 5**0.5)
 
 
@@ -183,20 +189,20 @@ def test_loading_copies():
     net, v = TwoLayerBN(3, 5), torch.ones(5, 3)
     net.load(v, torch.ones(5), torch.ones(5))
     v.zero_()
-    assert net.get_parameter(HIDDEN).min() == 1
+    assert net.get_parameter(HIDDEN_KEY).min() == 1
 
 
 def test_the_head_is_frozen():
     net = TwoLayerBN(3, 5, generator=torch.Generator().manual_seed(0))
-    assert set(trainable(net)) == {HIDDEN, SCALE}
+    assert set(get_trainable_parameters(net)) == {HIDDEN_KEY, SCALE_KEY}
     before = copy.deepcopy(net.state_dict())
     optimiser = torch.optim.SGD(net.parameters(), lr=1.0)
     net(torch.randn(6, 3, generator=torch.Generator().manual_seed(0))).sum().backward()
     optimiser.step()
     after = net.state_dict()
     assert torch.equal(after["head.weight"], before["head.weight"])
-    assert not torch.equal(after[HIDDEN], before[HIDDEN])
-    assert not torch.equal(after[SCALE], before[SCALE])
+    assert not torch.equal(after[HIDDEN_KEY], before[HIDDEN_KEY])
+    assert not torch.equal(after[SCALE_KEY], before[SCALE_KEY])
 
 
 # ---- outputs and precisions
@@ -219,7 +225,7 @@ def test_single_precision_is_the_same_network_rounded():
     )
     found = single(x.float())
     assert {p.dtype for p in single.parameters()} == {found.dtype} == {torch.float32}
-    assert torch.equal(single.get_parameter(HIDDEN), double.get_parameter(HIDDEN).float())
+    assert torch.equal(single.get_parameter(HIDDEN_KEY), double.get_parameter(HIDDEN_KEY).float())
     assert torch.allclose(found.double(), double(x), rtol=0, atol=1e-5)
 
 
@@ -227,4 +233,4 @@ def test_norms_broadcast_over_clients():
     v, roots = randn(0, 6, 3), randn(1, 4, 3, 3)
     S = roots @ roots.mT
     expected = torch.stack([torch.stack([(u @ one @ u).sqrt() for u in v]) for one in S])
-    assert torch.allclose(norms(v, S), expected, rtol=1e-13)
+    assert torch.allclose(compute_covariance_norms(v, S), expected, rtol=1e-13)

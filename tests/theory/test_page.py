@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from theory.claims import CLAIMS, choose
-from theory.examine import examine
+from theory.claims import CLAIMS, select_claims
+from theory.examine import verify_claims
 from theory.report.figures import draw_figures, draw_sweep
 from theory.report.page import write_page
 from theory.report.text import build_grid, format_maths, format_name, format_number, format_scalar, format_sequence
 from theory.report.words import build_messages
-from theory.setting import Setting
+from theory.setting import TheoryConfig
 
 Report = dict[str, Any]
 NAMES = ["spectra", "draws", "residuals", "width", "clients", "tracking"]
@@ -27,8 +27,8 @@ HOSTILE = '</td><script>alert("1")</script><img src=http://example.invalid/x one
 
 @pytest.fixture(scope="module")
 def tiny() -> Report:
-    setting = Setting(clients=2, samples=4, dim=4, width=64, steps=5)
-    return examine(setting, choose(None), certify=True)[0]
+    setting = TheoryConfig(clients=2, samples=4, dim=4, width=64, steps=5)
+    return verify_claims(setting, select_claims(None), certify=True)[0]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from theory import InputError, Problem, Study, synthetic
+from theory import InputError, Problem, Study, draw_synthetic_problem
 
 KINDS = ["isotropic", "scaled", "anisotropic"]
 
@@ -103,7 +103,7 @@ BAD_DRAWS = {
 @pytest.mark.parametrize(("options", "words"), BAD_DRAWS.values(), ids=BAD_DRAWS)
 def test_bad_options_of_a_draw_are_refused_and_named(options, words):
     with pytest.raises(InputError, match=words):
-        synthetic(**options)
+        draw_synthetic_problem(**options)
 
 
 BAD_NETWORKS = {
@@ -120,7 +120,7 @@ BAD_NETWORKS = {
 @pytest.mark.parametrize(("options", "words"), BAD_NETWORKS.values(), ids=BAD_NETWORKS)
 def test_bad_options_of_a_network_are_refused_and_named(options, words):
     with pytest.raises(InputError, match=words):
-        Study.at_init(synthetic(2, 2, 2), **options)
+        Study.at_init(draw_synthetic_problem(2, 2, 2), **options)
 
 
 # ---- drawing
@@ -128,7 +128,7 @@ def test_bad_options_of_a_network_are_refused_and_named(options, words):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_draw_is_repeated_by_its_seed(kind):
-    one, two, other = (synthetic(3, 4, 5, covariance=kind, seed=seed) for seed in (7, 7, 8))
+    one, two, other = (draw_synthetic_problem(3, 4, 5, covariance=kind, seed=seed) for seed in (7, 7, 8))
     for name in ("x", "y", "owner", "S"):
         assert torch.equal(getattr(one, name), getattr(two, name))
     assert not torch.equal(one.x, other.x)
@@ -139,19 +139,19 @@ def test_a_draw_does_not_touch_the_global_generator():
     torch.manual_seed(0)
     expected = torch.rand(1)
     torch.manual_seed(0)
-    synthetic()
+    draw_synthetic_problem()
     assert torch.equal(torch.rand(1), expected)
 
 
 def test_samples_may_differ_among_clients():
-    problem = synthetic(3, [4, 1, 2], 5)
+    problem = draw_synthetic_problem(3, [4, 1, 2], 5)
     assert problem.sizes == [4, 1, 2]
     assert problem.owner.tolist() == [0, 0, 0, 0, 1, 2, 2]
     assert {t.dtype for t in (problem.x, problem.y, problem.S)} == {torch.float64}
 
 
 def test_inputs_have_the_covariance_they_were_drawn_with():
-    problem = synthetic(2, 40_000, 3, seed=1)
+    problem = draw_synthetic_problem(2, 40_000, 3, seed=1)
     for i, rows in enumerate(problem.blocks):
         x = problem.x[rows]
         assert torch.allclose(x.T @ x / len(x), problem.S[i], rtol=0, atol=0.05 * problem.S[i].norm().item())
@@ -159,7 +159,7 @@ def test_inputs_have_the_covariance_they_were_drawn_with():
 
 def test_the_kinds_of_covariance_are_what_they_are_called():
     identity = torch.eye(4).double().expand(3, 4, 4)
-    isotropic, scaled, general = (synthetic(3, 2, 4, covariance=kind) for kind in KINDS)
+    isotropic, scaled, general = (draw_synthetic_problem(3, 2, 4, covariance=kind) for kind in KINDS)
     assert torch.equal(isotropic.S, identity)
     assert torch.equal(isotropic.scales, torch.ones(3).double())
     assert torch.equal(scaled.S, scaled.scales[:, None, None] * identity)
@@ -170,17 +170,17 @@ def test_the_kinds_of_covariance_are_what_they_are_called():
 
 def test_heterogeneity_is_the_spread_of_the_log_variances():
     """Their standard deviation is h and the mean variance is one."""
-    S = synthetic(300, 1, 5, heterogeneity=0.5, seed=3).S
+    S = draw_synthetic_problem(300, 1, 5, heterogeneity=0.5, seed=3).S
     values = torch.linalg.eigvalsh(S)
     assert values.log().std().item() == pytest.approx(0.5, rel=0.05)
     assert values.mean().item() == pytest.approx(1, abs=0.05)
-    none = synthetic(3, 1, 5, heterogeneity=0.0)
+    none = draw_synthetic_problem(3, 1, 5, heterogeneity=0.0)
     assert torch.allclose(none.S, torch.eye(5).double().expand(3, 5, 5), atol=1e-14)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_precision_is_the_same_problem_rounded(kind):
-    problem = synthetic(2, [2, 3], 3, covariance=kind)
+    problem = draw_synthetic_problem(2, [2, 3], 3, covariance=kind)
     single = problem.to(torch.float32)
     assert torch.equal(single.x, problem.x.float())
     assert torch.equal(single.S, problem.S.float())
@@ -189,7 +189,7 @@ def test_another_precision_is_the_same_problem_rounded(kind):
 
 
 def test_almost_multiples_of_the_identity_are_not_taken_for_them():
-    problem = synthetic(2, 2, 3, covariance="scaled")
+    problem = draw_synthetic_problem(2, 2, 3, covariance="scaled")
     S = problem.S.clone()
     S[1, 0, 0] *= 1 + 1e-15
     assert replace(problem, S=S).scales is None
@@ -219,7 +219,7 @@ def test_opposite_samples_are_found_by_their_sign():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_drawn_samples_are_not_parallel(kind):
-    assert synthetic(5, 20, 3, covariance=kind).parallel() == []
+    assert draw_synthetic_problem(5, 20, 3, covariance=kind).parallel() == []
 
 
 def test_the_length_of_samples_does_not_hide_that_they_are_parallel():
@@ -233,4 +233,4 @@ def test_a_tilt_of_a_hundred_thousandth_is_not_parallel_but_a_hundred_millionth_
 
 
 def test_in_one_dimension_all_samples_are_parallel():
-    assert len(synthetic(2, 3, 1).parallel()) == 15
+    assert len(draw_synthetic_problem(2, 3, 1).parallel()) == 15

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from theory import InputError
-from theory.setting import Setting, available_memory, predict_cost, refuse_if_too_large
+from theory.setting import TheoryConfig, get_available_memory, predict_cost, refuse_if_too_large
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,58 +34,58 @@ BAD = {
 @pytest.mark.parametrize(("option", "value", "words"), [(name, *bad) for name, bad in BAD.items()], ids=BAD)
 def test_bad_options_are_refused_and_named(option, value, words):
     with pytest.raises(InputError, match=words):
-        Setting(**{option: value})
+        TheoryConfig(**{option: value})
 
 
 @pytest.mark.parametrize("alpha", [0.0, -0.5, math.nan, math.inf])
 def test_alpha_lies_between_nothing_and_one(alpha):
     with pytest.raises(InputError, match="alpha is"):
-        Setting(alpha=alpha)
+        TheoryConfig(alpha=alpha)
 
 
 @pytest.mark.parametrize("heterogeneity", [-1e-9, math.nan, math.inf])
 def test_heterogeneity_lies_between_nothing_and_five(heterogeneity):
     with pytest.raises(InputError, match="heterogeneity is"):
-        Setting(heterogeneity=heterogeneity)
+        TheoryConfig(heterogeneity=heterogeneity)
 
 
 def test_a_seed_leaves_room_for_the_draws_that_count_on_from_it():
-    assert Setting(seed=2**31).problem(20).clients == 5
+    assert TheoryConfig(seed=2**31).problem(20).clients == 5
     with pytest.raises(InputError, match="seed is 2147483649"):
-        Setting(seed=2**31 + 1)
+        TheoryConfig(seed=2**31 + 1)
 
 
 def test_an_unknown_covariance_is_refused_before_anything_is_computed():
     with pytest.raises(InputError, match="unknown covariance 'round'"):
-        Setting(covariance="round").problem()
+        TheoryConfig(covariance="round").problem()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(InputError, match="device 'cuda:1' is not there"):
-        Setting(device="cuda:1")
+        TheoryConfig(device="cuda:1")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"cannot read .*nothing\.npz"):
-        Setting(data=str(tmp_path / "nothing.npz")).problem()
+        TheoryConfig(data=str(tmp_path / "nothing.npz")).problem()
 
 
 # ---- what a setting makes
 
 
 def test_draws_differ_and_are_repeated_by_their_seed():
-    setting = Setting(clients=2, samples=3, dim=4, width=16, seed=5)
+    setting = TheoryConfig(clients=2, samples=3, dim=4, width=16, seed=5)
     first, second = setting.study(0), setting.study(1)
     assert torch.equal(first.problem.x, setting.study(0).problem.x)
     assert torch.equal(first.online.v, setting.study(0).online.v)
     assert not torch.equal(first.problem.x, second.problem.x)
     assert not torch.equal(first.online.v, second.online.v)
-    assert torch.equal(second.problem.x, Setting(clients=2, samples=3, dim=4, width=16, seed=6).problem().x)
+    assert torch.equal(second.problem.x, TheoryConfig(clients=2, samples=3, dim=4, width=16, seed=6).problem().x)
 
 
 def test_options_reach_the_study():
-    setting = Setting(
+    setting = TheoryConfig(
         clients=2, samples=3, dim=4, width=16, alpha=0.3, covariance="scaled", steps=7, projection="printed",
         dtype="float32", chunk=5,
     )  # fmt: skip
@@ -101,18 +101,18 @@ def test_the_users_data_take_the_place_of_synthetic_ones(tmp_path):
     rng = np.random.default_rng(0)
     path = tmp_path / "mine.npz"
     np.savez(path, X=rng.standard_normal((20, 3)), y=rng.standard_normal(20), owner=np.repeat([0, 1], 10))
-    setting = Setting(data=str(path), clients=7, width=8)
+    setting = TheoryConfig(data=str(path), clients=7, width=8)
     assert setting.problem().sizes == [10, 10]
     assert torch.equal(setting.problem(0).x, setting.problem(1).x)
     assert not torch.equal(setting.study(0).online.v, setting.study(1).online.v)
-    assert Setting().read_data() is None
+    assert TheoryConfig().read_data() is None
 
 
 # ---- what a run costs
 
 
 def cost_of(claims=frozenset({"O2", "K3", "D2"}), **options):
-    return predict_cost(Setting(**options), set(claims))
+    return predict_cost(TheoryConfig(**options), set(claims))
 
 
 @pytest.mark.parametrize("option", ["clients", "samples", "dim", "width"])
@@ -124,7 +124,7 @@ def test_memory_grows_with_every_size(option):
 @pytest.mark.parametrize("option", ["clients", "samples", "dim", "width", "steps", "draws"])
 def test_time_grows_with_every_size(option, monkeypatch):
     """On a machine whose speed does not waver."""
-    monkeypatch.setattr("theory.setting._measured_rates", lambda dtype: (1e10, 1e9))
+    monkeypatch.setattr("theory.setting._measure_compute_rates", lambda dtype: (1e10, 1e9))
     small = {"clients": 2, "samples": 10, "dim": 4, "width": 512, "steps": 50, "draws": 1}
     assert cost_of(**small | {option: 8 * small[option]}).seconds > 1.1 * cost_of(**small).seconds
 
@@ -178,7 +178,7 @@ def test_the_predicted_memory_is_not_below_what_a_run_takes(claims, options):
     ],
 )
 def test_what_is_far_too_large_is_refused_without_drawing_it(options, cure, monkeypatch):
-    monkeypatch.setattr("theory.setting.synthetic", None)
+    monkeypatch.setattr("theory.setting.draw_synthetic_problem", None)
     cost = cost_of({"O2"}, **options)
     assert cost.bytes > 2**38
     assert cost.cure == cure
@@ -187,8 +187,8 @@ def test_what_is_far_too_large_is_refused_without_drawing_it(options, cure, monk
 def test_the_size_is_that_of_the_problem(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "mine.npz", X=rng.normal(size=(9, 3)), y=rng.normal(size=9), owner=[0] * 4 + [1] * 5)
-    kinds = [Setting(covariance=kind, dim=d) for kind in ("isotropic", "scaled", "anisotropic") for d in (1, 4)]
-    for setting in (*kinds, Setting(data=str(tmp_path / "mine.npz"))):
+    kinds = [TheoryConfig(covariance=kind, dim=d) for kind in ("isotropic", "scaled", "anisotropic") for d in (1, 4)]
+    for setting in (*kinds, TheoryConfig(data=str(tmp_path / "mine.npz"))):
         problem, size = setting.problem(), setting.size
         assert (size.n, size.N, size.d) == (len(problem.x), problem.clients, problem.dim)
         assert size.isotropic == (problem.scales is not None)
@@ -197,7 +197,7 @@ def test_the_size_is_that_of_the_problem(tmp_path):
 @pytest.mark.parametrize(("claims", "needed"), [({"K4"}, True), ({"D2"}, True), ({"O2"}, False)])
 def test_the_limit_takes_hours_in_many_dimensions_where_it_is_needed(claims, needed, monkeypatch):
     """Every node of the quadrature inverts a d x d matrix for every pair of clients."""
-    monkeypatch.setattr("theory.setting._measured_rates", lambda dtype: (4e10, 4e9))
+    monkeypatch.setattr("theory.setting._measure_compute_rates", lambda dtype: (4e10, 4e9))
     general, known = (cost_of(claims, dim=784, covariance=kind).seconds for kind in ("anisotropic", "scaled"))
     assert (general - known > 3600) == needed
     assert (general == known) != needed
@@ -246,4 +246,4 @@ def test_a_tenth_of_the_memory_is_left_to_others():
 
 
 def test_the_machine_has_some_memory():
-    assert 2**20 < available_memory() <= 2**63
+    assert 2**20 < get_available_memory() <= 2**63

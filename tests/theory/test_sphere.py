@@ -7,25 +7,31 @@ import numpy as np
 import pytest
 import torch
 
-from theory import infinite_width, kernel, pinch, sphere_average, synthetic
-from theory.sphere import SphereEstimate, _directions, _units
+from theory import (
+    compute_infinite_width_limit,
+    compute_kernel,
+    draw_synthetic_problem,
+    estimate_sphere_average,
+    keep_client_blocks,
+)
+from theory.sphere import SphereEstimate, _build_unit_weights, _draw_directions
 
 SEEDS = range(10)
 
 
 @pytest.fixture(scope="module")
 def problem():
-    return synthetic(3, [3, 2, 4], 4, seed=3)
+    return draw_synthetic_problem(3, [3, 2, 4], 4, seed=3)
 
 
 @pytest.fixture(scope="module")
 def exact(problem):
-    return infinite_width(problem, 0.5).kernel
+    return compute_infinite_width_limit(problem, 0.5).kernel
 
 
 @pytest.fixture(scope="module")
 def estimates(problem):
-    return [sphere_average(problem, 0.5, points=256, seed=seed) for seed in SEEDS]
+    return [estimate_sphere_average(problem, 0.5, points=256, seed=seed) for seed in SEEDS]
 
 
 # ---- means and standard errors
@@ -52,9 +58,9 @@ def test_seeds_average_out(letter, estimates, exact):
 
 def test_the_control_variate_lowers_the_standard_error(problem, exact):
     """The same directions without it, by calling the kernel directly."""
-    controlled = sphere_average(problem, 0.5, points=256, seed=0)
-    draws = [_directions(4, 256, np.random.default_rng([0, r])) for r in range(16)]
-    raw = [kernel(problem, _units(problem, v, 0.5), share_gamma=True) for v in draws]
+    controlled = estimate_sphere_average(problem, 0.5, points=256, seed=0)
+    draws = [_draw_directions(4, 256, np.random.default_rng([0, r])) for r in range(16)]
+    raw = [compute_kernel(problem, _build_unit_weights(problem, v, 0.5), share_gamma=True) for v in draws]
     for letter in ("V", "G"):
         plain = torch.stack([getattr(k, letter) for k in raw])
         before = (plain.std(0) / 4).norm()
@@ -64,29 +70,29 @@ def test_the_control_variate_lowers_the_standard_error(problem, exact):
 
 def test_for_isotropic_clients_the_control_variate_is_the_answer():
     """Nothing is left to estimate: every scrambling gives the arc-cosine form."""
-    problem = synthetic(2, 3, 4, covariance="scaled")
-    found = sphere_average(problem, 0.5, points=64, replicates=4)
-    exact = infinite_width(problem, 0.5).kernel
+    problem = draw_synthetic_problem(2, 3, 4, covariance="scaled")
+    found = estimate_sphere_average(problem, 0.5, points=64, replicates=4)
+    exact = compute_infinite_width_limit(problem, 0.5).kernel
     assert (found.V - exact.V).abs().max() <= 1e-12
     assert (found.G - exact.G).abs().max() <= 1e-12
 
 
 def test_more_points_give_a_smaller_error(problem, exact):
     """Sixteen times as many: by better than the factor four of independent draws."""
-    few, many = (sphere_average(problem, 0.5, points=points, seed=1) for points in (128, 2048))
+    few, many = (estimate_sphere_average(problem, 0.5, points=points, seed=1) for points in (128, 2048))
     assert many.standard_error.V.norm() <= few.standard_error.V.norm() / 4
     assert (many.mean.V - exact.V).norm() <= (few.mean.V - exact.V).norm() / 2
 
 
 def test_directions_come_in_opposite_pairs_and_cover_the_sphere():
-    v = _directions(3, 512, np.random.default_rng(0))
+    v = _draw_directions(3, 512, np.random.default_rng(0))
     assert torch.equal(v[:512], -v[512:])
     u = v / v.norm(dim=1, keepdim=True)
     assert torch.allclose(u.T @ u / len(u), torch.eye(3).double() / 3, atol=0.01)
 
 
 def test_an_estimate_is_repeated_by_its_seed(problem):
-    one, two, other = (sphere_average(problem, 0.5, points=32, replicates=4, seed=seed) for seed in (5, 5, 6))
+    one, two, other = (estimate_sphere_average(problem, 0.5, points=32, replicates=4, seed=seed) for seed in (5, 5, 6))
     assert torch.equal(one.V, two.V)
     assert not torch.equal(one.V, other.V)
     assert len({float(V[0, 1]) for V in one.V}) == 4  # scramblings differ among themselves
@@ -98,8 +104,8 @@ def test_an_estimate_is_repeated_by_its_seed(problem):
 def readings(owner):
     return {
         "online": lambda k: k.V,
-        "offline": lambda k: pinch(k.V, owner),
-        "mean": lambda k: (k.V + pinch(k.V, owner)) / 2,
+        "offline": lambda k: keep_client_blocks(k.V, owner),
+        "mean": lambda k: (k.V + keep_client_blocks(k.V, owner)) / 2,
     }
 
 
@@ -115,8 +121,8 @@ def test_intervals_hold_the_true_least_eigenvalue(name, problem, estimates, exac
 
 def test_intervals_shrink_with_more_scramblings_and_points(problem):
     of = readings(problem.owner)["online"]
-    wide = sphere_average(problem, 0.5, points=64, replicates=16).least_eigenvalue(of)
-    narrow = sphere_average(problem, 0.5, points=1024, replicates=32).least_eigenvalue(of)
+    wide = estimate_sphere_average(problem, 0.5, points=64, replicates=16).least_eigenvalue(of)
+    narrow = estimate_sphere_average(problem, 0.5, points=1024, replicates=32).least_eigenvalue(of)
     assert narrow.high - narrow.low <= (wide.high - wide.low) / 4
 
 
@@ -124,7 +130,7 @@ def test_the_interval_of_a_singular_kernel_reaches_zero(problem):
     """Two parallel samples on one client: λ_min = 0, and no interval may lie above it."""
     x = problem.x.clone()
     x[1] = 2 * x[0]
-    found = sphere_average(replace(problem, x=x), 0.5, points=128).least_eigenvalue(lambda k: k.V)
+    found = estimate_sphere_average(replace(problem, x=x), 0.5, points=128).least_eigenvalue(lambda k: k.V)
     assert found.low <= 1e-12
 
 
@@ -142,25 +148,28 @@ def test_jensen_puts_the_lower_end_below_and_rayleigh_the_upper_end_above():
 
 
 def test_in_one_dimension_v_vanishes():
-    assert sphere_average(synthetic(2, [2, 3], 1, seed=1), 0.5, points=16).mean.V.abs().max() <= 1e-13
+    assert (
+        estimate_sphere_average(draw_synthetic_problem(2, [2, 3], 1, seed=1), 0.5, points=16).mean.V.abs().max()
+        <= 1e-13
+    )
 
 
 def test_in_one_dimension_g_is_exact():
-    problem = synthetic(2, [2, 3], 1, seed=1)
-    found, exact = sphere_average(problem, 0.5, points=16), infinite_width(problem, 0.5).kernel
+    problem = draw_synthetic_problem(2, [2, 3], 1, seed=1)
+    found, exact = estimate_sphere_average(problem, 0.5, points=16), compute_infinite_width_limit(problem, 0.5).kernel
     assert (found.mean.G - exact.G).abs().max() <= 1e-13
 
 
 def test_two_dimensions_work():
-    problem = synthetic(2, [2, 3], 2, seed=1, heterogeneity=0.5)
-    found, exact = sphere_average(problem, 0.5, points=512), infinite_width(problem, 0.5)
+    problem = draw_synthetic_problem(2, [2, 3], 2, seed=1, heterogeneity=0.5)
+    found, exact = estimate_sphere_average(problem, 0.5, points=512), compute_infinite_width_limit(problem, 0.5)
     for letter in ("V", "G"):
         error = getattr(found.mean, letter) - getattr(exact.kernel, letter)
         assert (error.abs() <= 6 * getattr(found.standard_error, letter) + 1e-9).all()
 
 
 def test_alpha_is_carried():
-    problem = synthetic(2, 2, 3)
-    small, large = (sphere_average(problem, alpha, points=16, replicates=2) for alpha in (0.1, 1.0))
+    problem = draw_synthetic_problem(2, 2, 3)
+    small, large = (estimate_sphere_average(problem, alpha, points=16, replicates=2) for alpha in (0.1, 1.0))
     assert math.isclose(small.mean.alpha, 0.1)
     assert torch.allclose(small.V, large.V, rtol=1e-10, atol=1e-12)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from theory import InputError
-from theory.userdata import read
+from theory.userdata import load_user_data
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((24, 3)) * [1.0, 2.0, 0.5], RNG.standard_normal(24)
@@ -53,7 +53,7 @@ def reads(tmp_path):
     def read_bytes(content, ridge=1e-3):
         path = tmp_path / "mine.npz"
         path.write_bytes(content)
-        return read(path, ridge)
+        return load_user_data(path, ridge)
 
     return read_bytes
 
@@ -205,9 +205,9 @@ def test_a_ridge_lies_between_nothing_and_one(ridge, reads):
 
 def test_what_cannot_be_opened_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"cannot read .*absent\.npz: No such file"):
-        read(tmp_path / "absent.npz", 1e-3)
+        load_user_data(tmp_path / "absent.npz", 1e-3)
     with pytest.raises(InputError, match="cannot read"):
-        read(tmp_path, 1e-3)
+        load_user_data(tmp_path, 1e-3)
 
 
 # ---- files that mean harm
@@ -268,7 +268,7 @@ def test_a_file_that_says_it_unpacks_to_terabytes_is_refused_unread(tmp_path):
     path = tmp_path / "bomb.npz"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"unpacks to 4\.0 GiB; at most 2 GiB"):
-        read(path, 1e-3)
+        load_user_data(path, 1e-3)
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,19 @@ from typing import Any
 
 from theory.study import Study
 
-HOLDS, FAILS, UNDER = "holds", "fails", "holds under: "
+HOLDS, FAILS, HOLDS_UNDER_PREFIX = "holds", "fails", "holds under: "
 UNDECIDED = "undecided"
 """Neither could be shown: what was computed is not accurate enough to tell."""
 
 
-def holds_under(*conditions: str) -> str:
+def format_conditional_verdict(*conditions: str) -> str:
     """The claim fails as it is printed, and holds if read so."""
-    return UNDER + "; ".join(conditions)
+    return HOLDS_UNDER_PREFIX + "; ".join(conditions)
 
 
-def conditions(verdict: str) -> list[str]:
-    """Those named by ``holds_under``, each of them enough; none for any other verdict."""
-    return verdict.removeprefix(UNDER).split("; ") if verdict.startswith(UNDER) else []
+def parse_conditions(verdict: str) -> list[str]:
+    """Those named by ``format_conditional_verdict``, each of them enough; none for any other verdict."""
+    return verdict.removeprefix(HOLDS_UNDER_PREFIX).split("; ") if verdict.startswith(HOLDS_UNDER_PREFIX) else []
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class Claim:
     """Whether it is one of the orderings that ``--strict`` insists on."""
 
 
-def relative(error: float, scale: float) -> float:
+def compute_relative_error(error: float, scale: float) -> float:
     """error / scale, 0 where both vanish."""
     return error / scale if scale > 0 else (0.0 if error == 0 else float("inf"))
 
 
-def digits_to_spare(error: float, tolerance: float) -> float:
+def compute_margin_digits(error: float, tolerance: float) -> float:
     """By how many digits the error is below the tolerance; an error of zero counts as the smallest there is."""
     return math.log10(tolerance / max(error, 1e-16))

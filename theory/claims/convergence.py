@@ -7,28 +7,31 @@ from typing import Any
 
 from torch import Tensor
 
-from theory.claims.base import FAILS, HOLDS, Finding, holds_under
-from theory.claims.limits import spectral_doubt
+from theory.claims.base import FAILS, HOLDS, Finding, format_conditional_verdict
+from theory.claims.limits import bound_spectral_error
 from theory.descent import Trajectory, descend
-from theory.study import Study, greatest, least
+from theory.study import Study, compute_max_eigenvalue, compute_min_eigenvalue
 
 BRANCHES = ("online", "offline", "fused")
 
 
-def limits_of_mu(study: Study) -> dict[str, float]:
+def compute_mu(study: Study) -> dict[str, float]:
     """μ = λ_min(V^inf) of each model, by the exact limit; 0 where it is no more than the limit's own doubt."""
-    doubt, mu = spectral_doubt(study.limit), {branch: least(study.limits[branch].V) for branch in BRANCHES}
+    doubt, mu = (
+        bound_spectral_error(study.limit),
+        {branch: compute_min_eigenvalue(study.limits[branch].V) for branch in BRANCHES},
+    )
     return {branch: value if value > doubt else 0.0 for branch, value in mu.items()}
 
 
-def c1_stays_positive(study: Study) -> Finding:
+def check_c1_stays_positive(study: Study) -> Finding:
     """λ_min(Λ(t)) along real descent over μ/(2α²), at the full width and two smaller ones.
 
     Where μ is 0 the claim asks for λ_min(Λ(t)) ≥ 0 only, and there is no ratio. Rounding is allowed for on both sides.
     """
-    mu = limits_of_mu(study)
+    mu = compute_mu(study)
     bounds = {branch: value / (2 * study.alpha**2) for branch, value in mu.items()}
-    slack = (spectral_doubt(study.limit) / 2 + study.room) / study.alpha**2
+    slack = (bound_spectral_error(study.limit) / 2 + study.room) / study.alpha**2
     top = study.online.width
     tracks: dict[str, Any] = {}
     for width in sorted({max(1, top // 16), max(1, top // 4), top}):
@@ -38,10 +41,12 @@ def c1_stays_positive(study: Study) -> Finding:
             kernels = study.with_width(width, seed=study.seed + width)
             step = len(study.problem.y) / 2 * kernels.rate
             path = descend(study.problem, kernels.online, kernels.offline, "separate", study.steps, step, keep=9)
-        tracks[str(width)] = _track(kernels, path)
-    ratios = {width: min(_ratio(min(track[b]), bounds[b], slack) for b in BRANCHES) for width, track in tracks.items()}
+        tracks[str(width)] = _track_min_eigenvalues(kernels, path)
+    ratios = {
+        width: min(_compute_ratio(min(track[b]), bounds[b], slack) for b in BRANCHES) for width, track in tracks.items()
+    }
     lows = {branch: min(tracks[str(top)][branch]) for branch in BRANCHES}
-    worst = min(BRANCHES, key=lambda b: (_ratio(lows[b], bounds[b], slack), lows[b]))
+    worst = min(BRANCHES, key=lambda b: (_compute_ratio(lows[b], bounds[b], slack), lows[b]))
     low, bound, here = lows[worst], bounds[worst], ratios[str(top)]
     if bound > 0:
         words = f"the least ratio λ_min(Λ(t)) / (μ/2α²) is {here:.3g} at m = {top}"
@@ -51,39 +56,39 @@ def c1_stays_positive(study: Study) -> Finding:
         HOLDS if low >= bound - slack else FAILS,
         lhs=low,
         rhs=bound,
-        margin=here - 1 if bound > 0 else low / (greatest(study.on.Lambda) or 1.0),
+        margin=here - 1 if bound > 0 else low / (compute_max_eigenvalue(study.on.Lambda) or 1.0),
         unit="relative",
         words=words,
         evidence={"mu": mu, "least_ratio": ratios, "lambda_min": tracks},
     )
 
 
-def _ratio(low: float, bound: float, slack: float) -> float:
+def _compute_ratio(low: float, bound: float, slack: float) -> float:
     """low / bound; beyond all ratios where the bound is 0 and low is not below it."""
     if bound > 0:
         return low / bound
     return math.inf if low >= -slack else -math.inf
 
 
-def _track(study: Study, path: Trajectory) -> dict[str, list[float]]:
+def _track_min_eigenvalues(study: Study, path: Trajectory) -> dict[str, list[float]]:
     track: dict[str, list[float]] = {"t": [], **{branch: [] for branch in BRANCHES}}
     for k, (t, online, offline) in enumerate(path.snapshots):
         study.progress("kernels along the descent", k, len(path.snapshots))
         on, off = study.kernel(online), study.kernel(offline)
         track["t"].append(t)
         for branch, kernel in (("online", on), ("offline", off), ("fused", 0.5 * (on + off))):
-            track[branch].append(least(kernel.Lambda))
+            track[branch].append(compute_min_eigenvalue(kernel.Lambda))
     return track
 
 
-def c2_stays_under_bound(study: Study) -> Finding:
+def check_c2_stays_under_bound(study: Study) -> Finding:
     """|F(t)-y|² against (1 - rate μ/(2α²))^t |F(0)-y|², violations counted for each model."""
-    mu, found, rate, doubt = limits_of_mu(study), study.descents, study.rate, spectral_doubt(study.limit)
+    mu, found, rate, doubt = compute_mu(study), study.descents, study.rate, bound_spectral_error(study.limit)
     paths = {branch: ("separate", branch) for branch in BRANCHES} | {"fused, joint": ("joint", "fused")}
     violations, worst = {}, {}
     for name, (reading, branch) in paths.items():
         squares = found[reading].residual_norms(branch).double().square()  # type: ignore[arg-type]
-        bound = bound_curve(max(0.0, mu[branch] - doubt), rate, study.alpha, squares)
+        bound = compute_bound_curve(max(0.0, mu[branch] - doubt), rate, study.alpha, squares)
         bound = bound.clamp_min(study.floor**2 * squares[0].item())
         violations[name] = int((~(squares <= bound * (1 + 1e-9))).sum())  # NaN is a violation too
         worst[name] = (squares / bound)[1:].nan_to_num(math.inf).max().item()
@@ -92,7 +97,7 @@ def c2_stays_under_bound(study: Study) -> Finding:
         verdict = HOLDS
     else:
         good = [name for name in paths if name not in bad]
-        verdict = holds_under(*(f"only {name}" for name in good)) if good else FAILS
+        verdict = format_conditional_verdict(*(f"only {name}" for name in good)) if good else FAILS
     return Finding(
         verdict,
         lhs=max(worst.values()),
@@ -104,7 +109,7 @@ def c2_stays_under_bound(study: Study) -> Finding:
     )
 
 
-def bound_curve(mu: float, rate: float, alpha: float, squares: Tensor) -> Tensor:
+def compute_bound_curve(mu: float, rate: float, alpha: float, squares: Tensor) -> Tensor:
     """(1 - rate μ/(2α²))^t |F(0)-y|²."""
     t = squares.new_tensor(range(len(squares)))
     return squares[0] * max(0.0, 1 - rate * mu / (2 * alpha**2)) ** t

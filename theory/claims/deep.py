@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from theory.claims.base import FAILS, HOLDS, Finding, relative
-from theory.federated import federated_kernel
-from theory.jacobian import jacobian, trainable
-from theory.study import Study, greatest, least
+from theory.claims.base import FAILS, HOLDS, Finding, compute_relative_error
+from theory.federated import compute_federated_kernel
+from theory.jacobian import compute_jacobian, get_trainable_parameters
+from theory.study import Study, compute_max_eigenvalue, compute_min_eigenvalue
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class DeepKernels:
     owner: Tensor
 
 
-def deep_kernels(
+def compute_deep_kernels(
     online: nn.Module, inputs: Sequence[Tensor], offline: Sequence[nn.Module] | None = None, chunk: int | None = None
 ) -> DeepKernels:
     """Empirical kernels of any ``nn.Module``, one parameter tensor at a time so that memory stays bounded.
@@ -35,23 +35,27 @@ def deep_kernels(
     found: dict[str, Tensor] = {}
     owner = torch.empty(0, dtype=torch.long)
     for name, nets, shared in sets:
-        for parameter in trainable(nets[0]):
-            rows = jacobian(nets, inputs, [parameter], chunk)
+        for parameter in get_trainable_parameters(nets[0]):
+            rows = compute_jacobian(nets, inputs, [parameter], chunk)
             if not len(owner):
                 each = len(rows[parameter]) // sum(map(len, inputs))
                 sizes = torch.tensor([each * len(x) for x in inputs])
                 owner = torch.repeat_interleave(torch.arange(clients), sizes).to(rows[parameter].device)
-            K = federated_kernel(rows, owner, {parameter} if shared else set())
+            K = compute_federated_kernel(rows, owner, {parameter} if shared else set())
             found[name] = found[name] + K if name in found else K
     return DeepKernels(found["on"], found["off"], owner)
 
 
-def judge_deep(kernels: DeepKernels, tolerance: float = 1e-10) -> Finding:
+def check_deep_orderings(kernels: DeepKernels, tolerance: float = 1e-10) -> Finding:
     """O1, O2 and O3 for these kernels."""
     same = kernels.owner[:, None] == kernels.owner[None, :]
-    scale = greatest(kernels.on)
-    apart = relative((kernels.off - kernels.on * same).abs().max().item(), kernels.on.abs().max().item())
-    on, off, mean = least(kernels.on), least(kernels.off), least((kernels.on + kernels.off) / 2)
+    scale = compute_max_eigenvalue(kernels.on)
+    apart = compute_relative_error((kernels.off - kernels.on * same).abs().max().item(), kernels.on.abs().max().item())
+    on, off, mean = (
+        compute_min_eigenvalue(kernels.on),
+        compute_min_eigenvalue(kernels.off),
+        compute_min_eigenvalue((kernels.on + kernels.off) / 2),
+    )
     order = {"O1": apart <= tolerance, "O2": off - on >= -tolerance * scale}
     order["O3"] = order["O2"] and mean - (on + off) / 2 >= -tolerance * scale
     return Finding(
@@ -69,7 +73,7 @@ def judge_deep(kernels: DeepKernels, tolerance: float = 1e-10) -> Finding:
     )
 
 
-def small_conv_net(dim: int, generator: torch.Generator) -> nn.Module:
+def build_small_conv_net(dim: int, generator: torch.Generator) -> nn.Module:
     """A one-dimensional convolutional network with batch norm in eval mode: X1's example when none is given."""
     net = nn.Sequential(
         nn.Unflatten(1, (1, dim)),
@@ -92,13 +96,13 @@ def small_conv_net(dim: int, generator: torch.Generator) -> nn.Module:
     return net.eval()
 
 
-def x1_deep_orderings(study: Study) -> Finding:
+def check_x1_deep_orderings(study: Study) -> Finding:
     """The orderings for a small convolutional network on the study's own inputs.
 
     Both models have the same weights, so one autograd Jacobian gives both kernels and O1 is an identity: what is
-    measured is the chain of eigenvalues. O1 itself is tested where networks of their own are given (``deep_kernels``).
+    measured is the chain of eigenvalues. O1 itself is tested where networks of their own are given (``compute_deep_kernels``).
     """
     problem = study.problem.to(torch.float64, "cpu")
-    net = small_conv_net(problem.dim, torch.Generator().manual_seed(study.seed))
-    found = judge_deep(deep_kernels(net, [problem.x[rows] for rows in problem.blocks]))
+    net = build_small_conv_net(problem.dim, torch.Generator().manual_seed(study.seed))
+    found = check_deep_orderings(compute_deep_kernels(net, [problem.x[rows] for rows in problem.blocks]))
     return replace(found, words=f"{found.words} (equal weights, so O1 is an identity of autograd's blocks)")

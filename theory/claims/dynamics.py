@@ -7,26 +7,34 @@ import math
 import torch
 from torch import Tensor, nn
 
-from theory.claims.base import FAILS, HOLDS, UNDECIDED, Finding, digits_to_spare, holds_under, relative
-from theory.claims.kernels import JACOBIAN_NUMBERS, distance, networks
+from theory.claims.base import (
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    Finding,
+    compute_margin_digits,
+    compute_relative_error,
+    format_conditional_verdict,
+)
+from theory.claims.kernels import MAX_JACOBIAN_ENTRIES, build_networks, compute_relative_distance
 from theory.descent import Trajectory, descend
-from theory.dynamics import predicted_residuals
-from theory.federated import federated_kernel, pinch
-from theory.jacobian import jacobian
-from theory.network import HIDDEN
-from theory.study import Study, greatest, narrowed
+from theory.dynamics import predict_residuals
+from theory.federated import compute_federated_kernel, keep_client_blocks
+from theory.jacobian import compute_jacobian
+from theory.network import HIDDEN_KEY
+from theory.study import Study, compute_max_eigenvalue, truncate_width
 
-NOTICEABLE = 1e-3
+MIN_GAIN_DIGITS = 1e-3
 """Digits by which a residual must be smaller to be called so."""
-SHARES = (1e-3, 1e-4)
+STEP_FRACTIONS = (1e-3, 1e-4)
 """Small steps, as shares of 1/λ_max; the second is a tenth of the first."""
-WHOLE, PART = 1e-4, 0.1
+MAX_TOTAL_ERROR, MAX_PERSONAL_ERROR = 1e-4, 0.1
 """What a law of first order may miss of the whole, and of the personal part; a part divided by N misses half."""
-RESOLVED = 1e-8
+FIRST_ORDER_RESOLUTION = 1e-8
 """What two small steps can tell of a law of first order, relative to the whole: curvature and rounding, with room."""
 
 
-class Fused(nn.Module):
+class FusedNetwork(nn.Module):
     """F = fusion · (F_on + F_off) as one module, for autograd to differentiate."""
 
     def __init__(self, online: nn.Module, offline: nn.Module, fusion: float) -> None:
@@ -39,51 +47,57 @@ class Fused(nn.Module):
         return outputs
 
 
-def d1_fused_kernel(study: Study) -> Finding:
+def check_d1_fused_kernel(study: Study) -> Finding:
     """The autograd kernel of the fused network itself against half and a quarter of Λ_on + Λ_off.
 
     Then one small step of each branch on its own loss, whose effect on F is divided by the step.
     """
     problem = study.problem
-    room = max(1, JACOBIAN_NUMBERS // (2 * len(problem.x) * (problem.dim + 1)))  # two networks at a time
-    online, offline = narrowed(study.online, room), narrowed(study.offline, room)
-    pairs = zip(networks(problem, online), networks(problem, offline), strict=True)
-    rows = jacobian([Fused(on, off, study.fusion).eval() for on, off in pairs], [problem.x[b] for b in problem.blocks])
-    fused = federated_kernel(rows, problem.owner, {f"online.{HIDDEN}"})
+    room = max(1, MAX_JACOBIAN_ENTRIES // (2 * len(problem.x) * (problem.dim + 1)))  # two networks at a time
+    online, offline = truncate_width(study.online, room), truncate_width(study.offline, room)
+    pairs = zip(build_networks(problem, online), build_networks(problem, offline), strict=True)
+    rows = compute_jacobian(
+        [FusedNetwork(on, off, study.fusion).eval() for on, off in pairs], [problem.x[b] for b in problem.blocks]
+    )
+    fused = compute_federated_kernel(rows, problem.owner, {f"online.{HIDDEN_KEY}"})
     total = study.kernel(online).Lambda + study.kernel(offline).Lambda
-    half, quarter = distance(fused, total / 2), distance(fused, total / 4)
-    times = relative(fused.norm().item(), (total / 2).norm().item())
+    half, quarter = compute_relative_distance(fused, total / 2), compute_relative_distance(fused, total / 4)
+    times = compute_relative_error(fused.norm().item(), (total / 2).norm().item())
     precise = study.in_double()
-    separate = _separate_step(precise)
+    separate = _measure_separate_step(precise)
     if half <= study.tolerance:
         verdict = HOLDS
     else:
-        verdict = holds_under("each branch is trained on its own loss, at t = 0") if _follows(separate) else FAILS
+        verdict = (
+            format_conditional_verdict("each branch is trained on its own loss, at t = 0")
+            if _is_within_tolerance(separate)
+            else FAILS
+        )
     return Finding(
         verdict,
         lhs=times,
         rhs=1.0,
-        margin=digits_to_spare(half, study.tolerance),
+        margin=compute_margin_digits(half, study.tolerance),
         unit="digits",
         words=f"the true kernel is {times:.3g} times Eq. 20's",
         evidence={"error_of_half": half, "error_of_quarter": quarter, "separate_step_error": separate},
     )
 
 
-def _separate_step(study: Study) -> dict[str, float]:
+def _measure_separate_step(study: Study) -> dict[str, float]:
     """How far one step of each branch on its own loss is from Eq. 20's kernel."""
     K, n = study.co2.Lambda, len(study.problem.y)
     moves = []
-    for share in SHARES:
-        rate = share / (greatest(K) or 1.0)
+    for share in STEP_FRACTIONS:
+        rate = share / (compute_max_eigenvalue(K) or 1.0)
         path = descend(study.problem, study.online, study.offline, "separate", 1, n / 2 * rate)
         F = study.fusion * (path.online + path.offline)
         moves.append((F[1] - F[0]) / rate)
     residual = F[0] - study.problem.y
-    return _first_order(moves, K @ residual, study.co2.G @ residual)
+    return _measure_first_order_errors(moves, K @ residual, study.co2.G @ residual)
 
 
-def _first_order(moves: list[Tensor], expected: Tensor, part: Tensor) -> dict[str, float]:
+def _measure_first_order_errors(moves: list[Tensor], expected: Tensor, part: Tensor) -> dict[str, float]:
     """|ΔF/step + expected| / |expected| for both steps and as the step vanishes; the last relative to |part| too.
 
     What is linear in the step goes with 10 times the small one minus the large one. ``part`` is what the personal γ
@@ -91,26 +105,26 @@ def _first_order(moves: list[Tensor], expected: Tensor, part: Tensor) -> dict[st
     """
     large, small = moves
     gaps = [(move + expected).norm().item() for move in (large, small, (10 * small - large) / 9)]
-    names = (*(f"{share:g}" for share in SHARES), "limit")
-    whole = {name: relative(gap, expected.norm().item()) for name, gap in zip(names, gaps, strict=True)}
-    return whole | {"limit_in_personal_part": relative(gaps[-1], part.norm().item())}
+    names = (*(f"{share:g}" for share in STEP_FRACTIONS), "limit")
+    whole = {name: compute_relative_error(gap, expected.norm().item()) for name, gap in zip(names, gaps, strict=True)}
+    return whole | {"limit_in_personal_part": compute_relative_error(gaps[-1], part.norm().item())}
 
 
-def _missed(errors: dict[str, float]) -> tuple[float, float]:
+def _find_worst_error(errors: dict[str, float]) -> tuple[float, float]:
     """What the law misses and what it may, of the whole or of the personal part, whichever is worse.
 
     A gate that opens on the way spoils the limit, curvature the small step: of the whole, either of them will do.
     """
     _, small, limit, part = errors.values()
-    return max((min(small, limit), WHOLE), (part, PART), key=lambda pair: pair[0] / pair[1])
+    return max((min(small, limit), MAX_TOTAL_ERROR), (part, MAX_PERSONAL_ERROR), key=lambda pair: pair[0] / pair[1])
 
 
-def _follows(errors: dict[str, float]) -> bool:
-    missed, allowed = _missed(errors)
+def _is_within_tolerance(errors: dict[str, float]) -> bool:
+    missed, allowed = _find_worst_error(errors)
     return missed <= allowed
 
 
-def d2_converges_faster(study: Study) -> Finding:
+def check_d2_converges_faster(study: Study) -> Finding:
     """Fed-CO2's residual against FedBN's after the same number of real steps, in every reading."""
     found = study.descents
     fedbn, own = found["separate"].residual_norms("online"), found["separate, own step"].residual_norms("online")
@@ -121,17 +135,19 @@ def d2_converges_faster(study: Study) -> Finding:
         "separate": (found["separate"].residual_norms("fused"), fedbn),
         "federated": (federated.residual_norms("fused"), federated.residual_norms("online")),
     }
-    at = {name: _comparable(*pair, study.floor) for name, pair in pairs.items()}
-    ends = {name: (_ended(a, at[name]), _ended(b, at[name])) for name, (a, b) in pairs.items()}
-    gains = {name: _gain(*end) for name, end in ends.items()}
+    at = {name: _find_last_comparable_step(*pair, study.floor) for name, pair in pairs.items()}
+    ends = {name: (_get_residual_at(a, at[name]), _get_residual_at(b, at[name])) for name, (a, b) in pairs.items()}
+    gains = {name: _compute_gain_digits(*end) for name, end in ends.items()}
     readings = {
         "joint, own step": "each model takes its own largest stable step",
         "separate": "each branch descends its own loss",
         "federated": "each branch descends its own loss in federated rounds",
     }
-    true_under = [words for name, words in readings.items() if gains[name] > NOTICEABLE]
-    verdict = HOLDS if gains["joint"] > NOTICEABLE else holds_under(*true_under) if true_under else FAILS
-    told = [f"{name} {gain:+.2f}{_when(at[name], len(fedbn) - 1)}" for name, gain in gains.items()]
+    true_under = [words for name, words in readings.items() if gains[name] > MIN_GAIN_DIGITS]
+    verdict = (
+        HOLDS if gains["joint"] > MIN_GAIN_DIGITS else format_conditional_verdict(*true_under) if true_under else FAILS
+    )
+    told = [f"{name} {gain:+.2f}{_format_step_note(at[name], len(fedbn) - 1)}" for name, gain in gains.items()]
     co2, bn = ends["joint"]
     return Finding(
         verdict,
@@ -145,25 +161,28 @@ def d2_converges_faster(study: Study) -> Finding:
             "compared_at_step": at,
             "residual": {name: {"fedco2": a[-1].item(), "fedbn": b[-1].item()} for name, (a, b) in pairs.items()},
             "residual_predicted_by_the_kernel": {
-                "joint": {"fedco2": _predicted(study, study.joint_kernel), "fedbn": _predicted(study, study.on.Lambda)}
+                "joint": {
+                    "fedco2": _predict_final_residual(study, study.joint_kernel),
+                    "fedbn": _predict_final_residual(study, study.on.Lambda),
+                }
             },
             "steps": study.steps,
         },
     )
 
 
-def _predicted(study: Study, K: Tensor) -> float:
+def _predict_final_residual(study: Study, K: Tensor) -> float:
     """|F - y| after all steps if K stayed as it is at t = 0; both networks start from the same outputs."""
     start = study.descents["joint"].online[0] - study.problem.y
-    return predicted_residuals(K, start, study.rate, study.steps)[-1].norm().item()
+    return predict_residuals(K, start, study.rate, study.steps)[-1].norm().item()
 
 
-def _gain(fedco2: float, fedbn: float) -> float:
+def _compute_gain_digits(fedco2: float, fedbn: float) -> float:
     """Digits by which Fed-CO2's residual is the smaller; a diverged one loses."""
     return math.log10(fedbn / fedco2) if fedco2 < math.inf else -math.inf
 
 
-def _comparable(a: Tensor, b: Tensor, floor: float) -> int:
+def _find_last_comparable_step(a: Tensor, b: Tensor, floor: float) -> int:
     """The last step where neither residual has sunk into rounding; the last one of all if any diverged."""
     if not (a[-1] + b[-1]).isfinite():
         return len(a) - 1
@@ -171,16 +190,16 @@ def _comparable(a: Tensor, b: Tensor, floor: float) -> int:
     return int(alive[-1]) if len(alive) else 0
 
 
-def _ended(residuals: Tensor, step: int) -> float:
+def _get_residual_at(residuals: Tensor, step: int) -> float:
     return residuals[step].nan_to_num(math.inf, math.inf).item()
 
 
-def _when(step: int, last: int) -> str:
+def _format_step_note(step: int, last: int) -> str:
     """Nothing where the last step was compared, as all expect."""
     return "" if step == last else f" (at step {step}, before rounding)"
 
 
-def d3_federated_step(study: Study) -> Finding:
+def check_d3_federated_step(study: Study) -> Finding:
     """One real federated step against descent on the pooled loss, and against the pulled kernel.
 
     They differ by (1 - 1/N) G only, so the error is measured in units of G's own contribution.
@@ -190,30 +209,34 @@ def d3_federated_step(study: Study) -> Finding:
     sizes = problem.y.new_tensor(problem.sizes)[problem.owner]
     shared, G = study.on.V / study.alpha**2, study.on.G
     moves: dict[str, list[Tensor]] = {"online": [], "offline": []}
-    for share in SHARES:
-        eta = share * min(problem.sizes) / (2 * (greatest(pinch(shared, problem.owner) + G) or 1.0))
+    for share in STEP_FRACTIONS:
+        eta = (
+            share
+            * min(problem.sizes)
+            / (2 * (compute_max_eigenvalue(keep_client_blocks(shared, problem.owner) + G) or 1.0))
+        )
         path = descend(problem, study.online, study.offline, "federated", 1, eta)
         for branch, F in (("online", path.online), ("offline", path.offline)):
             moves[branch].append((F[1] - F[0]) / eta)
     on, off = (2 * (F[0] - problem.y) / sizes for F in (path.online, path.offline))
     errors = {
-        "pooled": _first_order(moves["online"], (shared + G) @ on / problem.clients, G @ on),
-        "pulled": _first_order(moves["online"], (shared / problem.clients + G) @ on, G @ on),
-        "offline": _first_order(moves["offline"], study.off.Lambda @ off, study.off.G @ off),
+        "pooled": _measure_first_order_errors(moves["online"], (shared + G) @ on / problem.clients, G @ on),
+        "pulled": _measure_first_order_errors(moves["online"], (shared / problem.clients + G) @ on, G @ on),
+        "offline": _measure_first_order_errors(moves["offline"], study.off.Lambda @ off, study.off.G @ off),
     }
     pooled, others = errors["pooled"], (errors["pulled"], errors["offline"])
-    missed, allowed = _missed(pooled)
+    missed, allowed = _find_worst_error(pooled)
     if missed <= allowed:
         verdict = HOLDS
-    elif all(map(_follows, others)):
-        verdict = holds_under("the shared part is divided by N and the personal part is not")
+    elif all(map(_is_within_tolerance, others)):
+        verdict = format_conditional_verdict("the shared part is divided by N and the personal part is not")
     else:  # α so small that the personal part is lost in the accuracy of a step?
-        verdict = UNDECIDED if all(error["limit"] <= RESOLVED for error in others) else FAILS
+        verdict = UNDECIDED if all(error["limit"] <= FIRST_ORDER_RESOLUTION for error in others) else FAILS
     return Finding(
         verdict,
         lhs=missed,
         rhs=allowed,
-        margin=digits_to_spare(missed, allowed),
+        margin=compute_margin_digits(missed, allowed),
         unit="digits",
         words=f"as the step vanishes pooled descent is off by {100 * pooled['limit']:.3g} %, "
         f"or {100 * pooled['limit_in_personal_part']:.3g} % of the personal part; V/N + G by {others[0]['limit']:.0e}",
@@ -221,7 +244,7 @@ def d3_federated_step(study: Study) -> Finding:
     )
 
 
-def residual_curves(descents: dict[str, Trajectory]) -> dict[str, list[float]]:
+def collect_residual_curves(descents: dict[str, Trajectory]) -> dict[str, list[float]]:
     """|F(t) - y| of every reading, for figures."""
     curves = {}
     for name, path in descents.items():

@@ -7,25 +7,32 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from theory.claims.base import FAILS, HOLDS, Finding, digits_to_spare, holds_under, relative
-from theory.federated import federated_kernel
-from theory.gram import Weights, kernel
-from theory.jacobian import jacobian
-from theory.network import HIDDEN, TwoLayerBN
+from theory.claims.base import (
+    FAILS,
+    HOLDS,
+    Finding,
+    compute_margin_digits,
+    compute_relative_error,
+    format_conditional_verdict,
+)
+from theory.federated import compute_federated_kernel
+from theory.gram import Weights, compute_kernel
+from theory.jacobian import compute_jacobian
+from theory.network import HIDDEN_KEY, TwoLayerBN
 from theory.problem import Problem
-from theory.study import Study, greatest, least, narrowed
+from theory.study import Study, compute_max_eigenvalue, compute_min_eigenvalue, truncate_width
 
-JACOBIAN_NUMBERS = 2**25
+MAX_JACOBIAN_ENTRIES = 2**25
 """An autograd Jacobian larger than this is taken of the first hidden units only."""
 
 
-def distance(A: Tensor, B: Tensor, within: Tensor | None = None) -> float:
+def compute_relative_distance(A: Tensor, B: Tensor, within: Tensor | None = None) -> float:
     """|A - B| / |B| in the Frobenius norm; where B is mere rounding ``within`` something larger, relative to that."""
     scale, whole = B.norm().item(), 0.0 if within is None else within.norm().item()
-    return relative((A - B).norm().item(), scale if scale > 1e-6 * whole else whole)
+    return compute_relative_error((A - B).norm().item(), scale if scale > 1e-6 * whole else whole)
 
 
-def networks(problem: Problem, weights: Weights) -> list[TwoLayerBN]:
+def build_networks(problem: Problem, weights: Weights) -> list[TwoLayerBN]:
     """The weights as one real module for each client."""
     build = [
         TwoLayerBN(problem.dim, weights.width, covariance=S, generator=torch.Generator()).to(S.device)
@@ -34,36 +41,36 @@ def networks(problem: Problem, weights: Weights) -> list[TwoLayerBN]:
     return [net.load(*weights.of(i)) for i, net in enumerate(build)]
 
 
-def k1_tangent_kernel(study: Study) -> Finding:
+def check_k1_tangent_kernel(study: Study) -> Finding:
     """Autograd against closed form, at as many hidden units as a Jacobian has room for."""
     problem = study.problem
-    room = JACOBIAN_NUMBERS // (len(problem.x) * (problem.dim + 1))
+    room = MAX_JACOBIAN_ENTRIES // (len(problem.x) * (problem.dim + 1))
     errors = {}
-    for name, weights, shared in (("online", study.online, {HIDDEN}), ("offline", study.offline, set[str]())):
-        part = narrowed(weights, max(room, 1))
-        rows = jacobian(networks(problem, part), [problem.x[b] for b in problem.blocks])
-        autograd = federated_kernel(rows, problem.owner, shared)
-        errors[name] = distance(study.kernel(part).Lambda, autograd)
+    for name, weights, shared in (("online", study.online, {HIDDEN_KEY}), ("offline", study.offline, set[str]())):
+        part = truncate_width(weights, max(room, 1))
+        rows = compute_jacobian(build_networks(problem, part), [problem.x[b] for b in problem.blocks])
+        autograd = compute_federated_kernel(rows, problem.owner, shared)
+        errors[name] = compute_relative_distance(study.kernel(part).Lambda, autograd)
     worst = max(errors.values())
     return Finding(
         HOLDS if worst <= study.tolerance else FAILS,
         lhs=worst,
         rhs=study.tolerance,
-        margin=digits_to_spare(worst, study.tolerance),
+        margin=compute_margin_digits(worst, study.tolerance),
         unit="digits",
         words=f"autograd and closed form differ by {worst:.1e} of the norm",
         evidence={"relative_error": errors, "hidden_units": min(room, study.online.width)},
     )
 
 
-def k2_positive(study: Study) -> Finding:
+def check_k2_positive(study: Study) -> Finding:
     """Eigenvalues of all six matrices, and Λ against its parts."""
     slack: list[float] = []
     least_of: dict[str, float] = {}
     for name, k in (("on", study.on), ("off", study.off)):
-        low = {part: least(getattr(k, part)) for part in ("V", "G", "Lambda")}
+        low = {part: compute_min_eigenvalue(getattr(k, part)) for part in ("V", "G", "Lambda")}
         least_of |= {f"{part}_{name}": value for part, value in low.items()}
-        scale = greatest(k.Lambda) or 1.0  # all gates closed: every eigenvalue is 0
+        scale = compute_max_eigenvalue(k.Lambda) or 1.0  # all gates closed: every eigenvalue is 0
         slack += [value / scale for value in low.values()]
         slack.append((low["Lambda"] - max(low["V"] / k.alpha**2, low["G"])) / scale)
     margin = min(slack)
@@ -80,27 +87,31 @@ def k2_positive(study: Study) -> Finding:
     )
 
 
-def k5_projection(study: Study) -> Finding:
+def check_k5_projection(study: Study) -> Finding:
     """V_on with the printed projection against the exact one, here and with every S_i made a multiple of I."""
     problem, tolerance = study.problem, study.tolerance
     exact = study.kernel(study.online, projection="exact")
-    found = distance(_printed(study, problem), exact.V, within=study.alpha**2 * exact.Lambda)
+    found = compute_relative_distance(
+        _compute_printed_kernel(study, problem), exact.V, within=study.alpha**2 * exact.Lambda
+    )
     scale = problem.S.diagonal(dim1=1, dim2=2).mean(1)
     round_S = scale[:, None, None] * torch.eye(problem.dim).to(problem.S)
     rounded = replace(problem, S=round_S)
-    exact = kernel(rounded, study.online, chunk=study.chunk)
-    isotropic = distance(_printed(study, rounded), exact.V, within=study.alpha**2 * exact.Lambda)
-    otherwise = holds_under("every S_i = s_i I") if isotropic <= tolerance else FAILS
+    exact = compute_kernel(rounded, study.online, chunk=study.chunk)
+    isotropic = compute_relative_distance(
+        _compute_printed_kernel(study, rounded), exact.V, within=study.alpha**2 * exact.Lambda
+    )
+    otherwise = format_conditional_verdict("every S_i = s_i I") if isotropic <= tolerance else FAILS
     return Finding(
         HOLDS if found <= tolerance else otherwise,
         lhs=found,
         rhs=tolerance,
-        margin=digits_to_spare(found, tolerance),
+        margin=compute_margin_digits(found, tolerance),
         unit="digits",
         words=f"I - vv'/|v|² is off by {100 * found:.2g} % of the norm of V",
         evidence={"relative_error": found, "relative_error_if_isotropic": isotropic},
     )
 
 
-def _printed(study: Study, problem: Problem) -> Tensor:
-    return kernel(problem, study.online, projection="printed", chunk=study.chunk).V
+def _compute_printed_kernel(study: Study, problem: Problem) -> Tensor:
+    return compute_kernel(problem, study.online, projection="printed", chunk=study.chunk).V

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from theory.claims.base import FAILS, HOLDS, Finding, digits_to_spare, relative
-from theory.federated import pinch
-from theory.study import Study, greatest, least
+from theory.claims.base import FAILS, HOLDS, Finding, compute_margin_digits, compute_relative_error
+from theory.federated import keep_client_blocks
+from theory.study import Study, compute_max_eigenvalue, compute_min_eigenvalue
 
 
-def o1_offline_is_block_diagonal(study: Study) -> Finding:
+def check_o1_offline_is_block_diagonal(study: Study) -> Finding:
     """V_off against the client blocks of V_on."""
-    apart = (study.off.V - pinch(study.on.V, study.problem.owner)).abs().max().item()
-    error = relative(apart, study.alpha**2 * study.on.Lambda.abs().max().item())
+    apart = (study.off.V - keep_client_blocks(study.on.V, study.problem.owner)).abs().max().item()
+    error = compute_relative_error(apart, study.alpha**2 * study.on.Lambda.abs().max().item())
     return Finding(
         HOLDS if error <= study.tolerance else FAILS,
         lhs=apart,
         rhs=0.0,
-        margin=digits_to_spare(error, study.tolerance),
+        margin=compute_margin_digits(error, study.tolerance),
         unit="digits",
         words=f"the largest difference is {apart:.1e}",
         evidence={"largest_difference": apart, "relative": error},
     )
 
 
-def o2_offline_above_online(study: Study) -> Finding:
+def check_o2_offline_above_online(study: Study) -> Finding:
     """λ_min(V_off), which is the least of the clients' own, against λ_min(V_on)."""
-    off, on = least(study.off.V), least(study.on.V)
-    own = [least(study.off.V[rows, rows]) for rows in study.problem.blocks]
+    off, on = compute_min_eigenvalue(study.off.V), compute_min_eigenvalue(study.on.V)
+    own = [compute_min_eigenvalue(study.off.V[rows, rows]) for rows in study.problem.blocks]
     apart = abs(off - min(own))
     margin = off - on if apart <= study.room else -apart
     if abs(off - on) <= study.room:
@@ -41,13 +41,17 @@ def o2_offline_above_online(study: Study) -> Finding:
         margin=margin,
         unit="absolute",
         words=words,
-        evidence={"V_off": off, "V_on": on, "clients": own, "ratio": relative(off, on)},
+        evidence={"V_off": off, "V_on": on, "clients": own, "ratio": compute_relative_error(off, on)},
     )
 
 
-def o3_mean_above_online(study: Study) -> Finding:
+def check_o3_mean_above_online(study: Study) -> Finding:
     """Both halves of the chain, and whether the second is strict."""
-    mean, off, on = least(study.co2.V), least(study.off.V), least(study.on.V)
+    mean, off, on = (
+        compute_min_eigenvalue(study.co2.V),
+        compute_min_eigenvalue(study.off.V),
+        compute_min_eigenvalue(study.on.V),
+    )
     middle, room = (off + on) / 2, study.room
     margin = min(mean - middle, middle - on)
     return Finding(
@@ -61,19 +65,21 @@ def o3_mean_above_online(study: Study) -> Finding:
     )
 
 
-def o4_mean_is_no_steeper(study: Study) -> Finding:
+def check_o4_mean_is_no_steeper(study: Study) -> Finding:
     """λ_max of the mean against V_on's, and with it the condition number where rounding leaves one to speak of."""
     kernels, room = {"V": study.co2.V, "V_on": study.on.V}, study.room
-    low, high = ({name: end(V) for name, V in kernels.items()} for end in (least, greatest))
+    low, high = (
+        {name: end(V) for name, V in kernels.items()} for end in (compute_min_eigenvalue, compute_max_eigenvalue)
+    )
     defined = min(low.values()) > room
     condition = {name: high[name] / low[name] if defined else None for name in kernels}
-    margin, words = high["V_on"] - high["V"], _moves("λ_max", high["V_on"], high["V"], room)
+    margin, words = high["V_on"] - high["V"], _describe_change("λ_max", high["V_on"], high["V"], room)
     if defined:
         on, mean = high["V_on"] / low["V_on"], high["V"] / low["V"]
         doubt = sum(high[name] / low[name] * room * (1 / low[name] + 1 / high[name]) for name in kernels)
         if mean - on > doubt:
             margin = min(margin, on - mean)
-        words = _moves("the condition number", on, mean, doubt)
+        words = _describe_change("the condition number", on, mean, doubt)
     else:
         words += "; V_on is singular to rounding, so there is no condition number to compare"
     return Finding(
@@ -87,31 +93,31 @@ def o4_mean_is_no_steeper(study: Study) -> Finding:
     )
 
 
-def _moves(what: str, before: float, after: float, room: float) -> str:
+def _describe_change(what: str, before: float, after: float, room: float) -> str:
     """What differs by no more than the room for rounding has not moved."""
     if abs(after - before) <= room:
         return f"{what} stays at {before:.4g}"
     return f"{what} {'rises' if after > before else 'falls'} from {before:.4g} to {after:.4g}"
 
 
-def b1_ladder(study: Study) -> Finding:
+def check_b1_fedbn_above_fedavg(study: Study) -> Finding:
     """λ_min(G) of FedBN against FedAvg (the claim), and λ_min(Λ) along the whole ladder (no claim: see words).
 
     G_FedBN is G_FedAvg pinched, so the claim is a law. Λ is V/α² + G, and pinching one summand alone may lower λ_min of
     the sum: the rung from FedAvg to FedBN is usually climbed, but nothing guarantees it. The other rungs are laws.
     """
-    bn, avg = least(study.on.G), least(study.avg.G)
+    bn, avg = compute_min_eigenvalue(study.on.G), compute_min_eigenvalue(study.avg.G)
     ladder = {
-        "FedAvg": least(study.avg.Lambda),
-        "FedBN": least(study.on.Lambda),
-        "Fed-CO2": least(study.co2.Lambda),
-        "SingleSet": least(study.off.Lambda),
+        "FedAvg": compute_min_eigenvalue(study.avg.Lambda),
+        "FedBN": compute_min_eigenvalue(study.on.Lambda),
+        "Fed-CO2": compute_min_eigenvalue(study.co2.Lambda),
+        "SingleSet": compute_min_eigenvalue(study.off.Lambda),
     }
-    room = study.tolerance * greatest(study.avg.Lambda)
+    room = study.tolerance * compute_max_eigenvalue(study.avg.Lambda)
     climbs = all(b >= a - room for a, b in pairwise(ladder.values()))
     rungs = ", ".join(f"{name} {value:.4g}" for name, value in ladder.items())
     return Finding(
-        HOLDS if bn - avg >= -study.tolerance * greatest(study.avg.G) else FAILS,
+        HOLDS if bn - avg >= -study.tolerance * compute_max_eigenvalue(study.avg.G) else FAILS,
         lhs=bn,
         rhs=avg,
         margin=bn - avg,

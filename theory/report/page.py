@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from theory.claims.base import conditions
+from theory.claims.base import parse_conditions
 from theory.report import text
 from theory.report.words import build_messages
 
@@ -102,7 +102,7 @@ def _format_samples(sizes: Any) -> Any:
 def build_claim_view(row: Report) -> Report:
     """A claim with its verdict taken apart into kind and conditions."""
     verdict = str(row["verdict"])
-    under = conditions(verdict)
+    under = parse_conditions(verdict)
     kind = "under" if under else verdict if verdict in VERDICT_KINDS else "fails"
     return {"draws": None, "evidence": {}} | row | {"kind": kind, "conditions": under}
 

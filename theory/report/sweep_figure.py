@@ -22,7 +22,7 @@ from theory.report.style import (
     set_x_ticks,
     use_plot_style,
 )
-from theory.sweep import gain
+from theory.sweep import compute_gain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,7 +60,7 @@ def _average_repeats(rows: list[Row], names: list[str]) -> list[Row]:
 
 
 def _compute_row_gain(row: Row) -> float:
-    return gain(row["V"], row["V_on"])
+    return compute_gain(row["V"], row["V_on"])
 
 
 def _format_title(rows: list[Row]) -> str:

@@ -7,27 +7,27 @@ break, such as Cauchy interlacing, is broken by handing the study a kernel that 
 import pytest
 from studies import at_init, drawn, identities, two_clients
 
-from theory import Study, synthetic
+from theory import Study, draw_synthetic_problem
 
 
 @pytest.fixture(scope="session")
 def usual():
-    return at_init(synthetic(3, 5, 5, seed=1))
+    return at_init(draw_synthetic_problem(3, 5, 5, seed=1))
 
 
 @pytest.fixture(scope="session")
 def printed():
-    return at_init(synthetic(3, 5, 5, seed=1), projection="printed")
+    return at_init(draw_synthetic_problem(3, 5, 5, seed=1), projection="printed")
 
 
 @pytest.fixture(scope="session")
 def isotropic():
-    return at_init(synthetic(3, 5, 5, covariance="isotropic", seed=1))
+    return at_init(draw_synthetic_problem(3, 5, 5, covariance="isotropic", seed=1))
 
 
 @pytest.fixture(scope="session")
 def alone():
-    return at_init(synthetic(1, 5, 5, seed=1))
+    return at_init(draw_synthetic_problem(1, 5, 5, seed=1))
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,17 @@ import pytest
 import torch
 from studies import IDS, at_init, check, identities
 
-from theory import CLAIMS, Claim, Finding, InputError, Problem, initial_weights, synthetic, verify
-from theory.claims import choose
+from theory import (
+    CLAIMS,
+    Claim,
+    Finding,
+    InputError,
+    Problem,
+    check_claims,
+    draw_initial_weights,
+    draw_synthetic_problem,
+)
+from theory.claims import select_claims
 
 # The list of claims
 
@@ -35,29 +44,29 @@ def test_what_strict_insists_on():
     ],
 )
 def test_choose(text, expected):
-    assert [claim.id for claim in choose(text)] == expected
+    assert [claim.id for claim in select_claims(text)] == expected
 
 
 @pytest.mark.parametrize("text", ["O9", "O1,O9"])
 def test_choose_hints_at_what_may_be_meant(text):
     with pytest.raises(InputError, match=r"unknown claim 'O9'; did you mean O\d\?.*K1, K2"):
-        choose(text)
+        select_claims(text)
 
 
 def test_choose_does_not_guess_wildly():
     with pytest.raises(InputError, match="unknown claim 'HELLO'") as caught:
-        choose("hello")
+        select_claims("hello")
     assert "did you mean" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", " ", ",", " , ,"])
 def test_choose_wants_a_name(text):
     with pytest.raises(InputError, match=r"no claim named.*K1, K2"):
-        choose(text)
+        select_claims(text)
 
 
 def test_verify_checks_the_claims_it_is_given(usual):
-    found = verify(usual, choose("O2,K2"))
+    found = check_claims(usual, select_claims("O2,K2"))
     assert list(found) == ["K2", "O2"]
     assert all(isinstance(finding, Finding) for finding in found.values())
     assert found["O2"] == CLAIMS["O2"].check(usual)
@@ -84,7 +93,7 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_verdicts_that_mathematics_decides(shape, dtype):
     sizes = {"clients": 3, "samples": 3, "dim": 4, "covariance": "anisotropic"} | SHAPES[shape]
-    study = at_init(synthetic(**sizes, seed=2).to(dtype), 64, steps=5)
+    study = at_init(draw_synthetic_problem(**sizes, seed=2).to(dtype), 64, steps=5)
     found = {name: check(name, study) for name in CLAIMS}
     assert list(found) == IDS
     verdict = {name: finding.verdict.split(":")[0] for name, finding in found.items()}
@@ -105,7 +114,7 @@ def test_verdicts_that_mathematics_decides(shape, dtype):
 def test_one_dimension_is_no_matter_of_rounding(seed):
     """V = 0 by mathematics, so whatever is left of it is rounding and must not decide on anything."""
     for clients in (1, 3):
-        study = at_init(synthetic(clients, 3, 1, seed=seed), 64, steps=5)
+        study = at_init(draw_synthetic_problem(clients, 3, 1, seed=seed), 64, steps=5)
         found = {name: check(name, study) for name in ("K4", "K5", "O1", "O2", "O3", "O4", "D2")}
         assert found.pop("D2").verdict == "fails"
         assert {finding.verdict for finding in found.values()} == {"holds"}
@@ -113,7 +122,7 @@ def test_one_dimension_is_no_matter_of_rounding(seed):
 
 def test_a_network_that_sees_nothing_is_no_crash():
     """One unit whose gate is closed for the one sample: every kernel is zero, and no step moves anything."""
-    v = initial_weights(synthetic(1, 1, 3), 1, 0.5, seed=1).v
+    v = draw_initial_weights(draw_synthetic_problem(1, 1, 3), 1, 0.5, seed=1).v
     problem = Problem(-v, torch.ones(1, dtype=torch.float64), torch.tensor([0]), identities(1, dim=3))
     study = at_init(problem, 1, steps=3)
     assert not study.on.Lambda.any()
@@ -124,4 +133,4 @@ def test_a_network_that_sees_nothing_is_no_crash():
 @pytest.mark.parametrize("seed", range(4))
 def test_a_narrow_network_with_all_gates_closed_is_no_crash(seed):
     """C1 also looks at a sixteenth of the width; here that is one unit, which may see nothing of the one sample."""
-    check("C1", at_init(synthetic(1, 1, 3, seed=seed), 16, seed=seed, steps=2))
+    check("C1", at_init(draw_synthetic_problem(1, 1, 3, seed=seed), 16, seed=seed, steps=2))

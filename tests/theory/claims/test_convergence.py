@@ -8,14 +8,14 @@ import pytest
 import torch
 from studies import at_init, check, eigenvalues, tampered
 
-from theory import CLAIMS, Problem, synthetic
+from theory import CLAIMS, Problem, draw_synthetic_problem
 from theory.descent import Trajectory
 
 # C1: λ_min(Λ(t)) stays up
 
 
 def test_c1_holds_for_a_wide_network():
-    study = at_init(synthetic(2, 4, 5, seed=1), 2048, steps=16)
+    study = at_init(draw_synthetic_problem(2, 4, 5, seed=1), 2048, steps=16)
     found = check("C1", study)
     assert found.verdict == "holds"
     e = found.evidence
@@ -40,7 +40,7 @@ def test_c1_holds_for_a_wide_network():
 
 def test_c1_fails_for_a_network_narrower_than_the_data():
     """Two units of dimension 5, γ included, cannot tell 30 samples of one client apart."""
-    found = check("C1", at_init(synthetic(1, 30, 5, seed=1), 2, steps=4))
+    found = check("C1", at_init(draw_synthetic_problem(1, 30, 5, seed=1), 2, steps=4))
     assert found.verdict == "fails"
     assert found.margin == pytest.approx(-1, abs=1e-6)
 
@@ -70,7 +70,7 @@ def test_c1_wants_half_of_mu_over_alpha_squared(usual):
 @pytest.mark.parametrize("seed", range(6))
 def test_c1_does_not_toss_a_coin_where_mu_is_zero(seed):
     """A sample twice: μ and λ_min(Λ(t)) are both 0, and come out as rounding of either sign."""
-    problem = synthetic(2, 3, 4, seed=seed)
+    problem = draw_synthetic_problem(2, 3, 4, seed=seed)
     problem.x[1] = problem.x[0]
     found = check("C1", at_init(problem, 64, seed=seed, steps=4))
     assert found.verdict == "holds"

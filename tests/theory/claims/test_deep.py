@@ -10,7 +10,7 @@ from torch import nn
 
 from theory import InputError
 from theory.claims import deep
-from theory.claims.deep import deep_kernels, judge_deep
+from theory.claims.deep import check_deep_orderings, compute_deep_kernels
 
 # X1: deep networks
 
@@ -44,7 +44,7 @@ def sgd(nets, steps=4):
 
 def test_x1_deep_kernels_agree_with_plain_autograd():
     net = conv_net(0)
-    found = deep_kernels(net, IMAGES)
+    found = compute_deep_kernels(net, IMAGES)
     rows = []
     for x in torch.cat(IMAGES):
         for value in net(x[None])[0]:
@@ -55,12 +55,12 @@ def test_x1_deep_kernels_agree_with_plain_autograd():
     assert torch.allclose(found.on, J @ J.T, rtol=1e-10)
     same = found.owner[:, None] == found.owner[None, :]
     assert torch.allclose(found.off, J @ J.T * same, rtol=1e-10)
-    assert torch.allclose(deep_kernels(net, IMAGES, chunk=1).on, found.on, rtol=1e-10)
+    assert torch.allclose(compute_deep_kernels(net, IMAGES, chunk=1).on, found.on, rtol=1e-10)
 
 
 def test_x1_deep_kernels_keep_no_graph():
     """A graph would hold every Jacobian in memory, which taking one parameter at a time is meant to avoid."""
-    found = deep_kernels(conv_net(0), IMAGES)
+    found = compute_deep_kernels(conv_net(0), IMAGES)
     assert not found.on.requires_grad
     assert not found.off.requires_grad
 
@@ -73,8 +73,8 @@ def test_x1_holds_for_equal_weights(trained, copies):
     if trained:
         sgd([net])
     offline = [copy.deepcopy(net) for _ in IMAGES] if copies else None
-    kernel = deep_kernels(net, IMAGES, offline)
-    found = judged(judge_deep(kernel))
+    kernel = compute_deep_kernels(net, IMAGES, offline)
+    found = judged(check_deep_orderings(kernel))
     assert found.verdict == "holds"
     assert found.evidence["holds"] == {"O1": True, "O2": True, "O3": True}
     on, off, mean = (eigenvalues(K)[0] for K in (kernel.on, kernel.off, (kernel.on + kernel.off) / 2))
@@ -84,11 +84,14 @@ def test_x1_holds_for_equal_weights(trained, copies):
 
 
 def test_x1_holds_in_single_precision():
-    assert judged(judge_deep(deep_kernels(conv_net(0).float(), [x.float() for x in IMAGES]))).verdict == "holds"
+    assert (
+        judged(check_deep_orderings(compute_deep_kernels(conv_net(0).float(), [x.float() for x in IMAGES]))).verdict
+        == "holds"
+    )
 
 
 def test_x1_fails_for_offline_networks_of_other_weights():
-    found = judged(judge_deep(deep_kernels(conv_net(0), IMAGES, [conv_net(1), conv_net(2)])))
+    found = judged(check_deep_orderings(compute_deep_kernels(conv_net(0), IMAGES, [conv_net(1), conv_net(2)])))
     assert found.verdict == "fails"
     assert found.evidence["holds"]["O1"] is False
     assert found.evidence["relative_difference_from_blocks"] > 0.01
@@ -97,32 +100,34 @@ def test_x1_fails_for_offline_networks_of_other_weights():
 def test_x1_fails_at_a_checkpoint_where_each_client_has_trained_alone():
     net = conv_net(0)
     own = sgd([copy.deepcopy(net) for _ in IMAGES])
-    assert judged(judge_deep(deep_kernels(net, IMAGES, own))).verdict == "fails"
+    assert judged(check_deep_orderings(compute_deep_kernels(net, IMAGES, own))).verdict == "fails"
 
 
 def test_x1_judges_each_ordering():
     """Kernels by hand, as no two networks would give them."""
-    kernel = deep_kernels(conv_net(0), IMAGES)
-    weaker = judged(judge_deep(replace(kernel, off=0.01 * kernel.off)))
+    kernel = compute_deep_kernels(conv_net(0), IMAGES)
+    weaker = judged(check_deep_orderings(replace(kernel, off=0.01 * kernel.off)))
     assert weaker.evidence["holds"] == {"O1": False, "O2": False, "O3": False}
     assert weaker.verdict == "fails"
-    stronger = judged(judge_deep(replace(kernel, off=2 * kernel.off)))
+    stronger = judged(check_deep_orderings(replace(kernel, off=2 * kernel.off)))
     assert stronger.evidence["holds"] == {"O1": False, "O2": True, "O3": True}
     assert stronger.verdict == "fails"
 
 
 def test_x1_refuses_batch_norm_in_training_mode():
     with pytest.raises(InputError, match=r"batch norm '1' is in training mode.*eval\(\)"):
-        deep_kernels(conv_net(0).train(), IMAGES)
+        compute_deep_kernels(conv_net(0).train(), IMAGES)
     with pytest.raises(InputError, match="training mode"):
-        deep_kernels(conv_net(0), IMAGES, [conv_net(0), conv_net(0).train()])
+        compute_deep_kernels(conv_net(0), IMAGES, [conv_net(0), conv_net(0).train()])
 
 
 def test_x1_fails_on_the_study_if_its_networks_differ(usual, monkeypatch):
     def with_other_weights(net, inputs):
-        return deep_kernels(net, inputs, [deep.small_conv_net(5, torch.Generator().manual_seed(9)) for _ in inputs])
+        return compute_deep_kernels(
+            net, inputs, [deep.build_small_conv_net(5, torch.Generator().manual_seed(9)) for _ in inputs]
+        )
 
-    monkeypatch.setattr(deep, "deep_kernels", with_other_weights)
+    monkeypatch.setattr(deep, "compute_deep_kernels", with_other_weights)
     assert check("X1", usual).verdict == "fails"
 
 

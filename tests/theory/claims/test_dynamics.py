@@ -7,7 +7,7 @@ import pytest
 import torch
 from studies import at_init, check, eigenvalues, offline_scaled, tampered
 
-from theory import CLAIMS, Study, synthetic
+from theory import CLAIMS, Study, draw_synthetic_problem
 from theory.claims import dynamics
 from theory.descent import Trajectory
 
@@ -45,8 +45,8 @@ def test_d1_fails(name, request):
 @pytest.mark.parametrize(("factor", "times"), [(2**0.5, 1.0), (2.0, 2.0)])
 def test_d1_measures_the_fused_network_itself(usual, monkeypatch, factor, times):
     """Other outputs than F = (F_on + F_off)/2, with nothing else told of it."""
-    original = dynamics.Fused.forward
-    monkeypatch.setattr(dynamics.Fused, "forward", lambda self, x: factor * original(self, x))
+    original = dynamics.FusedNetwork.forward
+    monkeypatch.setattr(dynamics.FusedNetwork, "forward", lambda self, x: factor * original(self, x))
     found = check("D1", usual)
     assert found.lhs == pytest.approx(times)
     assert (found.verdict == "holds") == (times == 1.0)
@@ -91,7 +91,7 @@ def descent_by_autograd(study, reading, step):
 
 
 def test_d2_measures_what_autograd_trains():
-    study = at_init(synthetic(3, 4, 5, seed=3), 48, steps=12)
+    study = at_init(draw_synthetic_problem(3, 4, 5, seed=3), 48, steps=12)
     finding = check("D2", study)
     found = finding.evidence
     assert found["steps"] == 12
@@ -121,7 +121,7 @@ def test_d2_measures_what_autograd_trains():
 
 def test_d2_reproduces_the_evidence():
     """The literal reading is slower, the step that each model can bear makes it faster."""
-    found = check("D2", at_init(synthetic(5, 8, 10, seed=0), 1000, steps=120))
+    found = check("D2", at_init(draw_synthetic_problem(5, 8, 10, seed=0), 1000, steps=120))
     gains = found.evidence["log10_gain"]
     assert found.margin == gains["joint"] < -0.1
     assert min(gains["joint, own step"], gains["separate"], gains["federated"]) > 0.05
@@ -167,7 +167,7 @@ def test_d2_names_the_readings_that_hold(alone, only):
 @pytest.mark.parametrize(("dtype", "steps"), [(torch.float64, 200), (torch.float32, 90)])
 def test_d2_compares_before_rounding_takes_over(dtype, steps):
     """After so many steps every residual is noise, and more steps must not change who was faster on the way there."""
-    long = at_init(synthetic(2, 1, 10, covariance="isotropic", seed=2).to(dtype), 64, steps=steps + 50)
+    long = at_init(draw_synthetic_problem(2, 1, 10, covariance="isotropic", seed=2).to(dtype), 64, steps=steps + 50)
     paths = {name: Trajectory(p.y, p.online[: steps + 1], p.offline[: steps + 1]) for name, p in long.descents.items()}
     first, second = check("D2", tampered(long, descents=paths)), check("D2", long)
     assert first.verdict == second.verdict
@@ -209,7 +209,7 @@ def test_d3_holds_for_one_client(alone):
 
 @pytest.mark.parametrize("samples", [5, [2, 6, 3]])
 def test_d3_holds_only_if_the_shared_part_is_divided(samples):
-    found = check("D3", at_init(synthetic(3, samples, 5, seed=1)))
+    found = check("D3", at_init(draw_synthetic_problem(3, samples, 5, seed=1)))
     assert found.verdict == "holds under: the shared part is divided by N and the personal part is not"
     errors = found.evidence["relative_error"]
     assert errors["pooled"]["0.0001"] > 0.01
@@ -223,13 +223,13 @@ def test_d3_holds_only_if_the_shared_part_is_divided(samples):
 @pytest.mark.parametrize("alpha", [1.0, 0.1, 0.03, 0.003, 0.001])
 def test_d3_sees_the_personal_part_however_small_it_is(alpha):
     """Pooled descent has (1 - 1/N) G too little. Of the whole step that is a share of α², of G's own it is 2/3."""
-    found = check("D3", at_init(synthetic(3, 5, 5, seed=1), alpha=alpha))
+    found = check("D3", at_init(draw_synthetic_problem(3, 5, 5, seed=1), alpha=alpha))
     assert found.verdict == "holds under: the shared part is divided by N and the personal part is not"
     error = found.evidence["relative_error"]["pooled"]["limit_in_personal_part"]
     assert error == pytest.approx(2 / 3, rel=1e-2)
     assert found.margin < 0
     assert f"or {100 * error:.3g} % of the personal part" in found.words
-    alone = check("D3", at_init(synthetic(1, 5, 5, seed=1), alpha=alpha))
+    alone = check("D3", at_init(draw_synthetic_problem(1, 5, 5, seed=1), alpha=alpha))
     assert alone.verdict == "holds"
     assert alone.margin > 0
 
@@ -238,14 +238,14 @@ def test_d3_sees_the_personal_part_however_small_it_is(alpha):
 def test_d1_and_d3_are_laws_of_one_unit_too(seed):
     """A network so small bends most, and a gate that opens counts most."""
     for clients, verdict in ((1, "holds"), (2, "holds under")):
-        study = at_init(synthetic(clients, 3, 3, seed=seed), 1, seed=seed)
+        study = at_init(draw_synthetic_problem(clients, 3, 3, seed=seed), 1, seed=seed)
         expected = (verdict, "holds under") if study.on.G.any() else ("holds", "holds")  # a closed gate moves nothing
         assert tuple(check(name, study).verdict.split(":")[0] for name in ("D3", "D1")) == expected
 
 
 def test_d3_does_not_decide_what_no_step_can_tell():
     """The personal part is 1e-10 of the step here, below its curvature: neither kernel can be told from the other."""
-    found = check("D3", at_init(synthetic(3, 5, 5, seed=1), alpha=1e-5))
+    found = check("D3", at_init(draw_synthetic_problem(3, 5, 5, seed=1), alpha=1e-5))
     assert found.verdict == "undecided"
     assert found.margin < 0
 

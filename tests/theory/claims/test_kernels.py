@@ -6,7 +6,7 @@ import pytest
 import torch
 from studies import at_init, check, eigenvalues, tampered
 
-from theory import Kernel, synthetic
+from theory import Kernel, draw_synthetic_problem
 from theory.claims import kernels
 
 # K1: Λ = V/α² + G
@@ -40,7 +40,7 @@ def test_k1_looks_at_both_models(usual, wrong):
 
 
 def test_k1_takes_the_first_units_where_a_jacobian_has_no_room(usual, monkeypatch):
-    monkeypatch.setattr(kernels, "JACOBIAN_NUMBERS", 15 * 6 * 100)
+    monkeypatch.setattr(kernels, "MAX_JACOBIAN_ENTRIES", 15 * 6 * 100)
     found = check("K1", usual)
     assert found.evidence["hidden_units"] == 100
     assert found.verdict == "holds"
@@ -90,7 +90,7 @@ def test_k2_fails_where_the_whole_lies_below_a_part(usual, model):
 
 @pytest.mark.parametrize("kind", ["isotropic", "scaled"])
 def test_k5_holds_where_covariances_are_multiples_of_the_identity(kind):
-    assert check("K5", at_init(synthetic(3, 5, 5, covariance=kind, seed=1))).verdict == "holds"
+    assert check("K5", at_init(draw_synthetic_problem(3, 5, 5, covariance=kind, seed=1))).verdict == "holds"
 
 
 @pytest.mark.parametrize("name", ["usual", "printed", "after_training"])
@@ -108,6 +108,6 @@ def test_k5_fails_for_a_projection_that_is_wrong_everywhere(usual, monkeypatch):
     def wrong(problem, weights, *, projection="exact", **options):
         return (1.01 if projection == "printed" else 1.0) * original(problem, weights, projection=projection, **options)
 
-    original = kernels.kernel
-    monkeypatch.setattr(kernels, "kernel", wrong)
+    original = kernels.compute_kernel
+    monkeypatch.setattr(kernels, "compute_kernel", wrong)
     assert check("K5", usual).verdict == "fails"

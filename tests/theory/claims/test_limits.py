@@ -9,9 +9,9 @@ import pytest
 import torch
 from studies import at_init, check, drawn, eigenvalues, identities, tampered, two_clients
 
-from theory import Problem, synthetic
+from theory import Problem, draw_synthetic_problem
 from theory.claims import limits
-from theory.claims.limits import fitted_slope
+from theory.claims.limits import fit_slope
 
 # K3: V^inf is strictly positive definite
 
@@ -32,7 +32,7 @@ def test_k3_holds(name, request):
 
 @pytest.mark.parametrize("kind", ["anisotropic", "scaled"])
 def test_k3_fails_for_two_parallel_samples_on_one_client(kind):
-    problem = synthetic(3, 5, 5, covariance=kind, seed=1)
+    problem = draw_synthetic_problem(3, 5, 5, covariance=kind, seed=1)
     problem.x[1] = 3 * problem.x[0]
     found = check("K3", at_init(problem))
     assert found.verdict == "fails"
@@ -70,8 +70,10 @@ def test_k3_looks_closer_where_the_limit_is_too_rough(usual):
 
 def test_k3_is_undecided_where_no_limit_is_fine_enough(usual, monkeypatch):
     rough = replace(usual.limit, error=0.1 * check("K3", usual).lhs)
-    monkeypatch.setattr(limits, "infinite_width", lambda *_, **__: rough)
-    monkeypatch.setattr(limits, "_with_parallel", lambda *_: replace(rough, kernel=0.0 * rough.kernel))
+    monkeypatch.setattr(limits, "compute_infinite_width_limit", lambda *_, **__: rough)
+    monkeypatch.setattr(
+        limits, "_compute_limit_with_parallel_samples", lambda *_: replace(rough, kernel=0.0 * rough.kernel)
+    )
     found = check("K3", tampered(usual, limit=rough))
     assert found.verdict == "undecided"
     assert "too rough to tell" in found.words
@@ -85,7 +87,7 @@ def test_k3_is_undecided_where_the_roads_do_not_meet(usual, factor):
 
 
 def test_k3_is_undecided_where_parallel_samples_go_unseen(usual, monkeypatch):
-    monkeypatch.setattr(limits, "_with_parallel", lambda *_: usual.limit)
+    monkeypatch.setattr(limits, "_compute_limit_with_parallel_samples", lambda *_: usual.limit)
     found = check("K3", usual)
     assert found.verdict == "undecided"
     assert "not 0 for two parallel samples" in found.words
@@ -119,7 +121,7 @@ def test_k4_fails_for_another_limit(usual):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_k4_has_no_slope_where_nothing_is_left_to_fall(dtype):
     """d = 1: no slope is made up for it."""
-    found = check("K4", at_init(synthetic(2, 3, 1, seed=1).to(dtype), 64))
+    found = check("K4", at_init(draw_synthetic_problem(2, 3, 1, seed=1).to(dtype), 64))
     assert found.verdict == "holds"
     assert found.words.startswith("V(0) and V^inf are both zero")
     assert found.evidence["slope"] is None
@@ -139,7 +141,7 @@ def test_k4_measures_a_small_error_in_single_precision(usual):
 @pytest.mark.parametrize("width", [1, 8])
 def test_k4_has_a_slope_at_every_width(width):
     """The claim is about m that grows; a narrow network of the user's own is no reason to refute it."""
-    assert check("K4", at_init(synthetic(2, 2, 5, seed=1), width, steps=1)).verdict == "holds"
+    assert check("K4", at_init(draw_synthetic_problem(2, 2, 5, seed=1), width, steps=1)).verdict == "holds"
 
 
 def test_fitted_slope_agrees_with_numpy():
@@ -147,4 +149,4 @@ def test_fitted_slope_agrees_with_numpy():
     (slope, _), covariance = np.polyfit(x, y, 1, cov="unscaled")
     rest = np.array(y) - np.polyval(np.polyfit(x, y, 1), x)
     expected = math.sqrt(covariance[0, 0] * (rest @ rest) / 18)
-    assert fitted_slope(list(zip(x, y, strict=True))) == pytest.approx((slope, expected))
+    assert fit_slope(list(zip(x, y, strict=True))) == pytest.approx((slope, expected))

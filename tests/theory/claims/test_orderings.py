@@ -7,7 +7,7 @@ import pytest
 import torch
 from studies import at_init, check, eigenvalues, offline_scaled, tampered
 
-from theory import Study, initial_weights, synthetic
+from theory import Study, draw_initial_weights, draw_synthetic_problem
 
 # O1-O4: the orderings
 
@@ -44,7 +44,7 @@ def test_o1_fails_once_the_networks_have_moved_apart(after_training):
 
 
 def test_o1_fails_for_other_offline_weights(usual):
-    other = initial_weights(usual.problem, 512, 0.5, seed=2).made_personal()
+    other = draw_initial_weights(usual.problem, 512, 0.5, seed=2).made_personal()
     found = check("O1", Study(usual.problem, usual.online, other))
     assert found.verdict == "fails"
     same = usual.problem.owner[:, None] == usual.problem.owner[None, :]
@@ -106,7 +106,7 @@ def test_o4_does_not_speak_of_a_fall_for_one_client(alone):
 
 
 def test_o4_has_no_condition_number_for_singular_kernels():
-    problem = synthetic(2, 3, 4, seed=1)
+    problem = draw_synthetic_problem(2, 3, 4, seed=1)
     problem.x[1] = problem.x[0]
     found = check("O4", at_init(problem, 64))
     assert found.verdict == "holds"
@@ -138,7 +138,7 @@ def test_b1_is_about_g_and_the_ladder_of_lambda_only_evidence():
     """G's blocks always lie above G. But V + G's blocks need not lie above V + G, and on some draws do not."""
     climbs = []
     for seed in range(20):
-        found = check("B1", at_init(synthetic(3, 1, 5, seed=seed), 64, seed=seed))
+        found = check("B1", at_init(draw_synthetic_problem(3, 1, 5, seed=seed), 64, seed=seed))
         assert found.verdict == "holds"
         ladder = list(found.evidence["ladder"].values())
         assert found.evidence["ladder_climbs"] == all(a <= b for a, b in pairwise(ladder))
