@@ -13,10 +13,10 @@ from theory import certify
 from theory.certify import Enclosure, Ordering, certify_orderings, enclose_least_eigenvalue, enclose_mean
 from theory.errors import InputError
 
-U = 2.0**-53
+UNIT_ROUNDOFF = 2.0**-53
 
 
-def pivots(A, shift):
+def iterate_pivots(A, shift):
     """The pivots of A - shift*I by exact elimination up to the first negative one; -1 stands for a zero pivot whose
     row is not zero, as no semidefinite matrix has it."""
     M = [[Fraction(v) for v in row] for row in np.asarray(A, dtype=object).tolist()]
@@ -35,52 +35,56 @@ def pivots(A, shift):
         M = [row[1:] for row in rest]
 
 
-def at_least(A, bound):
+def is_min_eigenvalue_at_least(A, bound):
     """Is λ_min(A) >= bound? Decided exactly."""
-    return all(p >= 0 for p in pivots(A, bound))
+    return all(p >= 0 for p in iterate_pivots(A, bound))
 
 
-def at_most(A, bound):
+def is_min_eigenvalue_at_most(A, bound):
     """Is λ_min(A) <= bound? Decided exactly."""
-    return any(p <= 0 for p in pivots(A, bound))
+    return any(p <= 0 for p in iterate_pivots(A, bound))
 
 
-def scale_of(A):
+def compute_error_scale(A):
     """What the error bounds are proportional to, and the grain of the smallest numbers."""
     least = np.linalg.eigvalsh(A)[0]
-    return len(A) * U * float(np.trace(A) - len(A) * least) + U * float(np.abs(A).max()) + 2.0**-1074
+    return (
+        len(A) * UNIT_ROUNDOFF * float(np.trace(A) - len(A) * least)
+        + UNIT_ROUNDOFF * float(np.abs(A).max())
+        + 2.0**-1074
+    )
 
 
 def assert_proven(A, tight=True):
     found = enclose_least_eigenvalue(A)
     assert found.low <= found.high
-    assert at_least(A, found.low)
-    assert at_most(A, found.high)
+    assert is_min_eigenvalue_at_least(A, found.low)
+    assert is_min_eigenvalue_at_most(A, found.high)
     if tight:
-        assert found.width <= 8 * scale_of(A)
+        assert found.width <= 8 * compute_error_scale(A)
     return found
 
 
-def symmetric(values):
+def symmetrize(values):
     return np.tril(values) + np.tril(values, -1).T
 
 
-def gram(X):
-    return symmetric(X @ X.T)
+def build_gram(X):
+    return symmetrize(X @ X.T)
 
 
-def near_singular(rng, n):
+def build_near_singular(rng, n):
     """Gram matrices close to rank deficiency, each in a way of its own."""
     basis = rng.standard_normal((n, max(1, n - 1)))
     parallel = rng.standard_normal(n) + 1e-8 * rng.standard_normal((n, n))
     whole = rng.integers(-9, 10, (n, n - 1)).astype(float)
-    ulp = gram(whole)
+    ulp = build_gram(whole)
     ulp[0, 0] = np.nextafter(ulp[0, 0], rng.choice([-np.inf, np.inf]))
     hilbert = 1.0 / (np.add.outer(np.arange(n), np.arange(n)) + rng.integers(1, 9))
-    return [gram(basis), gram(parallel), gram(whole), ulp, hilbert]
+    return [build_gram(basis), build_gram(parallel), build_gram(whole), ulp, hilbert]
 
 
-def hadamard(n):
+def build_hadamard(n):
     H = np.ones((1, 1))
     while len(H) < n:
         H = np.block([[H, H], [H, -H]])
@@ -93,15 +97,15 @@ def hadamard(n):
 def test_exact_referee_knows_two_by_two():
     A = np.array([[2.0, 1.0], [1.0, 2.0]])  # 1 and 3
     below, above = math.nextafter(1, 0), math.nextafter(1, 2)
-    assert at_least(A, 1.0)
-    assert at_most(A, 1.0)
-    assert at_least(A, below)
-    assert not at_most(A, below)
-    assert at_most(A, above)
-    assert not at_least(A, above)
+    assert is_min_eigenvalue_at_least(A, 1.0)
+    assert is_min_eigenvalue_at_most(A, 1.0)
+    assert is_min_eigenvalue_at_least(A, below)
+    assert not is_min_eigenvalue_at_most(A, below)
+    assert is_min_eigenvalue_at_most(A, above)
+    assert not is_min_eigenvalue_at_least(A, above)
     swap = np.array([[0.0, 1.0], [1.0, 0.0]])
-    assert not at_least(swap, 0.0)
-    assert at_most(swap, 0.0)
+    assert not is_min_eigenvalue_at_least(swap, 0.0)
+    assert is_min_eigenvalue_at_most(swap, 0.0)
 
 
 # ---- exactly known spectra
@@ -135,11 +139,11 @@ def test_hadamard_spectrum(n, least):
     rng = np.random.default_rng(n)
     spectrum = rng.integers(8, 100, n).astype(float)
     spectrum[rng.integers(n)] = least
-    H = hadamard(n)
+    H = build_hadamard(n)
     A = (H * spectrum) @ H / n  # sums of dyadic numbers: no rounding at all
     found = enclose_least_eigenvalue(A)
     assert found.low <= least <= found.high
-    assert found.width <= 3 * n * U * float(np.sum(spectrum - least)) + 4 * U * 100
+    assert found.width <= 3 * n * UNIT_ROUNDOFF * float(np.sum(spectrum - least)) + 4 * UNIT_ROUNDOFF * 100
 
 
 @pytest.mark.parametrize("n", [4, 64])
@@ -147,7 +151,7 @@ def test_householder_reflection(n):
     A = np.eye(n) - np.ones((n, n)) * (2 / n)
     found = enclose_least_eigenvalue(A)
     assert found.low <= -1 <= found.high
-    assert found.width <= 4 * scale_of(A)
+    assert found.width <= 4 * compute_error_scale(A)
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 50, 200])
@@ -155,9 +159,9 @@ def test_second_difference_matrix(n):
     A = 2 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
     least = 4 * math.sin(math.pi / (2 * (n + 1))) ** 2
     found = enclose_least_eigenvalue(A)
-    assert found.low <= least * (1 + 8 * U)
-    assert least * (1 - 8 * U) <= found.high
-    assert found.width <= 4 * scale_of(A)
+    assert found.low <= least * (1 + 8 * UNIT_ROUNDOFF)
+    assert least * (1 - 8 * UNIT_ROUNDOFF) <= found.high
+    assert found.width <= 4 * compute_error_scale(A)
 
 
 # ---- exact arithmetic
@@ -166,29 +170,29 @@ entries = st.floats(-1e3, 1e3, allow_subnormal=True)
 
 
 @st.composite
-def matrices(draw, elements=entries):
+def draw_matrices(draw, elements=entries):
     n = draw(st.integers(1, 6))
     values = draw(st.lists(elements, min_size=n * n, max_size=n * n))
-    return symmetric(np.array(values).reshape(n, n))
+    return symmetrize(np.array(values).reshape(n, n))
 
 
 @settings(max_examples=150, deadline=None)
-@given(matrices())
+@given(draw_matrices())
 def test_any_matrix(A):
     assert_proven(A)
 
 
 @settings(max_examples=100, deadline=None)
-@given(matrices(st.integers(-3, 3).map(float)))
+@given(draw_matrices(st.integers(-3, 3).map(float)))
 def test_integer_gram_matrices(X):
-    A = gram(X[:, : max(1, len(X) - 1)])
+    A = build_gram(X[:, : max(1, len(X) - 1)])
     found = assert_proven(A)
     if len(A) > 1:
         assert found.low <= 0 <= found.high
 
 
 @settings(max_examples=100, deadline=None)
-@given(matrices(st.floats(allow_nan=False, min_value=-(2.0**1000), max_value=2.0**1000)))
+@given(draw_matrices(st.floats(allow_nan=False, min_value=-(2.0**1000), max_value=2.0**1000)))
 def test_entries_of_all_magnitudes(A):
     assert_proven(A, tight=False)
 
@@ -197,21 +201,21 @@ def test_entries_of_all_magnitudes(A):
 def test_near_singular(n):
     rng = np.random.default_rng(n)
     for _ in range(12):
-        for A in near_singular(rng, n):
+        for A in build_near_singular(rng, n):
             assert_proven(A)
             assert_proven(A - float(rng.integers(1, 5)) * np.eye(n))
 
 
 @pytest.mark.parametrize("power", [-1074, -1060, -1022, -1000, -500, 500, 1000, 1010])
 def test_scales(power):
-    for A in near_singular(np.random.default_rng(7), 4):
+    for A in build_near_singular(np.random.default_rng(7), 4):
         unit = A / 2.0 ** np.frexp(np.abs(A).max())[1]
         scaled = np.ldexp(unit, power)  # rounds where it meets subnormal numbers: still a given matrix
         assert_proven(scaled)
 
 
 def test_scaling_by_a_power_of_two_scales_the_enclosure():
-    A = gram(np.random.default_rng(3).standard_normal((6, 6)))
+    A = build_gram(np.random.default_rng(3).standard_normal((6, 6)))
     found = enclose_least_eigenvalue(A)
     for power in (-900, -3, 8, 900):
         moved = enclose_least_eigenvalue(np.ldexp(A, power))
@@ -226,7 +230,7 @@ def test_zero_on_the_diagonal_bounds_from_above_exactly():
 # ---- each link of the proof
 
 
-@given(matrices(), entries)
+@given(draw_matrices(), entries)
 def test_shift_rounds_the_diagonal_outwards(A, shift):
     below, above = certify._shift_diagonal(A, shift, -np.inf), certify._shift_diagonal(A, shift, np.inf)
     for i, entry in enumerate(A.diagonal().tolist()):
@@ -247,7 +251,7 @@ def test_error_bound_formula(k):
 def test_a_completed_factorisation_is_charged_in_full(monkeypatch):
     seen = []
     monkeypatch.setattr(certify, "_has_cholesky_factor", lambda B: seen.append(B) or True)
-    A = gram(np.random.default_rng(2).standard_normal((6, 6))) / 64
+    A = build_gram(np.random.default_rng(2).standard_normal((6, 6))) / 64
     low = certify._bound_below_by_cholesky(A, -0.25)
     trace = sum(Fraction(b) for b in seen[0].diagonal().tolist())
     assert trace > 1
@@ -264,19 +268,19 @@ def test_lower_bound_survives_where_cholesky_is_too_kind(monkeypatch):
     def counted(B):
         nonlocal misled
         verdict = completes(B)
-        misled += verdict and not at_least(B, 0)
+        misled += verdict and not is_min_eigenvalue_at_least(B, 0)
         return verdict
 
     def optimist(excess, A):
         values, vectors = solve(A)
-        return values + excess * U * float(np.trace(A) - len(A) * values[0]), vectors
+        return values + excess * UNIT_ROUNDOFF * float(np.trace(A) - len(A) * values[0]), vectors
 
     monkeypatch.setattr(certify, "_has_cholesky_factor", counted)
     rng = np.random.default_rng(0)
     for excess in (0.0, 0.25, 0.5, 0.75):
         monkeypatch.setattr(np.linalg, "eigh", partial(optimist, excess))
         for n in (2, 3, 4) * 25:
-            for A in near_singular(rng, n):
+            for A in build_near_singular(rng, n):
                 assert_proven(A)
     assert misled >= 10  # else this test has shown nothing
 
@@ -285,7 +289,7 @@ def test_wrong_eigenpairs_cost_width_not_truth(monkeypatch):
     rng = np.random.default_rng(1)
     for wrong in (-1e9, -1.0, 0.4, 1e9):
         monkeypatch.setattr(np.linalg, "eigh", lambda A, w=wrong: (np.full(len(A), w), rng.standard_normal(A.shape)))
-        for A in near_singular(rng, 4):
+        for A in build_near_singular(rng, 4):
             assert_proven(A, tight=False)
 
 
@@ -303,18 +307,18 @@ def test_nan_factor_is_no_proof(monkeypatch):
 @pytest.mark.parametrize("n", [10, 100, 300])
 def test_width_is_the_price_of_cholesky(n):
     X = np.random.default_rng(n).standard_normal((n, 2 * n))
-    for A in (gram(X), gram(X[:, : n // 2]), symmetric(X[:, :n])):
+    for A in (build_gram(X), build_gram(X[:, : n // 2]), symmetrize(X[:, :n])):
         found = enclose_least_eigenvalue(A)
         guess = np.linalg.eigvalsh(A)[0]
-        assert found.width <= 2 * scale_of(A)
-        assert abs(found.low - guess) <= 2 * scale_of(A)
-        assert abs(found.high - guess) <= 2 * scale_of(A)
+        assert found.width <= 2 * compute_error_scale(A)
+        assert abs(found.low - guess) <= 2 * compute_error_scale(A)
+        assert abs(found.high - guess) <= 2 * compute_error_scale(A)
 
 
 def test_dominant_diagonal_is_mostly_a_shift():
     n = 100
-    A = np.eye(n) + 1e-15 * gram(np.random.default_rng(0).standard_normal((n, n)))
-    assert enclose_least_eigenvalue(A).width <= 32 * U
+    A = np.eye(n) + 1e-15 * build_gram(np.random.default_rng(0).standard_normal((n, n)))
+    assert enclose_least_eigenvalue(A).width <= 32 * UNIT_ROUNDOFF
 
 
 # ---- numbers and statements
@@ -359,15 +363,15 @@ def test_equality_is_not_strict():
     assert verdicts["O3 (strict)"] == "refuted"
 
 
-def pinching(V, blocks):
+def keep_client_blocks(V, blocks):
     owner = np.arange(len(V)) * blocks // len(V)
     return np.where(owner[:, None] == owner, V, 0.0)
 
 
 @pytest.mark.parametrize("n", [6, 40, 120])
 def test_orderings_of_a_matrix_and_its_pinching(n):
-    V_on = gram(np.random.default_rng(n).standard_normal((n, n + 3)))
-    V_off = pinching(V_on, 3)
+    V_on = build_gram(np.random.default_rng(n).standard_normal((n, n + 3)))
+    V_off = keep_client_blocks(V_on, 3)
     right = certify_orderings(V_on, V_off)
     assert list(right) == ["O2", "O3 (mean)", "O3 (strict)"]
     assert {statement.verdict for statement in right.values()} == {"certified"}
@@ -382,7 +386,7 @@ def test_orderings_of_a_matrix_and_its_pinching(n):
 
 @pytest.mark.parametrize("n", [2, 5, 60])
 def test_identical_matrices_are_not_certifiable(n):
-    V = gram(np.random.default_rng(n).standard_normal((n, n)))
+    V = build_gram(np.random.default_rng(n).standard_normal((n, n)))
     assert {statement.verdict for statement in certify_orderings(V, V.copy()).values()} == {"not certifiable"}
 
 
@@ -391,20 +395,20 @@ def test_mean_matrix_is_the_exact_one(power):
     rng = np.random.default_rng(5)
     for n in range(1, 6):
         for _ in range(10):
-            P, Q = (np.ldexp(symmetric(rng.uniform(-1, 1, (n, n))), power) for _ in range(2))
+            P, Q = (np.ldexp(symmetrize(rng.uniform(-1, 1, (n, n))), power) for _ in range(2))
             found = certify_orderings(P, Q)["O3 (mean)"].left
             exact = [
                 [(Fraction(p) + Fraction(q)) / 2 for p, q in zip(*rows, strict=True)] for rows in zip(P, Q, strict=True)
             ]
-            assert at_least(exact, found.low)
-            assert at_most(exact, found.high)
+            assert is_min_eigenvalue_at_least(exact, found.low)
+            assert is_min_eigenvalue_at_most(exact, found.high)
 
 
 def test_mean_matrix_owns_its_rounding():
     """1 + 2^-60 is not a float64: the mean of these two diagonals has the least eigenvalue 1/2 + 2^-61 exactly."""
     found = certify_orderings(np.diag([1.0, 2.0]), np.diag([2.0**-60, 2.0]))["O3 (mean)"].left
     assert Fraction(found.low) <= Fraction(1, 2) + Fraction(1, 2**61) <= Fraction(found.high)
-    assert found.width <= 16 * U
+    assert found.width <= 16 * UNIT_ROUNDOFF
 
 
 # ---- bad input
@@ -442,7 +446,7 @@ def test_orderings_need_one_shape():
 
 
 def test_the_given_matrix_is_left_alone():
-    A = gram(np.random.default_rng(0).standard_normal((5, 5)))
+    A = build_gram(np.random.default_rng(0).standard_normal((5, 5)))
     A.setflags(write=False)
     copy = A.copy()
     certify_orderings(A, A)

@@ -28,18 +28,18 @@ def start(problem, trained):
     return trained(problem, 20, seed=1), replace(trained(problem, 20, seed=2).made_personal(), alpha=0.7)
 
 
-def run(nets, problem):
+def compute_torch_outputs(nets, problem):
     return torch.cat([net(problem.x[rows]).squeeze(1) for net, rows in zip(nets, problem.blocks, strict=True)])
 
 
-def tied(nets):
+def tie_hidden_weights(nets):
     """One v for all clients: the very same parameter."""
     for net in nets[1:]:
         net.features.hidden.weight = nets[0].features.hidden.weight
     return nets
 
 
-def optimisers(online, offline, eta):
+def build_optimisers(online, offline, eta):
     """One for each branch, over all clients' parameters."""
     found = []
     for nets, rate in ((online, eta[0]), (offline, eta[1])):
@@ -48,14 +48,14 @@ def optimisers(online, offline, eta):
     return found
 
 
-def by_torch(problem, online, offline, reading, steps, eta, modules):
+def descend_with_torch(problem, online, offline, reading, steps, eta, modules):
     """Each reading as one would write it in torch: losses, backward, step."""
     on, off = modules(problem, online), modules(problem, offline)
     if reading != "federated":
-        tied(on)
-    both, path = optimisers(on, off, eta), []
+        tie_hidden_weights(on)
+    both, path = build_optimisers(on, off, eta), []
     for _ in range(steps):
-        F_on, F_off = run(on, problem), run(off, problem)
+        F_on, F_off = compute_torch_outputs(on, problem), compute_torch_outputs(off, problem)
         path.append((F_on.detach(), F_off.detach()))
         for optimiser in both:
             optimiser.zero_grad()
@@ -73,7 +73,7 @@ def by_torch(problem, online, offline, reading, steps, eta, modules):
                 mean = torch.stack([net.get_parameter(HIDDEN_KEY) for net in on]).mean(0)
                 for net in on:
                     net.get_parameter(HIDDEN_KEY).copy_(mean)
-    path.append((run(on, problem).detach(), run(off, problem).detach()))
+    path.append((compute_torch_outputs(on, problem).detach(), compute_torch_outputs(off, problem).detach()))
     return [torch.stack(branch) for branch in zip(*path, strict=True)]
 
 
@@ -94,7 +94,7 @@ def test_outputs_and_gradients_are_those_of_autograd(sizes, dim, width, personal
     weights = weights.made_personal() if personal else weights
     nets = modules(problem, weights)
     towards = torch.randn(len(problem.y), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    expected = run(nets, problem)
+    expected = compute_torch_outputs(nets, problem)
     (expected * towards).sum().backward()
     F, saved = compute_outputs(problem, weights)
     by_v, by_gamma = compute_gradients(problem, weights, saved, towards)
@@ -111,7 +111,7 @@ def test_outputs_and_gradients_are_those_of_autograd(sizes, dim, width, personal
 @pytest.mark.parametrize("reading", READINGS)
 def test_descent_is_that_of_torch(reading, problem, start, modules):
     found = descend(problem, *start, reading, STEPS, 0.05)
-    expected = by_torch(problem, *start, reading, STEPS, (0.05, 0.05), modules)
+    expected = descend_with_torch(problem, *start, reading, STEPS, (0.05, 0.05), modules)
     assert (found.online[-1] - found.online[0]).norm() > 0.1  # it has gone somewhere
     assert (found.offline[-1] - found.offline[0]).norm() > 0.1
     for branch, outputs_of_torch in zip((found.online, found.offline), expected, strict=True):
@@ -121,7 +121,7 @@ def test_descent_is_that_of_torch(reading, problem, start, modules):
 @pytest.mark.parametrize("reading", READINGS)
 def test_each_branch_may_have_a_step_of_its_own(reading, problem, start, modules):
     found = descend(problem, *start, reading, 5, (0.02, 0.1))
-    expected = by_torch(problem, *start, reading, 5, (0.02, 0.1), modules)
+    expected = descend_with_torch(problem, *start, reading, 5, (0.02, 0.1), modules)
     for branch, outputs_of_torch in zip((found.online, found.offline), expected, strict=True):
         assert (branch - outputs_of_torch).abs().max() <= 1e-12 * (1 + outputs_of_torch.abs().max())
 
@@ -189,14 +189,14 @@ def test_single_precision_descends_alike(problem, start):
 # ---- what kernels predict
 
 
-def random_kernel(n, seed):
+def draw_kernel(n, seed):
     J = torch.randn(n, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return J @ J.T / n, J[0]
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.9])  # with 0.9 some factors 1 - rate λ are negative
 def test_predicted_residuals_are_powers_of_one_matrix(rate):
-    K, r = random_kernel(6, 0)
+    K, r = draw_kernel(6, 0)
     found = predict_residuals(K, r, rate, 9)
     step = torch.eye(6).double() - rate * K
     assert (torch.linalg.eigvalsh(step)[0] < 0) == (rate == 0.9)
@@ -207,21 +207,21 @@ def test_predicted_residuals_are_powers_of_one_matrix(rate):
 
 
 def test_predicted_flow_is_the_exponential():
-    K, r = random_kernel(6, 1)
+    K, r = draw_kernel(6, 1)
     times = torch.tensor([0.0, 0.3, 1.0, 7.5], dtype=torch.float64)
     for t, found in zip(times, predict_gradient_flow(K, r, times), strict=True):
         assert (found - torch.linalg.matrix_exp(-K * t) @ r).norm() <= 1e-12 * r.norm()
 
 
 def test_small_steps_approach_the_flow():
-    K, r = random_kernel(5, 2)
+    K, r = draw_kernel(5, 2)
     flow = predict_gradient_flow(K, r, torch.tensor([2.0], dtype=torch.float64))[0]
     errors = [(predict_residuals(K, r, 2.0 / steps, steps)[-1] - flow).norm().item() for steps in (100, 1000)]
     assert errors[1] == pytest.approx(errors[0] / 10, rel=0.05)
 
 
 def test_the_stable_step_is_the_largest_that_does_not_diverge():
-    K, r = random_kernel(6, 3)
+    K, r = draw_kernel(6, 3)
     top = torch.linalg.eigh(K).eigenvectors[:, -1]
     assert compute_stable_step(K, share=1.0) == pytest.approx(2 / torch.linalg.eigvalsh(K)[-1].item(), rel=1e-14)
     below, above = (

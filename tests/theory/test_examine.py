@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from studies import numbers
+from studies import collect_floats
 
 from theory import CLAIMS, Claim, Finding, Problem, Study, draw_synthetic_problem
 from theory.claims import select_claims
@@ -32,11 +32,11 @@ def whole():
     return report, study, said
 
 
-def spectrum(K):
+def compute_spectrum(K):
     return np.linalg.eigvalsh(K.double().numpy())
 
 
-def scripted(name, findings, ordering=False):
+def build_scripted_claim(name, findings, ordering=False):
     """A claim that finds what it is told to, and the studies that it was shown."""
     shown, left = [], iter(findings)
 
@@ -56,7 +56,7 @@ def test_the_report_has_its_documented_shape(whole):
     assert set(report) == {"setting", "eigenvalues", "claims", "curves", "certificates", "summary", "seconds"}
     kept = json.loads(json.dumps(report))
     assert kept["claims"] == report["claims"]
-    assert not any(math.isnan(x) for x in numbers(report))
+    assert not any(math.isnan(x) for x in collect_floats(report))
     assert report["seconds"] > 0
 
 
@@ -115,7 +115,7 @@ def test_eigenvalues_are_those_of_the_matrices(whole):
     table = report["eigenvalues"]
     assert set(table) == set(expected)
     for name, K in expected.items():
-        values = spectrum(K)
+        values = compute_spectrum(K)
         found = (table[name]["min"], table[name]["max"], table[name]["condition"])
         assert found == pytest.approx((values[0], values[-1], values[-1] / values[0]), rel=1e-8), name
 
@@ -136,7 +136,7 @@ def test_a_singular_kernel_has_no_condition_number():
 
 
 def test_one_claim_over_three_draws():
-    claim, shown = scripted("K1", [("holds", 3.0), ("holds", -1e-12), ("holds", 6.0)])
+    claim, shown = build_scripted_claim("K1", [("holds", 3.0), ("holds", -1e-12), ("holds", 6.0)])
     report, first = verify_claims(replace(TINY, draws=3), [claim])
     row = report["claims"][0]
     assert row["verdict"] == "holds"
@@ -170,7 +170,7 @@ def test_one_claim_over_three_draws():
     ],
 )
 def test_the_worst_draw_gives_the_verdict(found, worst, held):
-    report, _ = verify_claims(replace(TINY, draws=3), [scripted("K1", found)[0]])
+    report, _ = verify_claims(replace(TINY, draws=3), [build_scripted_claim("K1", found)[0]])
     row = report["claims"][0]
     assert row["verdict"] == worst
     rank = ["fails", "undecided", "holds under", "holds"]
@@ -272,14 +272,17 @@ def test_the_summary_does_not_praise_what_changes_nothing():
 
 
 def test_the_summary_names_what_fails():
-    claims = [scripted("O1", [("fails", -1.0)], ordering=True)[0], scripted("O2", [("holds", 1.0)], ordering=True)[0]]
+    claims = [
+        build_scripted_claim("O1", [("fails", -1.0)], ordering=True)[0],
+        build_scripted_claim("O2", [("holds", 1.0)], ordering=True)[0],
+    ]
     first, second = verify_claims(TINY, claims)[0]["summary"]
     assert first.endswith("; O1 fail.")
     assert "not examined" in second
 
 
 def test_the_summary_says_when_fedco2_is_ahead():
-    claim, _ = scripted("D2", [])
+    claim, _ = build_scripted_claim("D2", [])
     found = Finding(
         "holds", 1.0, 2.0, 0.25, "digits", "words",
         {
@@ -315,7 +318,7 @@ def test_the_summary_does_not_take_rounding_for_a_gain(dtype, npz):
 def test_spectra_fall_from_the_greatest_eigenvalue(whole):
     report, study, _ = whole
     for name, k in (("V_on", study.on), ("V_off", study.off), ("V", study.co2)):
-        assert report["curves"]["spectra"][name] == pytest.approx(spectrum(k.V)[::-1].tolist())
+        assert report["curves"]["spectra"][name] == pytest.approx(compute_spectrum(k.V)[::-1].tolist())
 
 
 def test_draws_begin_with_the_one_examined(whole):
@@ -326,7 +329,7 @@ def test_draws_begin_with_the_one_examined(whole):
         assert rows[0][name] == report["eigenvalues"][name]["min"]
         other = replace(TINY, seed=4).study()
         expected = {"V_on": other.on, "V_off": other.off, "V": other.co2}[name].V
-        assert rows[3][name] == pytest.approx(spectrum(expected)[0])
+        assert rows[3][name] == pytest.approx(compute_spectrum(expected)[0])
     assert all(row["V_off"] >= row["V"] >= row["V_on"] for row in rows)
 
 
@@ -351,7 +354,7 @@ def test_residuals_and_bounds_are_those_of_the_descents(whole):
     for curve in curves["residuals"].values():
         assert len(curve) == 7
         assert curve[0] == pytest.approx(start)
-    mu = spectrum(study.limits["online"].V)[0]
+    mu = compute_spectrum(study.limits["online"].V)[0]
     factor = 1 - study.rate * mu / (2 * study.alpha**2)
     assert curves["bounds"]["online"] == pytest.approx([start * factor ** (t / 2) for t in range(7)])
     assert set(curves["bounds"]) == {"online", "offline", "fused"}
@@ -385,7 +388,7 @@ def test_the_users_data_are_examined(npz):
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(9, 4)) @ rng.normal(size=(4, 4)), 3 + rng.normal(size=(5, 4))])
     setting = replace(npz(X, ["b"] * 9 + ["a"] * 5), draws=2)
-    claim, shown = scripted("K1", [("holds", 1.0)] * 2)
+    claim, shown = build_scripted_claim("K1", [("holds", 1.0)] * 2)
     report, study = verify_claims(setting, [claim], certify=True)
     told = report["setting"]
     assert told["inputs"] == "the user's own data"
@@ -395,7 +398,7 @@ def test_the_users_data_are_examined(npz):
     assert torch.equal(shown[0].problem.x, shown[1].problem.x)  # the data stay, the networks are drawn anew
     assert not torch.equal(shown[0].online.v, shown[1].online.v)
     assert [row["clients"] for row in report["curves"]["clients"]] == [1, 2]
-    assert report["eigenvalues"]["V_on"]["min"] == pytest.approx(spectrum(study.on.V)[0])
+    assert report["eigenvalues"]["V_on"]["min"] == pytest.approx(compute_spectrum(study.on.V)[0])
     assert report["certificates"]["O2"]["verdict"] == "certified"
 
 
@@ -415,7 +418,7 @@ def test_every_broken_assumption_is_named(npz):
 # Parallel samples
 
 
-def with_parallel(problem, p, q, factor=2.0):
+def make_parallel(problem, p, q, factor=2.0):
     x = problem.x.clone()
     x[q] = factor * x[p]
     return replace(problem, x=x)
@@ -424,7 +427,7 @@ def with_parallel(problem, p, q, factor=2.0):
 def test_parallel_samples_are_broken_assumptions():
     problem = draw_synthetic_problem(2, 3, 4, seed=1)
     assert describe_parallel_samples(problem) == []
-    (line,) = describe_parallel_samples(with_parallel(problem, 1, 5))
+    (line,) = describe_parallel_samples(make_parallel(problem, 1, 5))
     assert line.startswith("samples 1 and 5 are parallel (cosine +1.0000")
 
 
@@ -433,11 +436,11 @@ def test_no_more_than_five_pairs_are_listed():
 
 
 def test_the_effect_of_parallel_samples_is_measured():
-    problem = with_parallel(draw_synthetic_problem(2, 3, 4, seed=1), 0, 2)
+    problem = make_parallel(draw_synthetic_problem(2, 3, 4, seed=1), 0, 2)
     message = describe_parallel_effect(problem, problem.parallel()[0])
     keep = torch.tensor([0, 1, 3, 4, 5])
     without = Problem(problem.x[keep], problem.y[keep], problem.owner[keep], problem.S)
-    after = spectrum(Study.at_init(without, 2048).on.V)[0]
+    after = compute_spectrum(Study.at_init(without, 2048).on.V)[0]
     assert after > 1e-3
     assert message.startswith("samples 0 and 2 are parallel (cosine +1.000000000000), which Assumption 4.1 forbids: ")
     assert message.endswith(f" with both and {after:.3g} without sample 2")
@@ -446,8 +449,8 @@ def test_the_effect_of_parallel_samples_is_measured():
 
 
 def test_a_client_may_lose_its_only_sample():
-    problem = with_parallel(draw_synthetic_problem(3, [2, 1, 2], 4, covariance="scaled", seed=1), 0, 2)
+    problem = make_parallel(draw_synthetic_problem(3, [2, 1, 2], 4, covariance="scaled", seed=1), 0, 2)
     message = describe_parallel_effect(problem, (0, 2, 1.0))
     keep = torch.tensor([0, 1, 3, 4])
     without = Problem(problem.x[keep], problem.y[keep], torch.tensor([0, 0, 1, 1]), problem.S[[0, 2]])
-    assert message.endswith(f" and {spectrum(Study.at_init(without, 2048).on.V)[0]:.3g} without sample 2")
+    assert message.endswith(f" and {compute_spectrum(Study.at_init(without, 2048).on.V)[0]:.3g} without sample 2")

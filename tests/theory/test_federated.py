@@ -142,12 +142,12 @@ def test_the_jacobian_by_chunks_and_by_names_is_the_same(problem, nets, rows):
 # ---- one real round
 
 
-def outputs(nets, problem):
+def compute_torch_outputs(nets, problem):
     with torch.no_grad():
         return torch.cat([net(problem.x[rows]).squeeze(1) for net, rows in zip(nets, problem.blocks, strict=True)])
 
 
-def one_round(nets, problem, shared, step):
+def run_one_round(nets, problem, shared, step):
     """Literally: every client takes one SGD step on half its sum of squares, then the shared names are averaged."""
     nets = copy.deepcopy(nets)
     for net, rows in zip(nets, problem.blocks, strict=True):
@@ -161,11 +161,11 @@ def one_round(nets, problem, shared, step):
     return nets
 
 
-def errors_of_prediction(nets, problem, shared, K, steps):
+def measure_prediction_errors(nets, problem, shared, K, steps):
     """|ΔF/step + K r| / |K r| for each step."""
-    F = outputs(nets, problem)
+    F = compute_torch_outputs(nets, problem)
     expected = K @ (F - problem.y)
-    moves = [(outputs(one_round(nets, problem, shared, s), problem) - F) / s for s in steps]
+    moves = [(compute_torch_outputs(run_one_round(nets, problem, shared, s), problem) - F) / s for s in steps]
     return [((move + expected).norm() / expected.norm()).item() for move in moves]
 
 
@@ -173,7 +173,7 @@ def errors_of_prediction(nets, problem, shared, K, steps):
 def test_a_round_moves_the_outputs_along_the_pulled_kernel(shared, problem, nets, rows):
     """With pull = 1/N what is left is of second order in the step: a tenth of the step, a tenth of the error."""
     K = compute_federated_kernel(rows, problem.owner, shared, pull=1 / problem.clients)
-    large, small = errors_of_prediction(nets, problem, shared, K, (1e-5, 1e-6))
+    large, small = measure_prediction_errors(nets, problem, shared, K, (1e-5, 1e-6))
     assert small < 1e-4
     assert 0.08 <= small / large <= 0.12
 
@@ -182,7 +182,7 @@ def test_a_round_moves_the_outputs_along_the_pulled_kernel(shared, problem, nets
 def test_a_round_is_not_descent_on_the_pooled_loss(shared, problem, nets, rows):
     """With pull = 1 (the paper's kernel) an error of order one stays, however small the step."""
     K = compute_federated_kernel(rows, problem.owner, shared)
-    large, small = errors_of_prediction(nets, problem, shared, K, (1e-5, 1e-6))
+    large, small = measure_prediction_errors(nets, problem, shared, K, (1e-5, 1e-6))
     assert small > 0.3
     assert small == pytest.approx(large, rel=1e-2)
 
@@ -191,7 +191,7 @@ def test_for_one_client_a_round_is_descent(modules):
     alone = draw_synthetic_problem(1, 5, 4)
     nets = modules(alone, draw_initial_weights(alone, 300, 0.5))
     K = compute_federated_kernel(compute_jacobian(nets, [alone.x]), alone.owner, FEDBN)
-    large, small = errors_of_prediction(nets, alone, FEDBN, K, (1e-5, 1e-6))
+    large, small = measure_prediction_errors(nets, alone, FEDBN, K, (1e-5, 1e-6))
     assert 0.08 <= small / large <= 0.12
 
 

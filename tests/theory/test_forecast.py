@@ -26,7 +26,7 @@ from theory.gram import draw_initial_weights
 from theory.problem import Problem, draw_synthetic_problem
 
 
-def taught(agreement, clients=4, samples=30, dim=6, seed=0, scale=1.0):
+def build_taught_problem(agreement, clients=4, samples=30, dim=6, seed=0, scale=1.0):
     """Clients whose teachers are the same for an ``agreement`` of 1, and have nothing in common for 0."""
     base = draw_synthetic_problem(clients, samples, dim, heterogeneity=0.5, seed=seed)
     chance = np.random.default_rng(seed)
@@ -36,14 +36,14 @@ def taught(agreement, clients=4, samples=30, dim=6, seed=0, scale=1.0):
     return Problem(base.x, scale * y, base.owner, base.S)
 
 
-def parted(problem, held):
+def split_held_out(problem, held):
     """The problem of the samples that are not held out, and that of those that are."""
     return [Problem(problem.x[rows], problem.y[rows], problem.owner[rows], problem.S) for rows in (~held, held)]
 
 
 @pytest.mark.parametrize("ridge", [1e-3, 0.3])
 def test_a_fold_is_predicted_as_if_it_had_never_been_there(ridge):
-    problem = taught(0.5, clients=2, samples=6)
+    problem = build_taught_problem(0.5, clients=2, samples=6)
     fold = assign_folds(problem.owner, torch.zeros(12, dtype=torch.int64))
     K, y = compute_method_kernels(problem, 256, 0.5)[1], problem.y[:, None]
     said = predict_held_out(K, y, fold, ridge).numpy()
@@ -81,9 +81,9 @@ def test_a_lone_client_of_two_classes_that_cannot_be_told_apart_is_right_half_th
 
 
 def test_wide_networks_that_are_really_trained_predict_what_their_kernels_foretell():
-    width, alpha, whole = 4096, 0.5, taught(0.5, clients=3, samples=8, dim=4)
+    width, alpha, whole = 4096, 0.5, build_taught_problem(0.5, clients=3, samples=8, dim=4)
     held = torch.arange(len(whole.y)) % 4 == 0
-    seen, unseen = parted(whole, held)
+    seen, unseen = split_held_out(whole, held)
     online = draw_initial_weights(seen, width, alpha)
     foretold = {}
     for name, K in zip(("offline", "online"), compute_method_kernels(whole, width, alpha), strict=False):
@@ -100,7 +100,7 @@ def test_wide_networks_that_are_really_trained_predict_what_their_kernels_forete
 
 
 def test_federation_helps_clients_that_agree_and_hurts_those_that_do_not():
-    agreeing, strangers = forecast_methods(taught(1.0)), forecast_methods(taught(0.0))
+    agreeing, strangers = forecast_methods(build_taught_problem(1.0)), forecast_methods(build_taught_problem(0.0))
     assert all(gain.mean > 0 for gain in agreeing.gains())
     assert agreeing.gain(SINGLESET, FEDBN).word == "helps"
     assert strangers.gain(SINGLESET, FEDBN).word == "hurts"
@@ -109,7 +109,7 @@ def test_federation_helps_clients_that_agree_and_hurts_those_that_do_not():
 
 
 def test_a_client_apart_is_the_one_that_is_hurt():
-    problem = taught(1.0, samples=40)
+    problem = build_taught_problem(1.0, samples=40)
     y = torch.where(problem.owner == 2, -problem.y, problem.y)
     found = forecast_methods(Problem(problem.x, y, problem.owner, problem.S))
     assert min(range(4), key=lambda i: found.gains()[i].mean) == 2
@@ -117,7 +117,7 @@ def test_a_client_apart_is_the_one_that_is_hurt():
 
 
 def test_classes_are_counted_right_or_wrong():
-    problem = taught(1.0, samples=40)
+    problem = build_taught_problem(1.0, samples=40)
     labels = (problem.y > 0).long()
     found = forecast_methods(problem, labels)
     assert set(torch.cat(list(found.scores.values())).tolist()) == {0.0, 1.0}
@@ -129,7 +129,9 @@ def test_classes_are_counted_right_or_wrong():
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 99), agreement=st.floats(0, 1), scale=st.floats(0.01, 100))
 def test_units_of_the_targets_do_not_matter(seed, agreement, scale):
-    one, other = (forecast_methods(taught(agreement, 3, 8, 4, seed, size), width=128) for size in (1.0, scale))
+    one, other = (
+        forecast_methods(build_taught_problem(agreement, 3, 8, 4, seed, size), width=128) for size in (1.0, scale)
+    )
     for name in (SINGLESET, FEDBN, FEDCO2, ONE_KERNEL):
         assert other.of(name) == pytest.approx(one.of(name), rel=1e-6, abs=1e-9)
 
@@ -137,7 +139,7 @@ def test_units_of_the_targets_do_not_matter(seed, agreement, scale):
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 99), changed=st.integers(0, 2))
 def test_the_lone_models_of_the_others_know_nothing_of_a_client(seed, changed):
-    problem = taught(0.5, 3, 8, 4, seed)
+    problem = build_taught_problem(0.5, 3, 8, 4, seed)
     y = torch.where(problem.owner == changed, problem.y.flip(0), problem.y)
     single, fold = compute_method_kernels(problem, 128, 0.5)[0], torch.arange(24) % 4
     after, before = (predict_held_out(single, one[:, None], fold, 0.1) for one in (y, problem.y))
@@ -148,7 +150,7 @@ def test_the_lone_models_of_the_others_know_nothing_of_a_client(seed, changed):
 
 
 def test_the_ridge_is_the_best_of_those_tried():
-    problem = taught(1.0)
+    problem = build_taught_problem(1.0)
     K, y = compute_method_kernels(problem, 256, 0.5)[1], problem.y[:, None]
     fold = torch.arange(len(y)) % 4
     noisy = y + torch.from_numpy(np.random.default_rng(1).standard_normal(y.shape)) * y.std() * 2
@@ -161,7 +163,7 @@ def test_a_client_of_too_few_samples_is_refused():
 
 
 def test_a_client_whose_targets_are_all_the_same_is_refused():
-    problem = taught(1.0)
+    problem = build_taught_problem(1.0)
     y = torch.where(problem.owner == 1, 0.1, problem.y)
     with pytest.raises(InputError, match="client 1: its targets are all the same"):
         forecast_methods(Problem(problem.x, y, problem.owner, problem.S), width=64)
@@ -183,7 +185,7 @@ def test_a_kernel_that_is_no_kernel_is_never_a_prediction_of_nothing():
 
 @pytest.mark.parametrize("size", [1e-90, 1e-30, 1e90])
 def test_units_of_the_inputs_do_not_matter(size):
-    problem = taught(0.7, 3, 12, 4)
+    problem = build_taught_problem(0.7, 3, 12, 4)
     one = forecast_methods(problem, width=128)
     large = Problem(problem.x * size, problem.y, problem.owner, problem.S * size * size)
     for name in (SINGLESET, FEDBN, FEDCO2, ONE_KERNEL):
@@ -191,7 +193,7 @@ def test_units_of_the_inputs_do_not_matter(size):
 
 
 def test_targets_far_from_zero_are_foretold_as_well():
-    problem = taught(1.0)
+    problem = build_taught_problem(1.0)
     far = Problem(problem.x, problem.y + 50 * problem.y.std(), problem.owner, problem.S)
     assert forecast_methods(far).mean(FEDBN) > 0.5
 
@@ -199,7 +201,7 @@ def test_targets_far_from_zero_are_foretold_as_well():
 @pytest.mark.parametrize("seed", [-1, 2**32, 2**70])
 def test_seeds_out_of_range_are_refused(seed):
     with pytest.raises(InputError, match="seed is"):
-        forecast_methods(taught(1.0), seed=seed)
+        forecast_methods(build_taught_problem(1.0), seed=seed)
 
 
 def test_few_samples_decide_nothing_however_much_they_agree():

@@ -27,7 +27,7 @@ METHODS = {"FedAvg": {HIDDEN_KEY, SCALE_KEY}, "FedBN": {HIDDEN_KEY}, "SingleSet"
 KINDS = ["isotropic", "scaled", "anisotropic"]
 
 
-def shapes(test):
+def given_shapes(test):
     """Unequal sizes, one client, one sample, one dimension, one unit, and any chunk."""
     drawn = given(
         sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
@@ -41,15 +41,15 @@ def shapes(test):
     return settings(max_examples=30)(odd(drawn(test)))
 
 
-def problem_of(sizes, dim, kind, seed):
+def build_problem(sizes, dim, kind, seed):
     return draw_synthetic_problem(len(sizes), sizes, dim, covariance=kind, seed=seed)
 
 
-def inputs_of(problem):
+def split_inputs(problem):
     return [problem.x[rows] for rows in problem.blocks]
 
 
-def made_different(weights, seed):
+def perturb_weights(weights, seed):
     """Offline networks that have gone their own ways."""
     generator = torch.Generator().manual_seed(seed)
     mine = weights.made_personal()
@@ -57,7 +57,7 @@ def made_different(weights, seed):
     return replace(mine, v=mine.v + next(shake), c=mine.c + next(shake))
 
 
-def written_out(problem, weights, projection="exact"):
+def compute_dense_jacobians(problem, weights, projection="exact"):
     """Dense Jacobians by v and γ in numpy: for each unit, the projection as a matrix."""
     m = weights.width
     by_v = np.zeros((len(problem.x), m, problem.dim))
@@ -91,45 +91,45 @@ def assert_same(reach):
     return check
 
 
-@shapes
+@given_shapes
 def test_shared_weights_agree_with_autograd(sizes, dim, width, kind, chunk, seed, trained, modules, assert_same):
     """FedBN (γ personal) and FedAvg (γ shared), at weights that no formula expects."""
-    problem = problem_of(sizes, dim, kind, seed)
+    problem = build_problem(sizes, dim, kind, seed)
     weights = trained(problem, width, seed=seed)
-    rows = compute_jacobian(modules(problem, weights), inputs_of(problem))
+    rows = compute_jacobian(modules(problem, weights), split_inputs(problem))
     for method, share_gamma in (("FedBN", False), ("FedAvg", True)):
         closed = compute_kernel(problem, weights, share_gamma=share_gamma, chunk=chunk).Lambda
         assert_same(problem, weights, closed, compute_federated_kernel(rows, problem.owner, METHODS[method]))
 
 
-@shapes
+@given_shapes
 def test_personal_weights_agree_with_autograd(sizes, dim, width, kind, chunk, seed, trained, modules, assert_same):
     """SingleSet: each client at weights of its own."""
-    problem = problem_of(sizes, dim, kind, seed)
-    weights = made_different(trained(problem, width, seed=seed), seed + 1)
-    rows = compute_jacobian(modules(problem, weights), inputs_of(problem))
+    problem = build_problem(sizes, dim, kind, seed)
+    weights = perturb_weights(trained(problem, width, seed=seed), seed + 1)
+    rows = compute_jacobian(modules(problem, weights), split_inputs(problem))
     closed = compute_kernel(problem, weights, chunk=chunk).Lambda
     assert_same(problem, weights, closed, compute_federated_kernel(rows, problem.owner, METHODS["SingleSet"]))
 
 
-@shapes
+@given_shapes
 def test_initial_weights_agree_with_autograd(sizes, dim, width, kind, chunk, seed, modules, assert_same):
-    problem = problem_of(sizes, dim, kind, seed)
+    problem = build_problem(sizes, dim, kind, seed)
     weights = draw_initial_weights(problem, width, 0.3, seed)
-    rows = compute_jacobian(modules(problem, weights), inputs_of(problem))
+    rows = compute_jacobian(modules(problem, weights), split_inputs(problem))
     expected = compute_federated_kernel(rows, problem.owner, METHODS["FedBN"])
     assert_same(problem, weights, compute_kernel(problem, weights, chunk=chunk).Lambda, expected)
 
 
 @pytest.mark.parametrize("projection", ["exact", "printed"])
-@shapes
+@given_shapes
 def test_v_and_g_are_what_the_written_out_jacobian_gives(
     projection, sizes, dim, width, kind, chunk, seed, trained, reach
 ):
     """V = α² J_v J_v' and G = J_γ J_γ' with the projection of the derivative, or the one the paper prints."""
-    problem = problem_of(sizes, dim, kind, seed)
+    problem = build_problem(sizes, dim, kind, seed)
     weights = trained(problem, width, seed=seed)
-    by_v, by_gamma = written_out(problem, weights, projection)
+    by_v, by_gamma = compute_dense_jacobians(problem, weights, projection)
     V, G = weights.alpha**2 * by_v @ by_v.T, by_gamma @ by_gamma.T
     found = compute_kernel(problem, weights, projection=projection, chunk=chunk)
     full = compute_kernel(problem, weights, projection=projection, chunk=chunk, share_gamma=True)
@@ -157,10 +157,10 @@ def test_the_printed_projection_is_the_derivative_only_for_multiples_of_the_iden
 # ---- how it is computed does not matter
 
 
-@shapes
+@given_shapes
 def test_the_chunk_does_not_matter(sizes, dim, width, kind, chunk, seed, trained, reach):
     """Hidden units by ones, by a few or all at once: only the order of a sum changes."""
-    problem = problem_of(sizes, dim, kind, seed)
+    problem = build_problem(sizes, dim, kind, seed)
     weights = trained(problem, width, seed=seed)
     few, all_at_once = (compute_kernel(problem, weights, share_gamma=True, chunk=size) for size in (chunk, width))
     assert (few.V - all_at_once.V).norm() <= 1e-13 * reach(problem, weights)
@@ -169,7 +169,7 @@ def test_the_chunk_does_not_matter(sizes, dim, width, kind, chunk, seed, trained
 
 def test_the_chunk_does_not_matter_offline(trained, apart):
     problem = draw_synthetic_problem(3, [2, 4, 1], 4)
-    weights = made_different(trained(problem, 50), 3)
+    weights = perturb_weights(trained(problem, 50), 3)
     assert (
         apart(compute_kernel(problem, weights, chunk=7).Lambda, compute_kernel(problem, weights, chunk=50).Lambda)
         <= 1e-13
@@ -212,7 +212,7 @@ class LargestResult(TorchDispatchMode):
 
 
 @contextmanager
-def largest_result(problem, weights):
+def record_largest_result(problem, weights):
     mode = LargestResult(weights.v, weights.c, weights.gamma, problem.x, problem.S)
     with mode:
         yield mode
@@ -225,7 +225,7 @@ def test_memory_does_not_grow_with_the_width(personal, trained):
     for width in (256, 2048):
         weights = trained(problem, width)
         weights = weights.made_personal() if personal else weights
-        with largest_result(problem, weights) as mode:
+        with record_largest_result(problem, weights) as mode:
             compute_kernel(problem, weights, chunk=64)
         largest[width] = mode.largest
     assert largest[256] == largest[2048]
@@ -238,7 +238,7 @@ def test_the_width_is_seen_by_the_meter(trained):
     largest = []
     for width in (256, 2048):
         weights = trained(problem, width)
-        with largest_result(problem, weights) as mode:
+        with record_largest_result(problem, weights) as mode:
             compute_kernel(problem, weights, chunk=width)
         largest.append(mode.largest)
     assert largest[1] == 8 * largest[0]
@@ -276,10 +276,10 @@ def test_pinched_keeps_the_client_blocks_of_both_parts():
     assert torch.equal(found.G, 2 * found.V)
 
 
-@shapes
+@given_shapes
 def test_offline_starts_as_the_client_blocks_of_online(sizes, dim, width, kind, chunk, seed, trained, reach):
     """O1: made personal, the same weights give the pinching of the shared kernel."""
-    problem = problem_of(sizes, dim, kind, seed)
+    problem = build_problem(sizes, dim, kind, seed)
     weights = trained(problem, width, seed=seed)
     on, off = compute_kernel(problem, weights), compute_kernel(problem, weights.made_personal(), chunk=chunk)
     assert (off.G - on.G).norm() <= 1e-13 * reach(problem, weights)
@@ -315,9 +315,9 @@ def test_initial_weights_are_shared_and_follow_the_paper():
     assert not torch.equal(weights.v, other.v)
 
 
-@shapes
+@given_shapes
 def test_kernels_are_symmetric_and_leave_the_weights_alone(sizes, dim, width, kind, chunk, seed, trained, reach):
-    problem = problem_of(sizes, dim, kind, seed)
+    problem = build_problem(sizes, dim, kind, seed)
     weights = trained(problem, width, seed=seed)
     before = [t.clone() for t in (weights.v, weights.c, weights.gamma, problem.x)]
     found = compute_kernel(problem, weights, chunk=chunk)

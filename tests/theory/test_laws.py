@@ -28,7 +28,7 @@ ROOM = 1e-13
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnProblem:
     """A problem by the numbers it is drawn from."""
 
     sizes: tuple[int, ...]
@@ -48,21 +48,21 @@ class Drawn:
         )  # fmt: skip
         S, x = p.S, p.x.clone()
         if self.kind == "degenerate":  # eigenvalues from 1 to 1e6 along random axes
-            axes = torch.linalg.qr(normal(self.seed, len(self.sizes), self.dim, self.dim)).Q
+            axes = torch.linalg.qr(draw_normal(self.seed, len(self.sizes), self.dim, self.dim)).Q
             S = axes * torch.logspace(0, 6, self.dim, dtype=torch.float64) @ axes.mT
             S = (S + S.mT) / 2
-            x = (torch.linalg.cholesky(S)[p.owner] @ normal(self.seed + 1, len(x), self.dim, 1)).squeeze(-1)
+            x = (torch.linalg.cholesky(S)[p.owner] @ draw_normal(self.seed + 1, len(x), self.dim, 1)).squeeze(-1)
         if self.near is not None and len(x) > 1:
-            x[1] = 1.5 * x[0] + self.near * x[0].norm() * normal(self.seed + 2, self.dim)
+            x[1] = 1.5 * x[0] + self.near * x[0].norm() * draw_normal(self.seed + 2, self.dim)
         return Problem(x, p.y, p.owner, S)
 
 
-def normal(seed, *shape):
+def draw_normal(seed, *shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 problems = st.builds(
-    Drawn,
+    DrawnProblem,
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple),
     dim=st.integers(1, 5),
     kind=st.sampled_from(["isotropic", "scaled", "anisotropic", "degenerate"]),
@@ -84,12 +84,12 @@ def some_weights(trained):
     return build
 
 
-def spectrum(K):
+def compute_spectrum(K):
     return torch.linalg.eigvalsh((K + K.T) / 2)
 
 
-def random_psd(n, rank, seed):
-    J = normal(seed, n, rank)
+def draw_psd(n, rank, seed):
+    J = draw_normal(seed, n, rank)
     return J @ J.T
 
 
@@ -112,9 +112,9 @@ def test_every_clients_spectrum_interlaces_the_online_one(drawn, width, at_init,
     online, fedavg = compute_kernel(problem, weights), compute_kernel(problem, weights, share_gamma=True)
     offline, room = compute_kernel(problem, weights.made_personal()), ROOM * reach(problem, weights) / weights.alpha**2
     for rows in problem.blocks:
-        assert_interlaced(spectrum(online.V), spectrum(offline.V[rows, rows]), room)
-        assert_interlaced(spectrum(online.Lambda), spectrum(offline.Lambda[rows, rows]), room)
-        assert_interlaced(spectrum(fedavg.G), spectrum(offline.G[rows, rows]), room)
+        assert_interlaced(compute_spectrum(online.V), compute_spectrum(offline.V[rows, rows]), room)
+        assert_interlaced(compute_spectrum(online.Lambda), compute_spectrum(offline.Lambda[rows, rows]), room)
+        assert_interlaced(compute_spectrum(fedavg.G), compute_spectrum(offline.G[rows, rows]), room)
 
 
 @MANY
@@ -126,9 +126,9 @@ def test_the_offline_least_eigenvalue_is_the_least_of_the_clients_and_no_less_th
     problem = drawn.problem
     weights = some_weights(problem, width, drawn.seed, at_init)
     on, off = compute_kernel(problem, weights).V, compute_kernel(problem, weights.made_personal()).V
-    room, low = ROOM * reach(problem, weights), spectrum(off)[0]
-    assert abs(low - min(spectrum(off[rows, rows])[0] for rows in problem.blocks)) <= room
-    assert low >= spectrum(on)[0] - room
+    room, low = ROOM * reach(problem, weights), compute_spectrum(off)[0]
+    assert abs(low - min(compute_spectrum(off[rows, rows])[0] for rows in problem.blocks)) <= room
+    assert low >= compute_spectrum(on)[0] - room
 
 
 @MANY
@@ -138,8 +138,8 @@ def test_the_mean_kernel_is_better_conditioned_than_the_online_one(drawn, width,
     problem = drawn.problem
     weights = some_weights(problem, width, drawn.seed, at_init)
     on, off = compute_kernel(problem, weights).V, compute_kernel(problem, weights.made_personal()).V
-    mean, room = spectrum((on + off) / 2), ROOM * reach(problem, weights)
-    on, off = spectrum(on), spectrum(off)
+    mean, room = compute_spectrum((on + off) / 2), ROOM * reach(problem, weights)
+    on, off = compute_spectrum(on), compute_spectrum(off)
     assert mean[0] >= (on[0] + off[0]) / 2 - room
     assert (on[0] + off[0]) / 2 >= on[0] - room
     assert mean[-1] <= (on[-1] + off[-1]) / 2 + room
@@ -154,9 +154,9 @@ def test_making_all_of_a_kernel_personal_never_lowers_its_least_eigenvalue(drawn
     weights = some_weights(problem, width, drawn.seed, at_init)
     fedavg, fedbn = (compute_kernel(problem, weights, share_gamma=share) for share in (True, False))
     alone, room = compute_kernel(problem, weights.made_personal()), ROOM * reach(problem, weights) / weights.alpha**2
-    ladder = [spectrum(k.Lambda)[0] for k in (fedbn, 0.5 * (fedbn + alone), alone)]
+    ladder = [compute_spectrum(k.Lambda)[0] for k in (fedbn, 0.5 * (fedbn + alone), alone)]
     assert all(above >= below - room for below, above in pairwise(ladder))
-    assert spectrum(fedbn.G)[0] >= spectrum(fedavg.G)[0] - room
+    assert compute_spectrum(fedbn.G)[0] >= compute_spectrum(fedavg.G)[0] - room
 
 
 def test_making_a_part_of_a_kernel_personal_may_lower_it():
@@ -164,14 +164,14 @@ def test_making_a_part_of_a_kernel_personal_may_lower_it():
     problem = draw_synthetic_problem(2, [2, 1], 2, covariance="isotropic", seed=125)
     weights = draw_initial_weights(problem, 50, 1.0, seed=125)
     fedavg, fedbn = (compute_kernel(problem, weights, share_gamma=share) for share in (True, False))
-    assert spectrum(fedbn.Lambda)[0] < 0.9 * spectrum(fedavg.Lambda)[0]
-    assert spectrum(fedbn.G)[0] > spectrum(fedavg.G)[0]
+    assert compute_spectrum(fedbn.Lambda)[0] < 0.9 * compute_spectrum(fedavg.Lambda)[0]
+    assert compute_spectrum(fedbn.G)[0] > compute_spectrum(fedavg.G)[0]
 
 
 def test_the_orderings_are_strict_for_ordinary_data():
     """They do not hold by being equalities: with three clients of ordinary data every margin is there to be seen."""
     study = Study.at_init(draw_synthetic_problem(3, 5, 5), width=400)
-    on, off, mean = (spectrum(k.V) for k in (study.on, study.off, study.co2))
+    on, off, mean = (compute_spectrum(k.V) for k in (study.on, study.off, study.co2))
     assert off[0] > 1.2 * on[0] > 0
     assert mean[0] > 1.1 * on[0]
     assert mean[-1] < 0.9 * on[-1]
@@ -193,18 +193,22 @@ seeds, sides = st.integers(0, 2**20), st.integers(1, 9)
 @MANY
 @given(n=sides, rank=sides, seed=seeds)
 def test_averaging_is_concave_below_and_convex_above(n, rank, seed):
-    A, B = random_psd(n, rank, seed), random_psd(n, n, seed + 1)
-    mean, room = spectrum((A + B) / 2), ROOM * (A.norm() + B.norm())
-    assert mean[0] >= (spectrum(A)[0] + spectrum(B)[0]) / 2 - room
-    assert mean[-1] <= (spectrum(A)[-1] + spectrum(B)[-1]) / 2 + room
+    A, B = draw_psd(n, rank, seed), draw_psd(n, n, seed + 1)
+    mean, room = compute_spectrum((A + B) / 2), ROOM * (A.norm() + B.norm())
+    assert mean[0] >= (compute_spectrum(A)[0] + compute_spectrum(B)[0]) / 2 - room
+    assert mean[-1] <= (compute_spectrum(A)[-1] + compute_spectrum(B)[-1]) / 2 + room
 
 
 @MANY
 @given(owner=st.lists(st.integers(0, 3), min_size=1, max_size=9), rank=sides, seed=seeds)
 def test_pinching_never_widens_a_spectrum(owner, rank, seed):
     """λ_min does not fall, λ_max does not rise; nor does any sum of the largest ones (majorisation), at equal trace."""
-    K = random_psd(len(owner), rank, seed)
-    before, after, room = spectrum(K), spectrum(keep_client_blocks(K, torch.tensor(owner))), ROOM * K.trace()
+    K = draw_psd(len(owner), rank, seed)
+    before, after, room = (
+        compute_spectrum(K),
+        compute_spectrum(keep_client_blocks(K, torch.tensor(owner))),
+        ROOM * K.trace(),
+    )
     assert after[0] >= before[0] - room
     assert (after.flip(0).cumsum(0) <= before.flip(0).cumsum(0) + room).all()
     assert abs(after.sum() - before.sum()) <= room
@@ -214,9 +218,9 @@ def test_pinching_never_widens_a_spectrum(owner, rank, seed):
 @given(owner=st.lists(st.integers(0, 3), min_size=1, max_size=9), rank=sides, seed=seeds)
 def test_pinching_takes_away_no_more_than_a_factor_of_the_number_of_clients(owner, rank, seed):
     """K <= N pinch(K): so a federated step, with V/N + G, is never steeper than the clients' own kernels."""
-    K = random_psd(len(owner), rank, seed)
+    K = draw_psd(len(owner), rank, seed)
     gap = len(set(owner)) * keep_client_blocks(K, torch.tensor(owner)) - K
-    assert spectrum(gap)[0] >= -len(owner) * ROOM * K.trace()
+    assert compute_spectrum(gap)[0] >= -len(owner) * ROOM * K.trace()
 
 
 @MANY
@@ -226,7 +230,7 @@ def test_pinching_never_widens_the_spectrum_of_our_kernels(drawn, width, at_init
     weights = some_weights(problem, width, drawn.seed, at_init)
     found, room = compute_kernel(problem, weights, share_gamma=True), ROOM * reach(problem, weights) / weights.alpha**2
     for K in (found.V, found.G, found.Lambda):
-        before, after = spectrum(K), spectrum(keep_client_blocks(K, problem.owner))
+        before, after = compute_spectrum(K), compute_spectrum(keep_client_blocks(K, problem.owner))
         assert after[0] >= before[0] - room
         assert (after.flip(0).cumsum(0) <= before.flip(0).cumsum(0) + room).all()
 
@@ -244,7 +248,7 @@ def test_kernels_are_positive_semidefinite_and_lambda_is_above_its_parts(
     weights = some_weights(problem, width, drawn.seed, at_init)
     found = compute_kernel(problem, weights.made_personal() if personal else weights, share_gamma=share_gamma)
     room = ROOM * reach(problem, weights) / weights.alpha**2
-    V, G, whole = spectrum(found.V), spectrum(found.G), spectrum(found.Lambda)
+    V, G, whole = compute_spectrum(found.V), compute_spectrum(found.G), compute_spectrum(found.Lambda)
     assert min(V[0], G[0], whole[0]) >= -room
     assert (whole >= V / weights.alpha**2 - room).all()
     assert (whole >= G - room).all()
@@ -253,7 +257,7 @@ def test_kernels_are_positive_semidefinite_and_lambda_is_above_its_parts(
 # ---- symmetries
 
 
-def reordered(problem, weights, clients, rows):
+def reorder_problem(problem, weights, clients, rows):
     """The same data with the clients in another order, or samples within a client."""
     S, gamma = problem.S[clients], weights.gamma[clients]
     owner = torch.argsort(clients)[problem.owner[rows]]
@@ -267,7 +271,7 @@ def test_the_order_of_the_clients_does_not_matter(drawn, width, data, trained, r
     weights = trained(problem, width, seed=drawn.seed)
     order = torch.tensor(data.draw(st.permutations(range(problem.clients))))
     rows = torch.cat([torch.arange(len(problem.x))[problem.blocks[i]] for i in order.tolist()])
-    other, other_weights = reordered(problem, weights, order, rows)
+    other, other_weights = reorder_problem(problem, weights, order, rows)
     for share_gamma in (False, True):
         before = compute_kernel(problem, weights, share_gamma=share_gamma)
         after = compute_kernel(other, other_weights, share_gamma=share_gamma)
@@ -284,7 +288,7 @@ def test_the_order_of_samples_within_a_client_does_not_matter(drawn, width, data
     rows = torch.cat([
         torch.tensor(data.draw(st.permutations(range(block.start, block.stop)))) for block in problem.blocks
     ])  # fmt: skip
-    other, _ = reordered(problem, weights, torch.arange(problem.clients), rows)
+    other, _ = reorder_problem(problem, weights, torch.arange(problem.clients), rows)
     before, after = compute_kernel(problem, weights), compute_kernel(other, weights)
     for letter in ("V", "G"):
         expected = getattr(before, letter)[rows][:, rows]
@@ -297,7 +301,7 @@ def test_a_rotation_of_the_inputs_does_not_matter(drawn, width, seed, trained, r
     """x -> Qx, S -> QSQ', v -> Qv leave F, V and G."""
     problem = drawn.problem
     weights = trained(problem, width, seed=drawn.seed)
-    Q = torch.linalg.qr(normal(seed, problem.dim, problem.dim)).Q
+    Q = torch.linalg.qr(draw_normal(seed, problem.dim, problem.dim)).Q
     S = Q @ problem.S @ Q.T
     turned = replace(problem, x=problem.x @ Q.T, S=(S + S.mT) / 2)
     before, after = compute_kernel(problem, weights), compute_kernel(turned, replace(weights, v=weights.v @ Q.T))
@@ -411,7 +415,7 @@ def test_kernels_are_means_over_hidden_units(drawn, width, cut, trained, reach):
 # ---- infinite width
 
 tame = st.builds(
-    Drawn,
+    DrawnProblem,
     sizes=st.lists(st.integers(2, 4), min_size=2, max_size=3).map(tuple),
     dim=st.integers(2, 4),
     kind=st.sampled_from(["isotropic", "scaled", "anisotropic", "anisotropic"]),
@@ -430,17 +434,17 @@ def test_the_orderings_hold_at_infinite_width(drawn):
     on = found.online(problem.owner)
     off = on.pinched(problem.owner)
     room = len(problem.x) * (found.error + ROOM * (on.V.trace() + on.G.trace()).item())
-    assert spectrum(on.V)[0] >= -room
-    assert spectrum(found.kernel.G)[0] >= -room
-    mean = spectrum((on.V + off.V) / 2)
-    on_V, off_V = spectrum(on.V), spectrum(off.V)
+    assert compute_spectrum(on.V)[0] >= -room
+    assert compute_spectrum(found.kernel.G)[0] >= -room
+    mean = compute_spectrum((on.V + off.V) / 2)
+    on_V, off_V = compute_spectrum(on.V), compute_spectrum(off.V)
     assert off_V[0] >= on_V[0] - room
     assert mean[0] >= (on_V[0] + off_V[0]) / 2 - room
     assert mean[-1] <= on_V[-1] + room
-    assert spectrum(on.G)[0] >= spectrum(found.kernel.G)[0] - room
-    assert spectrum(on.Lambda)[0] >= max(on_V[0] / 0.49, spectrum(on.G)[0]) - room / 0.49
+    assert compute_spectrum(on.G)[0] >= compute_spectrum(found.kernel.G)[0] - room
+    assert compute_spectrum(on.Lambda)[0] >= max(on_V[0] / 0.49, compute_spectrum(on.G)[0]) - room / 0.49
     for rows in problem.blocks:
-        assert_interlaced(on_V, spectrum(on.V[rows, rows]), room)
+        assert_interlaced(on_V, compute_spectrum(on.V[rows, rows]), room)
 
 
 @SOME

@@ -21,12 +21,12 @@ from theory import (
 from theory.limit import _compute_angles, _integrate
 
 
-def problem_of(x, S, owner):
+def build_problem(x, S, owner):
     x = torch.as_tensor(np.asarray(x), dtype=torch.float64)
     return Problem(x, torch.zeros(len(x), dtype=torch.float64), torch.tensor(owner), torch.stack(list(S)))
 
 
-def covariance(dim, condition, seed):
+def build_covariance(dim, condition, seed):
     """Eigenvalues from 1 to ``condition``, evenly spread in the logarithm, along random axes."""
     generator = torch.Generator().manual_seed(seed)
     axes = torch.linalg.qr(torch.randn(dim, dim, generator=generator, dtype=torch.float64)).Q
@@ -34,18 +34,18 @@ def covariance(dim, condition, seed):
     return (S + S.T) / 2
 
 
-def ill_conditioned(sizes, dim, condition, seed=0):
+def build_ill_conditioned(sizes, dim, condition, seed=0):
     plain = draw_synthetic_problem(len(sizes), sizes, dim, covariance="isotropic", seed=seed)
-    S = torch.stack([covariance(dim, condition, seed + i) for i in range(len(sizes))])
+    S = torch.stack([build_covariance(dim, condition, seed + i) for i in range(len(sizes))])
     x = (torch.linalg.cholesky(S)[plain.owner] @ plain.x.unsqueeze(-1)).squeeze(-1)
     return Problem(x, plain.y, plain.owner, S)
 
 
-def largest(K):
+def find_largest_entry(K):
     return K.abs().max().item()
 
 
-def at_direction(problem, u):
+def compute_at_direction(problem, u):
     """V and G at hidden directions u (k, d), literally: γ_i γ_j <P_i x_p, P_j x_q> 1 1 / |u|_i |u|_j with α = 1."""
     x, owner = problem.x.numpy(), problem.owner.numpy()
     by_v, by_gamma = [], []
@@ -71,15 +71,15 @@ def test_quadrature_agrees_with_the_arc_cosine_form_for_multiples_of_the_identit
     assert (closed.error, closed.nodes) == (0.0, 0)
     for nodes in (48, 96):
         V, G = _integrate(problem, nodes)
-        assert largest(V - closed.kernel.V) <= 1e-10 * largest(V)
-        assert largest(G - closed.kernel.G) <= 1e-10 * largest(G)
+        assert find_largest_entry(V - closed.kernel.V) <= 1e-10 * find_largest_entry(V)
+        assert find_largest_entry(G - closed.kernel.G) <= 1e-10 * find_largest_entry(G)
 
 
 def test_two_samples_at_a_known_angle():
     """d = 3, S = I, angle π/3: V = cos θ (π-θ)/2π - J/6π, G = J/6π, J = sin θ + (π-θ) cos θ."""
     theta = math.pi / 3
     x = [[1.0, 0.0, 0.0], [2 * math.cos(theta), 2 * math.sin(theta), 0.0]]
-    found = compute_infinite_width_limit(problem_of(x, [torch.eye(3).double()], [0, 0]), 1.0).kernel
+    found = compute_infinite_width_limit(build_problem(x, [torch.eye(3).double()], [0, 0]), 1.0).kernel
     J = math.sin(theta) + (math.pi - theta) * math.cos(theta)
     assert found.G[0, 1].item() == pytest.approx(2 * J / (6 * math.pi), rel=1e-14)
     expected = 2 * (math.cos(theta) * (math.pi - theta) / (2 * math.pi) - J / (6 * math.pi))
@@ -88,13 +88,13 @@ def test_two_samples_at_a_known_angle():
 
 
 def test_in_one_dimension_v_vanishes_and_g_sees_the_sign_alone():
-    problem = problem_of([[2.0], [-1.0], [3.0]], torch.tensor([[[4.0]], [[0.25]]]).double(), [0, 0, 1])
+    problem = build_problem([[2.0], [-1.0], [3.0]], torch.tensor([[[4.0]], [[0.25]]]).double(), [0, 0, 1])
     expected = torch.tensor([[4 / 8, 0, 6 / 2], [0, 1 / 8, 0], [6 / 2, 0, 9 / 0.5]]).double()
     found = compute_infinite_width_limit(problem, 1.0)
-    assert largest(found.kernel.V) <= 1e-15
+    assert find_largest_entry(found.kernel.V) <= 1e-15
     assert torch.allclose(found.kernel.G, expected, rtol=0, atol=1e-14)
     V, G = _integrate(problem, 3)
-    assert largest(V) == 0
+    assert find_largest_entry(V) == 0
     assert torch.allclose(G, expected, rtol=0, atol=1e-14)
 
 
@@ -102,7 +102,7 @@ def test_in_two_dimensions_arcs_agree_with_integration_over_the_whole_circle():
     """scipy's adaptive quadrature of the literal integrand, told where the gates are, from 0 to 2π."""
     problem = draw_synthetic_problem(2, [3, 2], 2, heterogeneity=0.7, seed=3)
     found = compute_infinite_width_limit(problem, 1.0)
-    assert found.error <= 1e-8 * largest(found.kernel.V)
+    assert found.error <= 1e-8 * find_largest_entry(found.kernel.V)
     angles = torch.atan2(problem.x[:, 1], problem.x[:, 0]).numpy()
     for p in range(5):
         for q in range(p + 1):
@@ -110,11 +110,13 @@ def test_in_two_dimensions_arcs_agree_with_integration_over_the_whole_circle():
             for which, entry in ((0, found.kernel.V[p, q]), (1, found.kernel.G[p, q])):
 
                 def integrand(f, which=which, p=p, q=q):
-                    return at_direction(problem, np.array([[np.cos(f), np.sin(f)]]))[which][p, q, 0] / (2 * np.pi)
+                    return compute_at_direction(problem, np.array([[np.cos(f), np.sin(f)]]))[which][p, q, 0] / (
+                        2 * np.pi
+                    )
 
                 ends = [0.0, *kinks, 2 * np.pi]
                 value = sum(quad(integrand, a, b, limit=60)[0] for a, b in pairwise(ends) if a < b)
-                assert entry.item() == pytest.approx(value, abs=1e-9 * largest(found.kernel.V))
+                assert entry.item() == pytest.approx(value, abs=1e-9 * find_largest_entry(found.kernel.V))
 
 
 # ---- other roads, for any covariance
@@ -138,12 +140,12 @@ def test_quadrature_agrees_with_quasi_monte_carlo_within_its_errors(sizes, dim, 
 def test_quadrature_agrees_with_plain_monte_carlo_of_the_literal_formula(dim):
     problem = draw_synthetic_problem(2, [2, 3], dim, heterogeneity=1.0, seed=dim)
     exact, rng = compute_infinite_width_limit(problem, 1.0).kernel, np.random.default_rng(0)
-    draws = [at_direction(problem, rng.standard_normal((20_000, dim))) for _ in range(10)]
+    draws = [compute_at_direction(problem, rng.standard_normal((20_000, dim))) for _ in range(10)]
     for which, K in ((0, exact.V), (1, exact.G)):
         values = np.concatenate([d[which] for d in draws], axis=2)
         error = values.std(2) / values.shape[2] ** 0.5
         assert (np.abs(values.mean(2) - K.numpy()) <= 5 * error).all()
-        assert error.max() <= 0.01 * largest(K)  # or the comparison would say nothing
+        assert error.max() <= 0.01 * find_largest_entry(K)  # or the comparison would say nothing
 
 
 def test_networks_approach_the_limit_as_one_over_the_root_of_the_width():
@@ -180,19 +182,19 @@ def test_the_reported_error_is_not_exceeded(dim, heterogeneity):
     problem = draw_synthetic_problem(2, [2, 3], dim, heterogeneity=heterogeneity, seed=dim)
     found = compute_infinite_width_limit(problem, 1.0)
     V, G = _integrate(problem, 2 * found.nodes)
-    size = max(largest(V), largest(G))
-    true = max(largest(found.kernel.V - V), largest(found.kernel.G - G))
+    size = max(find_largest_entry(V), find_largest_entry(G))
+    true = max(find_largest_entry(found.kernel.V - V), find_largest_entry(found.kernel.G - G))
     assert true <= found.error + 1e-13 * size
     assert found.error <= 1e-8 * size or found.nodes == 192
 
 
 @pytest.mark.parametrize("dim", [2, 3, 5])
 def test_a_condition_number_of_a_thousand_is_reached_or_owned_up_to(dim):
-    problem = ill_conditioned([2, 2], dim, 1e3)
+    problem = build_ill_conditioned([2, 2], dim, 1e3)
     found = compute_infinite_width_limit(problem, 1.0)
     V, G = _integrate(problem, 2 * found.nodes)
-    size = max(largest(V), largest(G))
-    true = max(largest(found.kernel.V - V), largest(found.kernel.G - G))
+    size = max(find_largest_entry(V), find_largest_entry(G))
+    true = max(find_largest_entry(found.kernel.V - V), find_largest_entry(found.kernel.G - G))
     assert true <= max(found.error, 1e-8 * size)
     if dim > 2:
         assert found.error <= 1e-8 * size
@@ -216,13 +218,13 @@ def test_small_angles_keep_their_digits(exponent):
 
 # ---- when V^inf is singular
 
-S_ONE, S_TWO = covariance(3, 4, 0), covariance(3, 4, 1)
+S_ONE, S_TWO = build_covariance(3, 4, 0), build_covariance(3, 4, 1)
 X = [[1.0, 0.3, -0.2], [-0.4, 0.9, 0.5], [0.2, -0.8, 1.1]]
 
 
-def least_share(x, S, owner):
+def compute_inverse_condition(x, S, owner):
     """λ_min(V^inf) / λ_max."""
-    values = torch.linalg.eigvalsh(compute_infinite_width_limit(problem_of(x, S, owner), 1.0).kernel.V)
+    values = torch.linalg.eigvalsh(compute_infinite_width_limit(build_problem(x, S, owner), 1.0).kernel.V)
     return (values[0] / values[-1]).item()
 
 
@@ -232,21 +234,21 @@ def test_parallel_samples_make_it_singular(factor, shape):
     """V^inf of x and t x has rank one: their gradients are parallel at every direction."""
     S = torch.eye(3).double() if shape == "isotropic" else S_ONE
     x = [*X, [factor * value for value in X[0]]]
-    assert abs(least_share([*x, *X[1:]], [S, S_TWO], [0] * 4 + [1, 1])) < 1e-12
+    assert abs(compute_inverse_condition([*x, *X[1:]], [S, S_TWO], [0] * 4 + [1, 1])) < 1e-12
 
 
 def test_opposite_samples_do_not():
     """Their gates are never open together, so they cannot cancel."""
     x = [*X, [-2 * value for value in X[0]]]
-    assert least_share([*x, *X[1:]], [S_ONE, S_TWO], [0] * 4 + [1, 1]) > 1e-3
+    assert compute_inverse_condition([*x, *X[1:]], [S_ONE, S_TWO], [0] * 4 + [1, 1]) > 1e-3
 
 
 def test_the_same_sample_on_clients_that_differ_does_not():
-    assert least_share([*X, X[0], X[1]], [S_ONE, S_TWO], [0, 0, 0, 1, 1]) > 1e-4
+    assert compute_inverse_condition([*X, X[0], X[1]], [S_ONE, S_TWO], [0, 0, 0, 1, 1]) > 1e-4
 
 
 def test_the_same_sample_on_clients_that_are_alike_does():
-    assert abs(least_share([*X, X[0], X[1]], [S_ONE, S_ONE], [0, 0, 0, 1, 1])) < 1e-12
+    assert abs(compute_inverse_condition([*X, X[0], X[1]], [S_ONE, S_ONE], [0, 0, 0, 1, 1])) < 1e-12
 
 
 @pytest.mark.parametrize(("pairs", "singular"), [(1, False), (3, False), (4, True)])
@@ -263,7 +265,7 @@ def test_opposite_samples_make_it_singular_only_if_they_are_linearly_dependent(p
 def test_nearly_parallel_samples_make_it_small_but_positive(tilt):
     """λ_min falls in proportion to the angle: the gates differ on a lune of that width."""
     x = [*X, [X[0][0], X[0][1] + tilt, X[0][2]], *X[1:]]
-    assert 1e-3 * tilt < least_share(x, [S_ONE, S_TWO], [0] * 4 + [1, 1]) < tilt
+    assert 1e-3 * tilt < compute_inverse_condition(x, [S_ONE, S_TWO], [0] * 4 + [1, 1]) < tilt
 
 
 @pytest.mark.parametrize("tilt", [1e-10, 1e-12, 1e-13])
@@ -272,9 +274,9 @@ def test_the_reported_error_covers_samples_that_are_all_but_parallel(tilt):
 
     def gap(tilt):
         x = [*X, [X[0][0], X[0][1] + tilt, X[0][2]], *X[1:]]
-        found = compute_infinite_width_limit(problem_of(x, [S_ONE, S_TWO], [0] * 4 + [1, 1]), 1.0)
+        found = compute_infinite_width_limit(build_problem(x, [S_ONE, S_TWO], [0] * 4 + [1, 1]), 1.0)
         V = found.kernel.V
-        return (V[0, 0] + V[3, 3] - 2 * V[0, 3]).item(), found.error + 1e-15 * largest(V)
+        return (V[0, 0] + V[3, 3] - 2 * V[0, 3]).item(), found.error + 1e-15 * find_largest_entry(V)
 
     truth = gap(1e-5)[0] * tilt / 1e-5
     value, error = gap(tilt)
@@ -291,9 +293,9 @@ def test_a_rotation_does_not_matter(dim):
     S = Q @ problem.S @ Q.T
     turned = replace(problem, x=problem.x @ Q.T, S=(S + S.mT) / 2)
     one, other = compute_infinite_width_limit(problem, 1.0), compute_infinite_width_limit(turned, 1.0)
-    room = one.error + other.error + 1e-12 * largest(one.kernel.V)
-    assert largest(one.kernel.V - other.kernel.V) <= room
-    assert largest(one.kernel.G - other.kernel.G) <= room
+    room = one.error + other.error + 1e-12 * find_largest_entry(one.kernel.V)
+    assert find_largest_entry(one.kernel.V - other.kernel.V) <= room
+    assert find_largest_entry(one.kernel.G - other.kernel.G) <= room
 
 
 @pytest.mark.parametrize("dim", [2, 4])
@@ -306,9 +308,9 @@ def test_any_sizes_of_clients_will_do(sizes, dim):
     part = compute_infinite_width_limit(
         Problem(problem.x[some], problem.y[some], torch.arange(len(sizes)), problem.S), 1.0
     )
-    room = found.error + part.error + 1e-12 * largest(found.kernel.V)
-    assert largest(found.kernel.V[some][:, some] - part.kernel.V) <= room
-    assert largest(found.kernel.G[some][:, some] - part.kernel.G) <= room
+    room = found.error + part.error + 1e-12 * find_largest_entry(found.kernel.V)
+    assert find_largest_entry(found.kernel.V[some][:, some] - part.kernel.V) <= room
+    assert find_largest_entry(found.kernel.G[some][:, some] - part.kernel.G) <= room
 
 
 def test_alpha_is_carried_but_does_not_matter():
@@ -324,7 +326,7 @@ def test_online_pinches_g_and_keeps_v():
     online = found.online(problem.owner)
     assert torch.equal(online.V, found.kernel.V)
     assert torch.equal(online.G, keep_client_blocks(found.kernel.G, problem.owner))
-    assert largest(found.kernel.G[:3, 3:]) > 0
+    assert find_largest_entry(found.kernel.G[:3, 3:]) > 0
 
 
 def test_single_precision_problems_have_a_double_precision_limit():
@@ -336,4 +338,4 @@ def test_single_precision_problems_have_a_double_precision_limit():
 
 def test_a_problem_that_makes_no_sense_never_reaches_the_limit():
     with pytest.raises(InputError):
-        problem_of(X, [torch.zeros(3, 3).double()], [0, 0, 0])
+        build_problem(X, [torch.zeros(3, 3).double()], [0, 0, 0])

@@ -17,19 +17,23 @@ from theory.network import HIDDEN_KEY, SCALE_KEY, ScaleNorm, compute_covariance_
 TINY = torch.finfo(torch.float64).tiny  # torch refuses eps = 0 in training
 
 
-def randn(seed, *shape):
+def draw_normal(seed, *shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def both_forms(x, width, outputs=1, seed=0):
+def build_both_forms(x, width, outputs=1, seed=0):
     """The same weights, some γ negative, over batch statistics and over S = x'x/n."""
-    v, gamma, c = randn(seed, width, x.shape[1]), randn(seed + 1, width), randn(seed + 2, outputs, width)
+    v, gamma, c = (
+        draw_normal(seed, width, x.shape[1]),
+        draw_normal(seed + 1, width),
+        draw_normal(seed + 2, outputs, width),
+    )
     plain = TwoLayerBN(x.shape[1], width, outputs, eps=TINY, dtype=torch.float64)
     theory = TwoLayerBN(x.shape[1], width, outputs, covariance=x.T @ x / len(x))
     return [net.load(v, gamma, c) for net in (plain, theory)]
 
 
-def batches(test):
+def given_batches(test):
     given_shape = given(
         n=st.integers(3, 12), dim=st.integers(1, 6), width=st.integers(1, 9), outputs=st.integers(1, 3),
         seed=st.integers(0, 2**20),
@@ -37,52 +41,52 @@ def batches(test):
     return settings(max_examples=40)(given_shape(test))
 
 
-def centred(n, dim, seed):
-    x = randn(seed, n, dim)
+def draw_centred(n, dim, seed):
+    x = draw_normal(seed, n, dim)
     return x - x.mean(0)
 
 
-def steepness(net, x):
+def compute_steepness(net, x):
     """Largest derivative there can be: γ/|v|_S times the longest sample. Rounding is relative to it."""
     v, gamma = net.get_parameter(HIDDEN_KEY), net.get_parameter(SCALE_KEY)
     slope = (gamma / compute_covariance_norms(v, net.covariance)).abs().max().item()
     return max(1.0, slope) * (1 + x.norm().item()) * (1 + v.norm().item())
 
 
-@batches
+@given_batches
 def test_both_forms_give_the_same_outputs_in_training(n, dim, width, outputs, seed):
-    x = centred(n, dim, seed + 10)
-    plain, theory = both_forms(x, width, outputs, seed)
+    x = draw_centred(n, dim, seed + 10)
+    plain, theory = build_both_forms(x, width, outputs, seed)
     assert plain.training
-    assert (plain(x) - theory(x)).abs().max() <= 1e-12 * steepness(theory, x)
+    assert (plain(x) - theory(x)).abs().max() <= 1e-12 * compute_steepness(theory, x)
 
 
-@batches
+@given_batches
 def test_both_forms_give_the_same_gradients_in_training(n, dim, width, outputs, seed):
     """Through batch statistics and through |v|_S: the derivative of the normaliser is the same."""
-    x, towards = centred(n, dim, seed + 10), randn(seed + 11, n, outputs)
-    nets = both_forms(x, width, outputs, seed)
+    x, towards = draw_centred(n, dim, seed + 10), draw_normal(seed + 11, n, outputs)
+    nets = build_both_forms(x, width, outputs, seed)
     for net in nets:
         (net(x) * towards).sum().backward()
     for name in (HIDDEN_KEY, SCALE_KEY):
         one, other = (net.get_parameter(name).grad for net in nets)
-        assert (one - other).abs().max() <= 1e-12 * steepness(nets[1], x) * (1 + other.abs().max())
+        assert (one - other).abs().max() <= 1e-12 * compute_steepness(nets[1], x) * (1 + other.abs().max())
 
 
-@batches
+@given_batches
 def test_running_variance_of_v_s_v_makes_evaluation_agree(n, dim, width, outputs, seed):
-    x, new = centred(n, dim, seed + 10), randn(seed + 12, 5, dim)
-    plain, theory = both_forms(x, width, outputs, seed)
+    x, new = draw_centred(n, dim, seed + 10), draw_normal(seed + 12, 5, dim)
+    plain, theory = build_both_forms(x, width, outputs, seed)
     plain.eval().features.norm.running_var.copy_(
         compute_covariance_norms(plain.get_parameter(HIDDEN_KEY), theory.covariance).detach() ** 2
     )
-    assert (plain(new) - theory(new)).abs().max() <= 1e-12 * steepness(theory, new)
+    assert (plain(new) - theory(new)).abs().max() <= 1e-12 * compute_steepness(theory, new)
 
 
 def test_running_variance_is_what_a_batch_leaves_behind():
     """torch keeps the unbiased variance: v'Sv n/(n-1)."""
-    x = centred(20, 4, 0)
-    plain, theory = both_forms(x, 6)
+    x = draw_centred(20, 4, 0)
+    plain, theory = build_both_forms(x, 6)
     plain.features.norm.momentum = 1.0
     plain(x)
     left = plain.features.norm.running_var * 19 / 20
@@ -91,30 +95,30 @@ def test_running_variance_is_what_a_batch_leaves_behind():
     )
 
 
-@batches
+@given_batches
 def test_outputs_are_the_papers_formula_unit_by_unit(n, dim, width, outputs, seed):
-    x = centred(n, dim, seed + 10)
-    _, net = both_forms(x, width, outputs, seed)
+    x = draw_centred(n, dim, seed + 10)
+    _, net = build_both_forms(x, width, outputs, seed)
     S, v, gamma = (
         t.detach().numpy() for t in (net.covariance, net.get_parameter(HIDDEN_KEY), net.get_parameter(SCALE_KEY))
     )
-    c = randn(seed + 2, outputs, width).numpy()
+    c = draw_normal(seed + 2, outputs, width).numpy()
     for p, o in np.ndindex(n, outputs):
         total = 0.0
         for k in range(width):
             total += c[o, k] * max(0.0, gamma[k] * (v[k] @ x[p].numpy()) / math.sqrt(v[k] @ S @ v[k]))
-        assert abs(net(x)[p, o].item() - total / math.sqrt(width)) <= 1e-12 * steepness(net, x)
+        assert abs(net(x)[p, o].item() - total / math.sqrt(width)) <= 1e-12 * compute_steepness(net, x)
 
 
-@batches
+@given_batches
 def test_the_length_of_v_does_not_matter(n, dim, width, outputs, seed):
     """Degree 0 in each v_k: outputs stay, and the gradient is orthogonal to v_k (Euler)."""
-    x = centred(n, dim, seed + 10)
-    _, net = both_forms(x, width, outputs, seed)
+    x = draw_centred(n, dim, seed + 10)
+    _, net = build_both_forms(x, width, outputs, seed)
     before = net(x)
     before.sum().backward()
     v = net.get_parameter(HIDDEN_KEY)
-    room = 1e-12 * steepness(net, x)
+    room = 1e-12 * compute_steepness(net, x)
     assert ((v * v.grad).sum(1)).abs().max() <= room * (1 + v.grad.abs().max())
     with torch.no_grad():
         v *= torch.rand(width, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) + 0.5
@@ -142,7 +146,7 @@ def test_online_and_offline_start_equal():
     """The same draw on every client: F_on = F_off at t = 0, whatever the covariances."""
     S = torch.diag(torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64))
     online, offline = (TwoLayerBN(3, 50, covariance=S, generator=torch.Generator().manual_seed(7)) for _ in range(2))
-    x = randn(0, 4, 3)
+    x = draw_normal(0, 4, 3)
     assert torch.equal(online(x), offline(x))
 
 
@@ -168,7 +172,7 @@ def test_the_scale_is_batch_norm_by_type_and_has_no_shift():
 
 def test_v_and_gamma_are_where_their_names_say():
     net = TwoLayerBN(3, 5, covariance=torch.eye(3, dtype=torch.float64))
-    v, gamma, c = randn(0, 5, 3), randn(1, 5), randn(2, 5)
+    v, gamma, c = draw_normal(0, 5, 3), draw_normal(1, 5), draw_normal(2, 5)
     assert net.load(v, gamma, c) is net
     state = net.state_dict()
     assert torch.equal(state[HIDDEN_KEY], v)
@@ -209,7 +213,7 @@ def test_the_head_is_frozen():
 
 
 def test_each_of_several_outputs_is_a_network_of_its_own():
-    S, x = torch.eye(4, dtype=torch.float64), randn(0, 7, 4)
+    S, x = torch.eye(4, dtype=torch.float64), draw_normal(0, 7, 4)
     v, gamma, c = draw_weights(4, 30, 0.5, torch.Generator().manual_seed(0), outputs=3)
     together = TwoLayerBN(4, 30, 3, covariance=S).load(v, gamma, c)(x)
     alone = [TwoLayerBN(4, 30, covariance=S).load(v, gamma, one)(x) for one in c]
@@ -218,7 +222,7 @@ def test_each_of_several_outputs_is_a_network_of_its_own():
 
 
 def test_single_precision_is_the_same_network_rounded():
-    S, x = torch.diag(torch.tensor([1.0, 2.0, 5.0])), randn(0, 6, 3)
+    S, x = torch.diag(torch.tensor([1.0, 2.0, 5.0])), draw_normal(0, 6, 3)
     single, double = (
         TwoLayerBN(3, 200, covariance=S.to(dtype), alpha=0.3, generator=torch.Generator().manual_seed(5))
         for dtype in (torch.float32, torch.float64)
@@ -230,7 +234,7 @@ def test_single_precision_is_the_same_network_rounded():
 
 
 def test_norms_broadcast_over_clients():
-    v, roots = randn(0, 6, 3), randn(1, 4, 3, 3)
+    v, roots = draw_normal(0, 6, 3), draw_normal(1, 4, 3, 3)
     S = roots @ roots.mT
     expected = torch.stack([torch.stack([(u @ one @ u).sqrt() for u in v]) for one in S])
     assert torch.allclose(compute_covariance_norms(v, S), expected, rtol=1e-13)

@@ -41,7 +41,7 @@ def figures(tiny: Report, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return draw_figures(tiny, tmp_path_factory.mktemp("figures"))
 
 
-def page_of(report: Report, folder: Path, figures: dict[str, Path] | None = None) -> str:
+def render_page(report: Report, folder: Path, figures: dict[str, Path] | None = None) -> str:
     write_page(report, figures or {}, folder / "report.html")
     return (folder / "report.html").read_text(encoding="utf-8")
 
@@ -54,7 +54,7 @@ def assert_drawn(file: Path) -> None:
     assert 0.001 < (pixels[..., :3].min(-1) < 0.9).mean() < 0.6, "blank, or all ink"
 
 
-class Parsed(HTMLParser):
+class PageParser(HTMLParser):
     """Tags, their attributes and all text; complains about what is not closed in order."""
 
     VOID = frozenset({"meta", "link", "img", "br"})
@@ -182,15 +182,15 @@ def test_the_residuals_tell_of_the_draw_that_they_show(report: Report) -> None:
     assert build_messages(report)["residuals"] == before
 
 
-def swept(**settings: float) -> Report:
+def build_sweep_row(**settings: float) -> Report:
     return settings | {"V_on": 0.1, "V_off": 0.3, "V": 0.1 + 0.1 * settings["alpha"], "O_hold": 1.0}
 
 
 def test_sweeps_of_one_and_two_settings_are_drawn(tmp_path: Path) -> None:
-    one = [swept(alpha=a) for a in (0.1, 0.5, 1.0)]
+    one = [build_sweep_row(alpha=a) for a in (0.1, 0.5, 1.0)]
     one[1]["O_hold"] = 0.75
     assert_drawn(draw_sweep(one, ["alpha"], tmp_path / "one"))
-    two = [swept(alpha=a, clients=n) for a in (0.1, 0.5, 1.0) for n in (1, 2, 5, 10, 20, 50) if a * n < 30]
+    two = [build_sweep_row(alpha=a, clients=n) for a in (0.1, 0.5, 1.0) for n in (1, 2, 5, 10, 20, 50) if a * n < 30]
     two[0] |= {"O_hold": 0.5, "V_on": 0.0}
     file = draw_sweep([*two, two[-1]], ["alpha", "clients"], tmp_path / "two")
     assert file.name == "sweep.png"
@@ -254,8 +254,8 @@ def test_like_dicts_make_a_grid() -> None:
 
 
 def test_the_page_has_every_claim_and_verdict(report: Report, figures: dict[str, Path], tmp_path: Path) -> None:
-    page = page_of(report, tmp_path, figures)
-    parsed = Parsed(page)
+    page = render_page(report, tmp_path, figures)
+    parsed = PageParser(page)
     ids = {attributes.get("id") for _, attributes in parsed.tags}
     assert {f"claim-{claim}" for claim in CLAIMS} <= ids
     assert len(re.findall(r'class="badge (?:holds|under|fails)"', page)) == len(CLAIMS) + len(report["certificates"])
@@ -275,7 +275,7 @@ def test_the_page_has_every_claim_and_verdict(report: Report, figures: dict[str,
 
 
 def test_every_image_is_inside_and_described(report: Report, figures: dict[str, Path], tmp_path: Path) -> None:
-    images = [attributes for tag, attributes in Parsed(page_of(report, tmp_path, figures)).tags if tag == "img"]
+    images = [attributes for tag, attributes in PageParser(render_page(report, tmp_path, figures)).tags if tag == "img"]
     assert len(images) == len(NAMES)
     said = build_messages(report)
     for image, figure in zip(images, NAMES, strict=True):
@@ -284,8 +284,8 @@ def test_every_image_is_inside_and_described(report: Report, figures: dict[str, 
 
 
 def test_the_page_needs_nothing_else(report: Report, figures: dict[str, Path], tmp_path: Path) -> None:
-    page = page_of(report, tmp_path, figures)
-    for tag, attributes in Parsed(page).tags:
+    page = render_page(report, tmp_path, figures)
+    for tag, attributes in PageParser(page).tags:
         assert tag not in {"script", "iframe", "object", "embed", "base"}
         assert not any(key.startswith("on") for key in attributes)
         for key in ("src", "href"):
@@ -297,7 +297,7 @@ def test_the_page_needs_nothing_else(report: Report, figures: dict[str, Path], t
 
 
 def test_links_lead_somewhere(report: Report, figures: dict[str, Path], tmp_path: Path) -> None:
-    tags = Parsed(page_of(report, tmp_path, figures)).tags
+    tags = PageParser(render_page(report, tmp_path, figures)).tags
     ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     links = {str(attributes["href"])[1:] for tag, attributes in tags if tag == "a"}
@@ -313,7 +313,7 @@ def test_hostile_words_are_only_words(report: Report, tmp_path: Path) -> None:
     report["claims"][0]["evidence"] = {HOSTILE: HOSTILE, "nested": {HOSTILE: {HOSTILE: [HOSTILE] * 20}}}
     report["certificates"] = {HOSTILE: {"verdict": HOSTILE, "margin": 1.0, "left": [0.0, 1.0], "right": [1.0, 2.0]}}
     report["eigenvalues"][HOSTILE] = {"min": 1.0, "max": 2.0, "condition": 2.0}
-    parsed = Parsed(page_of(report, tmp_path))
+    parsed = PageParser(render_page(report, tmp_path))
     assert not {"script", "img"} & {tag for tag, _ in parsed.tags}
     assert HOSTILE in parsed.text["li"]
     assert HOSTILE in parsed.text["dd"]
@@ -322,7 +322,7 @@ def test_hostile_words_are_only_words(report: Report, tmp_path: Path) -> None:
 def test_own_data_and_broken_assumptions_are_said(report: Report, tmp_path: Path) -> None:
     report["setting"] |= {"data": "clients_on.npz", "inputs": "the user's own data", "samples": list(range(2, 22))}
     report["setting"]["assumptions_broken"] = ["samples 3 and 7 are parallel (cosine +1)"]
-    page = page_of(report, tmp_path)
+    page = render_page(report, tmp_path)
     assert "clients_on.npz" in page
     assert "break the paper’s assumptions" in page
     assert "samples 3 and 7 are parallel (cosine +1)" in page
@@ -332,13 +332,13 @@ def test_own_data_and_broken_assumptions_are_said(report: Report, tmp_path: Path
 
 
 def test_draws_are_shown_where_there_are_several(report: Report, tmp_path: Path) -> None:
-    assert "Draws held" not in page_of(report, tmp_path)
+    assert "Draws held" not in render_page(report, tmp_path)
     for row in report["claims"]:
         row["draws"] = {
             "draws": 9, "held": 7, "verdicts": {"fails": 2, "holds": 7}, "shown": 4,
             "mean_margin": 0.125, "worst_margin": -math.inf,
         }  # fmt: skip
-    page = page_of(report, tmp_path)
+    page = render_page(report, tmp_path)
     assert page.count("7 of 9") == len(report["claims"])
     assert page.count("fails (2), holds (7)") == len(report["claims"])
     assert "This is draw 4." in page
@@ -347,9 +347,9 @@ def test_draws_are_shown_where_there_are_several(report: Report, tmp_path: Path)
 
 
 def test_what_is_undecided_is_not_said_to_fail(report: Report, tmp_path: Path) -> None:
-    assert "too rough to tell" not in page_of(report, tmp_path)
+    assert "too rough to tell" not in render_page(report, tmp_path)
     report["claims"][2] |= {"verdict": "undecided"}
-    page = page_of(report, tmp_path)
+    page = render_page(report, tmp_path)
     assert "what could be computed is too rough to tell" in page
     assert '<span class="badge undecided"><span aria-hidden="true">?</span> undecided</span>' in page
 
@@ -359,7 +359,7 @@ def test_certificates_say_what_they_prove(report: Report, tmp_path: Path) -> Non
         verdict: {"verdict": verdict, "margin": 0.5, "left": [0.123456789, 0.2], "right": [-0.1, math.inf]}
         for verdict in ("certified", "refuted", "not certifiable")
     }
-    page = page_of(report, tmp_path)
+    page = render_page(report, tmp_path)
     for kind, symbol, verdict in (
         ("holds", "✓", "certified"),
         ("fails", "✗", "refuted"),
@@ -375,7 +375,7 @@ def test_missing_parts_and_odd_numbers_do_not_break_the_page(report: Report, tmp
     report["eigenvalues"]["G"]["condition"] = math.inf
     for key in ("curves", "certificates", "seconds"):
         del report[key]
-    page = page_of(report, tmp_path)
+    page = render_page(report, tmp_path)
     assert "not a number" in page
     assert "∞" in page
     assert 'id="figures"' not in page
@@ -385,7 +385,7 @@ def test_missing_parts_and_odd_numbers_do_not_break_the_page(report: Report, tmp
 
 
 def test_almost_nothing_makes_a_page(tmp_path: Path) -> None:
-    Parsed(page_of({}, tmp_path / "not" / "there" / "yet"))
+    PageParser(render_page({}, tmp_path / "not" / "there" / "yet"))
 
 
 # --- in a browser
@@ -396,7 +396,7 @@ def test_almost_nothing_makes_a_page(tmp_path: Path) -> None:
 def test_a_browser_shows_the_page(
     probe: Callable[[str, int], Report], report: Report, figures: dict[str, Path], tmp_path: Path, width: int
 ) -> None:
-    found = probe(page_of(report, tmp_path, figures).replace("<details>", "<details open>"), width)
+    found = probe(render_page(report, tmp_path, figures).replace("<details>", "<details open>"), width)
     assert len(found["images"]) == len(NAMES)
     assert min(found["images"]) > 100
     assert found["errors"] == []

@@ -11,7 +11,7 @@ from theory import InputError, Problem, Study, draw_synthetic_problem
 KINDS = ["isotropic", "scaled", "anisotropic"]
 
 
-def parts(**changed):
+def build_parts(**changed):
     """A sound problem of 2 + 3 samples in the plane, with something changed."""
     sound = {
         "x": torch.tensor([[1.0, 2.0], [3.0, -1.0], [0.5, 0.5], [-1.0, 4.0], [2.0, 2.5]], dtype=torch.float64),
@@ -22,15 +22,15 @@ def parts(**changed):
     return sound | changed
 
 
-def altered(name, index, value):
+def alter_entry(name, index, value):
     """The sound problem with one entry altered."""
-    tensor = parts()[name].clone()
+    tensor = build_parts()[name].clone()
     tensor[index] = value
-    return parts(**{name: tensor})
+    return build_parts(**{name: tensor})
 
 
 def test_a_sound_problem_knows_its_shape():
-    problem = Problem(**parts())
+    problem = Problem(**build_parts())
     assert (problem.dim, problem.clients, problem.sizes) == (2, 2, [2, 3])
     assert problem.blocks == [slice(0, 2), slice(2, 5)]
 
@@ -39,32 +39,38 @@ def test_a_sound_problem_knows_its_shape():
 
 SKEWED = torch.tensor([[1.0, 0.5], [0.0, 1.0]]).double()
 BAD = {
-    "no samples": (parts(x=torch.empty(0, 2)), r"X has shape \(0, 2\)"),
-    "no dimension": (parts(x=torch.empty(5, 0)), r"X has shape \(5, 0\)"),
-    "a vector for X": (parts(x=torch.ones(5)), r"X has shape \(5,\)"),
-    "a cube for X": (parts(x=torch.ones(5, 2, 1)), r"X has shape \(5, 2, 1\)"),
-    "too few targets": (parts(y=torch.ones(4)), r"y has shape \(4,\).*5 rows"),
-    "a column of targets": (parts(y=torch.ones(5, 1)), r"y has shape \(5, 1\)"),
-    "too many owners": (parts(owner=torch.zeros(6, dtype=torch.long)), r"owner has shape \(6,\)"),
-    "NaN in X": (altered("x", (3, 1), math.nan), r"X\[3, 1\] is nan"),
-    "infinity in X": (altered("x", (0, 0), -math.inf), r"X\[0, 0\] is -inf"),
-    "NaN in y": (altered("y", 2, math.nan), r"y\[2\] is nan"),
-    "a zero sample": (altered("x", 4, 0.0), r"sample 4 is all zeros"),
-    "owners out of order": (parts(owner=torch.tensor([0, 1, 0, 1, 1])), "ordered by client"),
+    "no samples": (build_parts(x=torch.empty(0, 2)), r"X has shape \(0, 2\)"),
+    "no dimension": (build_parts(x=torch.empty(5, 0)), r"X has shape \(5, 0\)"),
+    "a vector for X": (build_parts(x=torch.ones(5)), r"X has shape \(5,\)"),
+    "a cube for X": (build_parts(x=torch.ones(5, 2, 1)), r"X has shape \(5, 2, 1\)"),
+    "too few targets": (build_parts(y=torch.ones(4)), r"y has shape \(4,\).*5 rows"),
+    "a column of targets": (build_parts(y=torch.ones(5, 1)), r"y has shape \(5, 1\)"),
+    "too many owners": (build_parts(owner=torch.zeros(6, dtype=torch.long)), r"owner has shape \(6,\)"),
+    "NaN in X": (alter_entry("x", (3, 1), math.nan), r"X\[3, 1\] is nan"),
+    "infinity in X": (alter_entry("x", (0, 0), -math.inf), r"X\[0, 0\] is -inf"),
+    "NaN in y": (alter_entry("y", 2, math.nan), r"y\[2\] is nan"),
+    "a zero sample": (alter_entry("x", 4, 0.0), r"sample 4 is all zeros"),
+    "owners out of order": (build_parts(owner=torch.tensor([0, 1, 0, 1, 1])), "ordered by client"),
     "a client without samples": (
-        parts(owner=torch.tensor([0, 0, 2, 2, 2]), S=torch.eye(2).double().expand(3, 2, 2)),
+        build_parts(owner=torch.tensor([0, 0, 2, 2, 2]), S=torch.eye(2).double().expand(3, 2, 2)),
         "owner skips a client number",
     ),
-    "a negative client": (parts(owner=torch.tensor([-1, -1, 0, 0, 0]), S=torch.eye(2).double()[None]), "owner skips"),
-    "no client": (parts(owner=torch.full((5,), -1), S=torch.empty(0, 2, 2)), "owner skips"),
-    "too few covariances": (parts(S=torch.eye(2)[None]), r"covariances have shape \(1, 2, 2\)"),
-    "covariances of another dimension": (parts(S=torch.eye(3).expand(2, 3, 3)), r"covariances have shape \(2, 3, 3\)"),
-    "NaN in a covariance": (altered("S", (1, 0, 0), math.nan), "covariance of client 1 is not finite"),
-    "an asymmetric covariance": (altered("S", 0, SKEWED), "covariance of client 0 is not symmetric"),
-    "a singular covariance": (altered("S", 1, 1.0), r"client 1 is not positive definite \(λ_min = .*, λ_max = 2\)"),
-    "a negative covariance": (altered("S", 1, -torch.eye(2).double()), r"client 1 is not positive definite.*-1"),
-    "a covariance of zeros": (altered("S", 0, 0.0), "client 0 is not positive definite"),
-    "a condition number of 1e13": (altered("S", (1, 0, 0), 2e13), "client 1 is not positive definite"),
+    "a negative client": (
+        build_parts(owner=torch.tensor([-1, -1, 0, 0, 0]), S=torch.eye(2).double()[None]),
+        "owner skips",
+    ),
+    "no client": (build_parts(owner=torch.full((5,), -1), S=torch.empty(0, 2, 2)), "owner skips"),
+    "too few covariances": (build_parts(S=torch.eye(2)[None]), r"covariances have shape \(1, 2, 2\)"),
+    "covariances of another dimension": (
+        build_parts(S=torch.eye(3).expand(2, 3, 3)),
+        r"covariances have shape \(2, 3, 3\)",
+    ),
+    "NaN in a covariance": (alter_entry("S", (1, 0, 0), math.nan), "covariance of client 1 is not finite"),
+    "an asymmetric covariance": (alter_entry("S", 0, SKEWED), "covariance of client 0 is not symmetric"),
+    "a singular covariance": (alter_entry("S", 1, 1.0), r"client 1 is not positive definite \(λ_min = .*, λ_max = 2\)"),
+    "a negative covariance": (alter_entry("S", 1, -torch.eye(2).double()), r"client 1 is not positive definite.*-1"),
+    "a covariance of zeros": (alter_entry("S", 0, 0.0), "client 0 is not positive definite"),
+    "a condition number of 1e13": (alter_entry("S", (1, 0, 0), 2e13), "client 1 is not positive definite"),
 }
 
 
@@ -76,14 +82,14 @@ def test_bad_data_are_refused_and_named(given_parts, words):
 
 
 def test_a_condition_number_of_1e11_is_not_refused():
-    assert Problem(**altered("S", (1, 0, 0), 2e11)).scales is None
+    assert Problem(**alter_entry("S", (1, 0, 0), 2e11)).scales is None
 
 
 def test_rounding_is_not_taken_for_asymmetry():
     """Zeros of a covariance that was computed come out as 1e-17 here and 3e-17 there."""
-    S = parts()["S"]
+    S = build_parts()["S"]
     S[0, 0, 1], S[0, 1, 0] = 1e-17, 3e-17
-    assert Problem(**parts(S=S)).clients == 2
+    assert Problem(**build_parts(S=S)).clients == 2
 
 
 BAD_DRAWS = {
@@ -198,21 +204,21 @@ def test_almost_multiples_of_the_identity_are_not_taken_for_them():
 # ---- parallel samples
 
 
-def with_samples(*x):
+def build_problem(*x):
     x = torch.tensor(x, dtype=torch.float64)
     owner = torch.arange(len(x)) * 2 // len(x)
     return Problem(x, torch.zeros(len(x)).double(), owner, torch.eye(x.shape[1]).double().expand(2, -1, -1))
 
 
 def test_parallel_samples_are_found_within_and_across_clients():
-    problem = with_samples([1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 0.0], [0.1, 0.2, 0.3])
+    problem = build_problem([1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 0.0], [0.1, 0.2, 0.3])
     found = problem.parallel()
     assert [(p, q) for p, q, _ in found] == [(0, 1), (0, 3), (1, 3)]
     assert all(cosine == pytest.approx(1, abs=1e-15) for _, _, cosine in found)
 
 
 def test_opposite_samples_are_found_by_their_sign():
-    found = with_samples([1.0, 2.0], [0.0, 1.0], [-3.0, -6.0]).parallel()
+    found = build_problem([1.0, 2.0], [0.0, 1.0], [-3.0, -6.0]).parallel()
     assert [(p, q) for p, q, _ in found] == [(0, 2)]
     assert found[0][2] == pytest.approx(-1, abs=1e-15)
 
@@ -223,13 +229,13 @@ def test_drawn_samples_are_not_parallel(kind):
 
 
 def test_the_length_of_samples_does_not_hide_that_they_are_parallel():
-    assert len(with_samples([1e-100, 1e-100], [1.0, 1.0], [1e100, 1e100], [1.0, -1.0]).parallel()) == 3
+    assert len(build_problem([1e-100, 1e-100], [1.0, 1.0], [1e100, 1e100], [1.0, -1.0]).parallel()) == 3
 
 
 def test_a_tilt_of_a_hundred_thousandth_is_not_parallel_but_a_hundred_millionth_is():
     """The cosine of an angle t falls short of 1 by t²/2, and 1e-12 of that counts as nothing."""
-    assert with_samples([1.0, 0.0], [1.0, 1e-5], [0.0, 1.0]).parallel() == []
-    assert len(with_samples([1.0, 0.0], [1.0, 1e-8], [0.0, 1.0]).parallel()) == 1
+    assert build_problem([1.0, 0.0], [1.0, 1e-5], [0.0, 1.0]).parallel() == []
+    assert len(build_problem([1.0, 0.0], [1.0, 1e-8], [0.0, 1.0]).parallel()) == 1
 
 
 def test_in_one_dimension_all_samples_are_parallel():

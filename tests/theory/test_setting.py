@@ -111,14 +111,14 @@ def test_the_users_data_take_the_place_of_synthetic_ones(tmp_path):
 # ---- what a run costs
 
 
-def cost_of(claims=frozenset({"O2", "K3", "D2"}), **options):
+def predict_cost_of(claims=frozenset({"O2", "K3", "D2"}), **options):
     return predict_cost(TheoryConfig(**options), set(claims))
 
 
 @pytest.mark.parametrize("option", ["clients", "samples", "dim", "width"])
 def test_memory_grows_with_every_size(option):
     small = {"clients": 2, "samples": 5, "dim": 4, "width": 512}
-    assert cost_of(**small | {option: 8 * small[option]}).bytes > cost_of(**small).bytes
+    assert predict_cost_of(**small | {option: 8 * small[option]}).bytes > predict_cost_of(**small).bytes
 
 
 @pytest.mark.parametrize("option", ["clients", "samples", "dim", "width", "steps", "draws"])
@@ -126,11 +126,11 @@ def test_time_grows_with_every_size(option, monkeypatch):
     """On a machine whose speed does not waver."""
     monkeypatch.setattr("theory.setting._measure_compute_rates", lambda dtype: (1e10, 1e9))
     small = {"clients": 2, "samples": 10, "dim": 4, "width": 512, "steps": 50, "draws": 1}
-    assert cost_of(**small | {option: 8 * small[option]}).seconds > 1.1 * cost_of(**small).seconds
+    assert predict_cost_of(**small | {option: 8 * small[option]}).seconds > 1.1 * predict_cost_of(**small).seconds
 
 
 def test_time_is_predicted_by_the_speed_of_this_machine():
-    assert 0 < cost_of(clients=2, samples=5, dim=4, width=512).seconds < 600
+    assert 0 < predict_cost_of(clients=2, samples=5, dim=4, width=512).seconds < 600
 
 
 MEASURE = """
@@ -179,7 +179,7 @@ def test_the_predicted_memory_is_not_below_what_a_run_takes(claims, options):
 )
 def test_what_is_far_too_large_is_refused_without_drawing_it(options, cure, monkeypatch):
     monkeypatch.setattr("theory.setting.draw_synthetic_problem", None)
-    cost = cost_of({"O2"}, **options)
+    cost = predict_cost_of({"O2"}, **options)
     assert cost.bytes > 2**38
     assert cost.cure == cure
 
@@ -198,30 +198,30 @@ def test_the_size_is_that_of_the_problem(tmp_path):
 def test_the_limit_takes_hours_in_many_dimensions_where_it_is_needed(claims, needed, monkeypatch):
     """Every node of the quadrature inverts a d x d matrix for every pair of clients."""
     monkeypatch.setattr("theory.setting._measure_compute_rates", lambda dtype: (4e10, 4e9))
-    general, known = (cost_of(claims, dim=784, covariance=kind).seconds for kind in ("anisotropic", "scaled"))
+    general, known = (predict_cost_of(claims, dim=784, covariance=kind).seconds for kind in ("anisotropic", "scaled"))
     assert (general - known > 3600) == needed
     assert (general == known) != needed
 
 
 def test_claims_that_descend_need_more_memory():
-    assert cost_of({"O2"}).bytes < cost_of({"O2", "D2"}).bytes
+    assert predict_cost_of({"O2"}).bytes < predict_cost_of({"O2", "D2"}).bytes
 
 
 def test_single_precision_needs_less_memory():
-    assert cost_of(dtype="float32").bytes < cost_of().bytes
+    assert predict_cost_of(dtype="float32").bytes < predict_cost_of().bytes
 
 
 def test_a_few_matrices_and_weights_are_the_least_that_is_counted():
     """No prediction may lie below what V_on, G_on and the weights take by themselves."""
     n, m, d, N = 100, 4096, 10, 5
-    assert cost_of({"O2"}).bytes >= 8 * (4 * n * n + N * m * d)
+    assert predict_cost_of({"O2"}).bytes >= 8 * (4 * n * n + N * m * d)
 
 
 @pytest.mark.parametrize(
     ("options", "largest"), [({"samples": 400, "width": 8}, "--samples"), ({"width": 10**6}, "--width")]
 )
 def test_the_option_to_lower_is_the_one_that_weighs_most(options, largest):
-    assert largest in cost_of({"O2", "D2"}, clients=2, dim=3, **options).cure
+    assert largest in predict_cost_of({"O2", "D2"}, clients=2, dim=3, **options).cure
 
 
 def test_what_does_not_fit_is_refused_with_the_way_out():
@@ -232,7 +232,7 @@ def test_what_does_not_fit_is_refused_with_the_way_out():
 def test_the_way_out_for_own_data_names_no_option_that_contradicts_them(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "mine.npz", X=rng.normal(size=(900, 3)), y=rng.normal(size=900), owner=np.arange(900) % 2)
-    assert cost_of({"O2"}, data=str(tmp_path / "mine.npz"), width=8).cure == "give fewer samples in --data"
+    assert predict_cost_of({"O2"}, data=str(tmp_path / "mine.npz"), width=8).cure == "give fewer samples in --data"
 
 
 def test_what_fits_is_not_refused():

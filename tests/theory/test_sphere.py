@@ -101,7 +101,7 @@ def test_an_estimate_is_repeated_by_its_seed(problem):
 # ---- intervals of λ_min
 
 
-def readings(owner):
+def build_readings(owner):
     return {
         "online": lambda k: k.V,
         "offline": lambda k: keep_client_blocks(k.V, owner),
@@ -111,7 +111,7 @@ def readings(owner):
 
 @pytest.mark.parametrize("name", ["online", "offline", "mean"])
 def test_intervals_hold_the_true_least_eigenvalue(name, problem, estimates, exact):
-    of = readings(problem.owner)[name]
+    of = build_readings(problem.owner)[name]
     truth = torch.linalg.eigvalsh(of(exact))[0].item()
     found = [e.least_eigenvalue(of) for e in estimates]
     assert sum(i.low <= truth <= i.high for i in found) >= 9
@@ -120,7 +120,7 @@ def test_intervals_hold_the_true_least_eigenvalue(name, problem, estimates, exac
 
 
 def test_intervals_shrink_with_more_scramblings_and_points(problem):
-    of = readings(problem.owner)["online"]
+    of = build_readings(problem.owner)["online"]
     wide = estimate_sphere_average(problem, 0.5, points=64, replicates=16).least_eigenvalue(of)
     narrow = estimate_sphere_average(problem, 0.5, points=1024, replicates=32).least_eigenvalue(of)
     assert narrow.high - narrow.low <= (wide.high - wide.low) / 4

@@ -21,20 +21,20 @@ X, Y = RNG.standard_normal((24, 3)) * [1.0, 2.0, 0.5], RNG.standard_normal(24)
 OWNER = np.repeat(["ward", "clinic", "lab"], 8)
 
 
-def npz(**arrays):
+def encode_npz(**arrays):
     """The bytes of an .npz."""
     buffer = io.BytesIO()
     np.savez(buffer, **{"X": X, "y": Y, "owner": OWNER} | arrays)
     return buffer.getvalue()
 
 
-def npy(array):
+def encode_npy(array):
     buffer = io.BytesIO()
     np.save(buffer, array)
     return buffer.getvalue()
 
 
-def archive(**members):
+def encode_archive(**members):
     """A zip of .npy members given as bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
@@ -43,7 +43,7 @@ def archive(**members):
     return buffer.getvalue()
 
 
-GOOD = npz()
+GOOD = encode_npz()
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def reads(tmp_path):
 def test_clients_are_numbered_by_their_sorted_names(reads):
     """Names are strings, rows come in any order; each client keeps the order of its own rows."""
     order = np.random.default_rng(1).permutation(24)
-    problem = reads(npz(X=X[order], y=Y[order], owner=OWNER[order])).problem
+    problem = reads(encode_npz(X=X[order], y=Y[order], owner=OWNER[order])).problem
     assert problem.sizes == [8, 8, 8]
     for i, name in enumerate(["clinic", "lab", "ward"]):
         mine = OWNER[order] == name
@@ -76,14 +76,14 @@ def test_clients_are_numbered_by_their_sorted_names(reads):
 @pytest.mark.parametrize("names", [[5, -3, 100], [0.5, 1.5, -2.0], [True, False, True]], ids=str)
 def test_clients_may_be_named_by_numbers(names, reads):
     owner = np.repeat(names, 8)
-    assert reads(npz(owner=owner)).problem.clients == len(set(names))
+    assert reads(encode_npz(owner=owner)).problem.clients == len(set(names))
 
 
 def test_numbers_of_any_kind_will_do(reads):
     for kind in (np.float32, ">f8", np.int16):
         values = (10 * X).astype(kind)
         expected = values.astype(float) - values.astype(float).reshape(3, 8, 3).mean(1).repeat(8, axis=0)
-        found = reads(npz(X=np.asfortranarray(values), owner=np.repeat([0, 1, 2], 8))).problem
+        found = reads(encode_npz(X=np.asfortranarray(values), owner=np.repeat([0, 1, 2], 8))).problem
         assert found.x.dtype == found.S.dtype == torch.float64
         assert np.allclose(found.x.numpy(), expected, rtol=0, atol=1e-12)
 
@@ -95,13 +95,13 @@ def test_a_compressed_file_is_the_same(reads):
 
 
 def test_other_arrays_in_the_file_are_left_alone(reads):
-    assert reads(npz(names=np.array([None, {}], dtype=object))).problem.clients == 3
+    assert reads(encode_npz(names=np.array([None, {}], dtype=object))).problem.clients == 3
 
 
 def test_the_covariance_is_the_empirical_one_with_a_ridge(reads):
     """S = x'x/M + ridge · mean variance · I, x centred."""
     for ridge in (0.0, 0.1):
-        found = reads(npz(owner=np.repeat([0, 1, 2], 8)), ridge)
+        found = reads(encode_npz(owner=np.repeat([0, 1, 2], 8)), ridge)
         assert found.ridge == ridge
         for i in range(3):
             empirical = np.cov(X[8 * i : 8 * i + 8].T, bias=True)
@@ -111,12 +111,12 @@ def test_the_covariance_is_the_empirical_one_with_a_ridge(reads):
 
 def test_a_row_of_zeros_is_a_sample_like_any_other(reads):
     """X is centred for each client, so zero means nothing before that."""
-    assert reads(npz(X=np.where(np.arange(24)[:, None] == 9, 0, X))).problem.sizes == [8, 8, 8]
+    assert reads(encode_npz(X=np.where(np.arange(24)[:, None] == 9, 0, X))).problem.sizes == [8, 8, 8]
 
 
 def test_samples_are_named_as_the_file_has_them(reads):
     order = np.random.default_rng(1).permutation(24)
-    found = reads(npz(X=X[order], y=Y[order], owner=OWNER[order]))
+    found = reads(encode_npz(X=X[order], y=Y[order], owner=OWNER[order]))
     for sample in range(24):
         (row,) = np.flatnonzero(Y[order] == found.problem.y[sample].item())
         assert found.name(sample) == f"X[{row}] (client {OWNER[order][row]})"
@@ -127,24 +127,24 @@ def test_samples_are_named_as_the_file_has_them(reads):
 
 def test_sound_data_break_no_assumption(reads):
     centred = np.concatenate([part - part.mean(0) for part in X.reshape(3, 8, 3)])
-    assert reads(npz(X=centred)).broken == []
+    assert reads(encode_npz(X=centred)).broken == []
 
 
 def test_inputs_that_are_not_centred_are_centred_and_reported(reads):
     centred = np.concatenate([part - part.mean(0) for part in X.reshape(3, 8, 3)])
     shifted = centred + 7 * (OWNER == "lab")[:, None]
-    found = reads(npz(X=shifted))
+    found = reads(encode_npz(X=shifted))
     assert len(found.broken) == 1
     assert found.broken[0].startswith("inputs are not centred")
     assert "lab" in found.broken[0]
     assert "ward" not in found.broken[0]
-    assert torch.allclose(found.problem.x, reads(npz(X=centred)).problem.x, rtol=0, atol=1e-13)
+    assert torch.allclose(found.problem.x, reads(encode_npz(X=centred)).problem.x, rtol=0, atol=1e-13)
 
 
 def test_covariances_that_do_not_differ_are_reported(reads):
     twin = X.copy()
     twin[8:16] = twin[:8]
-    (said,) = [line for line in reads(npz(X=twin)).broken if "covariances do not differ" in line]
+    (said,) = [line for line in reads(encode_npz(X=twin)).broken if "covariances do not differ" in line]
     assert "ward" in said
     assert "clinic" in said
     assert "lab" not in said
@@ -152,12 +152,12 @@ def test_covariances_that_do_not_differ_are_reported(reads):
 
 def test_few_samples_are_reported_and_carried_by_the_ridge(reads):
     owner = np.array(["few"] * 3 + ["many"] * 21)
-    found = reads(npz(owner=owner))
+    found = reads(encode_npz(owner=owner))
     (said,) = [line for line in found.broken if "not more samples than dimensions" in line]
     assert "few" in said
     assert "many" not in said
     with pytest.raises(InputError, match=r"client few: 3 samples in 3 dimensions.*raise --ridge \(now 0\)"):
-        reads(npz(owner=owner), ridge=0.0)
+        reads(encode_npz(owner=owner), ridge=0.0)
 
 
 # ---- what is refused
@@ -166,27 +166,27 @@ AT_MEAN = X.copy()
 AT_MEAN[9] = np.delete(X[8:16], 1, axis=0).mean(0)  # up to rounding, and the clients are sorted otherwise than the file
 SEVEN = np.where(np.arange(24) == 7, "lab", OWNER)  # the mean of seven 0.1 is not quite 0.1
 BAD = {
-    "no X": (archive(y=npy(Y), owner=npy(OWNER)), "has no array 'X'"),
-    "no y": (archive(X=npy(X), owner=npy(OWNER)), "has no array 'y'"),
-    "no owner": (archive(X=npy(X), y=npy(Y)), "has no array 'owner'"),
-    "words for X": (npz(X=np.full((24, 3), "a")), "X and y must be numbers"),
-    "records for X": (npz(X=np.zeros((24, 3), dtype="i4,i4")), "X and y must be numbers"),
-    "owner by row and column": (npz(owner=OWNER[:, None]), r"owner has shape \(24, 1\)"),
-    "a single owner": (npz(owner=np.array("ward")), r"owner has shape \(\)"),
-    "too few owners": (npz(owner=OWNER[:20]), r"owner has shape \(20,\)"),
-    "a vector for X": (npz(X=Y), r"X has shape \(24,\)"),
-    "a column of targets": (npz(y=Y[:, None]), r"y has shape \(24, 1\)"),
-    "nothing at all": (npz(X=X[:0], y=Y[:0], owner=OWNER[:0]), r"X has shape \(0, 3\)"),
-    "NaN in X": (npz(X=np.where(np.arange(72).reshape(24, 3) == 5, np.nan, X)), r"X\[1, 2\] is nan"),
-    "infinity in y": (npz(y=np.where(np.arange(24) == 7, np.inf, Y)), r"y\[7\] is inf"),
-    "a sample at the mean": (npz(X=AT_MEAN), r"X\[9\] \(client clinic\) equals its client's mean"),
-    "a client of one sample": (npz(owner=np.array(["one"] + ["rest"] * 23)), "client one: its 1 samples are all"),
-    "a client of equal samples": (npz(X=np.concatenate([np.ones((8, 3)), X[8:]])), "client ward: its 8 samples"),
-    "a client equal but for rounding": (npz(X=np.where(SEVEN[:, None] == "ward", 0.1, X), owner=SEVEN), "ward: its 7"),
+    "no X": (encode_archive(y=encode_npy(Y), owner=encode_npy(OWNER)), "has no array 'X'"),
+    "no y": (encode_archive(X=encode_npy(X), owner=encode_npy(OWNER)), "has no array 'y'"),
+    "no owner": (encode_archive(X=encode_npy(X), y=encode_npy(Y)), "has no array 'owner'"),
+    "words for X": (encode_npz(X=np.full((24, 3), "a")), "X and y must be numbers"),
+    "records for X": (encode_npz(X=np.zeros((24, 3), dtype="i4,i4")), "X and y must be numbers"),
+    "owner by row and column": (encode_npz(owner=OWNER[:, None]), r"owner has shape \(24, 1\)"),
+    "a single owner": (encode_npz(owner=np.array("ward")), r"owner has shape \(\)"),
+    "too few owners": (encode_npz(owner=OWNER[:20]), r"owner has shape \(20,\)"),
+    "a vector for X": (encode_npz(X=Y), r"X has shape \(24,\)"),
+    "a column of targets": (encode_npz(y=Y[:, None]), r"y has shape \(24, 1\)"),
+    "nothing at all": (encode_npz(X=X[:0], y=Y[:0], owner=OWNER[:0]), r"X has shape \(0, 3\)"),
+    "NaN in X": (encode_npz(X=np.where(np.arange(72).reshape(24, 3) == 5, np.nan, X)), r"X\[1, 2\] is nan"),
+    "infinity in y": (encode_npz(y=np.where(np.arange(24) == 7, np.inf, Y)), r"y\[7\] is inf"),
+    "a sample at the mean": (encode_npz(X=AT_MEAN), r"X\[9\] \(client clinic\) equals its client's mean"),
+    "a client of one sample": (encode_npz(owner=np.array(["one"] + ["rest"] * 23)), "client one: its 1 samples are all"),
+    "a client of equal samples": (encode_npz(X=np.concatenate([np.ones((8, 3)), X[8:]])), "client ward: its 8 samples"),
+    "a client equal but for rounding": (encode_npz(X=np.where(SEVEN[:, None] == "ward", 0.1, X), owner=SEVEN), "ward: its 7"),
     "a text": (b"1,2,3\n4,5,6\n", "is not a readable .npz"),
     "nothing": (b"", "is not a readable .npz"),
-    "a single array": (npy(X), "is not a readable .npz"),
-    "a shape that is not there": (archive(X=npy(X)[:-8], y=npy(Y), owner=npy(OWNER)), "is not a readable .npz"),
+    "a single array": (encode_npy(X), "is not a readable .npz"),
+    "a shape that is not there": (encode_archive(X=encode_npy(X)[:-8], y=encode_npy(Y), owner=encode_npy(OWNER)), "is not a readable .npz"),
 }  # fmt: skip
 
 
@@ -213,7 +213,7 @@ def test_what_cannot_be_opened_is_refused(tmp_path):
 # ---- files that mean harm
 
 
-def header(shape, kind):
+def encode_header(shape, kind):
     """How an .npy begins."""
     buffer = io.BytesIO()
     np.lib.format.write_array_header_1_0(buffer, {"descr": kind, "fortran_order": False, "shape": shape})
@@ -230,39 +230,43 @@ class Trap:
         return os.mkdir, (str(self.path),)
 
 
-def trapped(path):
+def encode_trap(path):
     """An .npy of objects in which all is in order, its length too, but for what the pickle does."""
     payload = pickle.dumps(Trap(path))
-    return header((len(payload),), "|O") + payload.ljust(8 * len(payload), b"\0")
+    return encode_header((len(payload),), "|O") + payload.ljust(8 * len(payload), b"\0")
 
 
 @pytest.mark.parametrize("name", ["X", "y", "owner"])
 def test_pickles_are_refused_unopened(name, tmp_path, reads):
     sprung = tmp_path / "sprung"
     with pytest.raises(InputError, match=r"holds Python objects"):
-        reads(archive(**{"X": npy(X), "y": npy(Y), "owner": npy(OWNER)} | {name: trapped(sprung)}))
+        reads(
+            encode_archive(
+                **{"X": encode_npy(X), "y": encode_npy(Y), "owner": encode_npy(OWNER)} | {name: encode_trap(sprung)}
+            )
+        )
     assert not sprung.exists()
 
 
 def test_pickles_that_numpy_wrote_are_refused(reads):
     with pytest.raises(InputError, match=r"holds Python objects"):
-        reads(npz(owner=OWNER.astype(object)))
+        reads(encode_npz(owner=OWNER.astype(object)))
 
 
 def test_the_trap_works(tmp_path):
     """Or the test above would prove nothing."""
-    np.load(io.BytesIO(trapped(tmp_path / "sprung")), allow_pickle=True)
+    np.load(io.BytesIO(encode_trap(tmp_path / "sprung")), allow_pickle=True)
     assert (tmp_path / "sprung").exists()
 
 
-def claims(shape, kind="<f8"):
+def encode_false_header(shape, kind="<f8"):
     """An .npy that claims more than it holds."""
-    return header(shape, kind) + bytes(100)
+    return encode_header(shape, kind) + bytes(100)
 
 
 def test_a_file_that_says_it_unpacks_to_terabytes_is_refused_unread(tmp_path):
     """Zeros pack a thousandfold; here the archive's own table of contents is believed when it warns."""
-    content = bytearray(archive(X=npy(X), y=npy(Y), owner=npy(OWNER)))
+    content = bytearray(encode_archive(X=encode_npy(X), y=encode_npy(Y), owner=encode_npy(OWNER)))
     entry = content.rindex(b"PK\x01\x02")  # the size once unpacked is 24 bytes into a directory entry
     content[entry + 24 : entry + 28] = (0xFFFFFFF0).to_bytes(4, "little")
     path = tmp_path / "bomb.npz"
@@ -283,12 +287,12 @@ def test_a_file_that_says_it_unpacks_to_terabytes_is_refused_unread(tmp_path):
 )
 def test_arrays_that_claim_more_than_they_hold_are_refused(shape, reads):
     with pytest.raises(InputError):
-        reads(archive(X=claims(shape), y=npy(Y), owner=npy(OWNER)))
+        reads(encode_archive(X=encode_false_header(shape), y=encode_npy(Y), owner=encode_npy(OWNER)))
 
 
 def test_no_room_is_made_for_what_is_only_claimed(reads):
     """Half a gibibyte could be had, and numpy would take it before it looks for the data."""
-    content = archive(X=claims((2**26,)), y=npy(Y), owner=npy(OWNER))
+    content = encode_archive(X=encode_false_header((2**26,)), y=encode_npy(Y), owner=encode_npy(OWNER))
     tracemalloc.start()
     try:
         with pytest.raises(InputError):
@@ -302,7 +306,7 @@ def test_no_room_is_made_for_what_is_only_claimed(reads):
 @pytest.mark.parametrize("name", ["X", "y", "owner"])
 def test_a_text_in_place_of_an_array_is_refused(name, reads):
     with pytest.raises(InputError):
-        reads(archive(**{"X": npy(X), "y": npy(Y), "owner": npy(OWNER)} | {name: b"hello"}))
+        reads(encode_archive(**{"X": encode_npy(X), "y": encode_npy(Y), "owner": encode_npy(OWNER)} | {name: b"hello"}))
 
 
 def test_an_encrypted_member_is_refused(reads):
@@ -314,18 +318,18 @@ def test_an_encrypted_member_is_refused(reads):
 
 def test_an_array_with_an_archive_behind_it_is_refused(reads):
     with pytest.raises(InputError):
-        reads(npy(X) + GOOD)
+        reads(encode_npy(X) + GOOD)
 
 
 @pytest.mark.parametrize("size", [1e160, 1e300])
 def test_values_whose_squares_overflow_are_refused(size, reads):
     with pytest.raises(InputError):
-        reads(npz(X=X * size))
+        reads(encode_npz(X=X * size))
 
 
 def test_complex_values_are_refused(reads):
     with pytest.raises(InputError):
-        reads(npz(X=X + 1j))
+        reads(encode_npz(X=X + 1j))
 
 
 def test_a_file_cut_anywhere_is_refused(reads):

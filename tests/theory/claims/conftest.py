@@ -5,29 +5,29 @@ break, such as Cauchy interlacing, is broken by handing the study a kernel that 
 """
 
 import pytest
-from studies import at_init, drawn, identities, two_clients
+from studies import build_scaled_identities, build_study, build_two_clients, draw_normal
 
 from theory import Study, draw_synthetic_problem
 
 
 @pytest.fixture(scope="session")
 def usual():
-    return at_init(draw_synthetic_problem(3, 5, 5, seed=1))
+    return build_study(draw_synthetic_problem(3, 5, 5, seed=1))
 
 
 @pytest.fixture(scope="session")
 def printed():
-    return at_init(draw_synthetic_problem(3, 5, 5, seed=1), projection="printed")
+    return build_study(draw_synthetic_problem(3, 5, 5, seed=1), projection="printed")
 
 
 @pytest.fixture(scope="session")
 def isotropic():
-    return at_init(draw_synthetic_problem(3, 5, 5, covariance="isotropic", seed=1))
+    return build_study(draw_synthetic_problem(3, 5, 5, covariance="isotropic", seed=1))
 
 
 @pytest.fixture(scope="session")
 def alone():
-    return at_init(draw_synthetic_problem(1, 5, 5, seed=1))
+    return build_study(draw_synthetic_problem(1, 5, 5, seed=1))
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +43,6 @@ def twins():
 
     What tells them apart is nearly invisible to a shared network: λ_min(Λ_off) is far above 3 λ_min(Λ_on).
     """
-    first = drawn(4, 8)
-    problem = two_clients(first, first + 0.05 * drawn(4, 8, seed=1), identities(1, 1, dim=8))
-    return at_init(problem, 400, alpha=0.2, steps=60)
+    first = draw_normal(4, 8)
+    problem = build_two_clients(first, first + 0.05 * draw_normal(4, 8, seed=1), build_scaled_identities(1, 1, dim=8))
+    return build_study(problem, 400, alpha=0.2, steps=60)

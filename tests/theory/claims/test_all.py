@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from studies import IDS, at_init, check, identities
+from studies import CLAIM_IDS, build_scaled_identities, build_study, check_claim
 
 from theory import (
     CLAIMS,
@@ -20,7 +20,7 @@ from theory.claims import select_claims
 
 
 def test_all_claims_are_there():
-    assert list(CLAIMS) == IDS
+    assert list(CLAIMS) == CLAIM_IDS
     for name, claim in CLAIMS.items():
         assert isinstance(claim, Claim)
         assert claim.id == name
@@ -39,8 +39,8 @@ def test_what_strict_insists_on():
         ("O1", ["O1"]),
         ("o2,k1", ["K1", "O2"]),
         (" X1 , d2,,D2 ,", ["D2", "X1"]),
-        (",".join(reversed(IDS)), IDS),
-        (None, IDS),
+        (",".join(reversed(CLAIM_IDS)), CLAIM_IDS),
+        (None, CLAIM_IDS),
     ],
 )
 def test_choose(text, expected):
@@ -93,9 +93,9 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_verdicts_that_mathematics_decides(shape, dtype):
     sizes = {"clients": 3, "samples": 3, "dim": 4, "covariance": "anisotropic"} | SHAPES[shape]
-    study = at_init(draw_synthetic_problem(**sizes, seed=2).to(dtype), 64, steps=5)
-    found = {name: check(name, study) for name in CLAIMS}
-    assert list(found) == IDS
+    study = build_study(draw_synthetic_problem(**sizes, seed=2).to(dtype), 64, steps=5)
+    found = {name: check_claim(name, study) for name in CLAIMS}
+    assert list(found) == CLAIM_IDS
     verdict = {name: finding.verdict.split(":")[0] for name, finding in found.items()}
     for name in ("K1", "K2", "O1", "O2", "O3", "O4", "B1", "X1"):
         assert verdict[name] == "holds", found[name]
@@ -114,8 +114,8 @@ def test_verdicts_that_mathematics_decides(shape, dtype):
 def test_one_dimension_is_no_matter_of_rounding(seed):
     """V = 0 by mathematics, so whatever is left of it is rounding and must not decide on anything."""
     for clients in (1, 3):
-        study = at_init(draw_synthetic_problem(clients, 3, 1, seed=seed), 64, steps=5)
-        found = {name: check(name, study) for name in ("K4", "K5", "O1", "O2", "O3", "O4", "D2")}
+        study = build_study(draw_synthetic_problem(clients, 3, 1, seed=seed), 64, steps=5)
+        found = {name: check_claim(name, study) for name in ("K4", "K5", "O1", "O2", "O3", "O4", "D2")}
         assert found.pop("D2").verdict == "fails"
         assert {finding.verdict for finding in found.values()} == {"holds"}
 
@@ -123,14 +123,14 @@ def test_one_dimension_is_no_matter_of_rounding(seed):
 def test_a_network_that_sees_nothing_is_no_crash():
     """One unit whose gate is closed for the one sample: every kernel is zero, and no step moves anything."""
     v = draw_initial_weights(draw_synthetic_problem(1, 1, 3), 1, 0.5, seed=1).v
-    problem = Problem(-v, torch.ones(1, dtype=torch.float64), torch.tensor([0]), identities(1, dim=3))
-    study = at_init(problem, 1, steps=3)
+    problem = Problem(-v, torch.ones(1, dtype=torch.float64), torch.tensor([0]), build_scaled_identities(1, dim=3))
+    study = build_study(problem, 1, steps=3)
     assert not study.on.Lambda.any()
     for name in CLAIMS:
-        check(name, study)
+        check_claim(name, study)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_narrow_network_with_all_gates_closed_is_no_crash(seed):
     """C1 also looks at a sixteenth of the width; here that is one unit, which may see nothing of the one sample."""
-    check("C1", at_init(draw_synthetic_problem(1, 1, 3, seed=seed), 16, seed=seed, steps=2))
+    check_claim("C1", build_study(draw_synthetic_problem(1, 1, 3, seed=seed), 16, seed=seed, steps=2))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from studies import at_init, check, eigenvalues, tampered
+from studies import build_study, check_claim, compute_eigenvalues, override_study
 
 from theory import CLAIMS, Problem, draw_synthetic_problem
 from theory.descent import Trajectory
@@ -15,24 +15,24 @@ from theory.descent import Trajectory
 
 
 def test_c1_holds_for_a_wide_network():
-    study = at_init(draw_synthetic_problem(2, 4, 5, seed=1), 2048, steps=16)
-    found = check("C1", study)
+    study = build_study(draw_synthetic_problem(2, 4, 5, seed=1), 2048, steps=16)
+    found = check_claim("C1", study)
     assert found.verdict == "holds"
     e = found.evidence
     assert list(e["lambda_min"]) == ["128", "512", "2048"]
     V, same = study.limit.kernel.V, study.problem.owner[:, None] == study.problem.owner[None, :]
     kernels_of = {"online": V, "offline": V * same, "fused": (V + V * same) / 2}
-    assert e["mu"] == pytest.approx({name: eigenvalues(K)[0] for name, K in kernels_of.items()})
+    assert e["mu"] == pytest.approx({name: compute_eigenvalues(K)[0] for name, K in kernels_of.items()})
     for track in e["lambda_min"].values():
         assert track["t"] == [0, 2, 4, 6, 8, 10, 12, 14, 16]
         assert {len(values) for values in track.values()} == {9}
     track = e["lambda_min"]["2048"]
     for branch, k in (("online", study.on), ("offline", study.off), ("fused", study.co2)):
-        assert track[branch][0] == pytest.approx(eigenvalues(k.Lambda)[0])
+        assert track[branch][0] == pytest.approx(compute_eigenvalues(k.Lambda)[0])
     last_online, last_offline = study.descents["separate"].snapshots[-1][1:]
     on, off = (study.kernel(w).Lambda for w in (last_online, last_offline))
-    assert track["online"][-1] == pytest.approx(eigenvalues(on)[0])
-    assert track["fused"][-1] == pytest.approx(eigenvalues((on + off) / 2)[0])
+    assert track["online"][-1] == pytest.approx(compute_eigenvalues(on)[0])
+    assert track["fused"][-1] == pytest.approx(compute_eigenvalues((on + off) / 2)[0])
     least = min(v / (e["mu"][b] / (2 * 0.5**2)) for b in e["mu"] for v in track[b])
     assert found.margin == pytest.approx(least - 1)
     assert e["least_ratio"]["2048"] == pytest.approx(least)
@@ -40,7 +40,7 @@ def test_c1_holds_for_a_wide_network():
 
 def test_c1_fails_for_a_network_narrower_than_the_data():
     """Two units of dimension 5, γ included, cannot tell 30 samples of one client apart."""
-    found = check("C1", at_init(draw_synthetic_problem(1, 30, 5, seed=1), 2, steps=4))
+    found = check_claim("C1", build_study(draw_synthetic_problem(1, 30, 5, seed=1), 2, steps=4))
     assert found.verdict == "fails"
     assert found.margin == pytest.approx(-1, abs=1e-6)
 
@@ -54,17 +54,17 @@ def test_c1_fails_if_one_branch_sinks_once(usual, online, offline, when):
     path.snapshots[when] = (t, *(
         replace(w, gamma=f * w.gamma, c=f * w.c) for f, w in ((online, on), (offline, off))
     ))  # fmt: skip
-    assert check("C1", usual).verdict == "holds"
-    assert check("C1", tampered(usual, descents=usual.descents | {"separate": path})).verdict == "fails"
+    assert check_claim("C1", usual).verdict == "holds"
+    assert check_claim("C1", override_study(usual, descents=usual.descents | {"separate": path})).verdict == "fails"
 
 
 def test_c1_wants_half_of_mu_over_alpha_squared(usual):
     """A limit just so large that the least ratio is 1."""
-    ratio = check("C1", usual).margin + 1
+    ratio = check_claim("C1", usual).margin + 1
     other = {f: {b: f * ratio * k for b, k in usual.limits.items()} for f in (0.99, 1.01)}
     shared = {"descents": usual.descents}
-    assert check("C1", tampered(usual, limits=other[0.99], **shared)).verdict == "holds"
-    assert check("C1", tampered(usual, limits=other[1.01], **shared)).verdict == "fails"
+    assert check_claim("C1", override_study(usual, limits=other[0.99], **shared)).verdict == "holds"
+    assert check_claim("C1", override_study(usual, limits=other[1.01], **shared)).verdict == "fails"
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -72,7 +72,7 @@ def test_c1_does_not_toss_a_coin_where_mu_is_zero(seed):
     """A sample twice: μ and λ_min(Λ(t)) are both 0, and come out as rounding of either sign."""
     problem = draw_synthetic_problem(2, 3, 4, seed=seed)
     problem.x[1] = problem.x[0]
-    found = check("C1", at_init(problem, 64, seed=seed, steps=4))
+    found = check_claim("C1", build_study(problem, 64, seed=seed, steps=4))
     assert found.verdict == "holds"
     assert found.rhs == 0
     assert abs(found.margin) < 1e-9
@@ -80,7 +80,7 @@ def test_c1_does_not_toss_a_coin_where_mu_is_zero(seed):
 
 
 def test_c1_compares_the_two_sides_of_one_model(usual):
-    found = check("C1", usual)
+    found = check_claim("C1", usual)
     assert found.margin == pytest.approx(found.lhs / found.rhs - 1)
     track, mu = found.evidence["lambda_min"]["512"], found.evidence["mu"]
     assert any(found.lhs == min(track[b]) and found.rhs == mu[b] / (2 * usual.alpha**2) for b in mu)
@@ -90,16 +90,16 @@ def test_c1_compares_the_two_sides_of_one_model(usual):
 
 
 def test_c2_holds(usual):
-    found = check("C2", usual)
+    found = check_claim("C2", usual)
     assert found.verdict == "holds"
     assert set(found.evidence["violations"].values()) == {0}
     assert set(found.evidence["violations"]) == {"online", "offline", "fused", "fused, joint"}
-    assert found.evidence["rate"] == pytest.approx(1 / eigenvalues(usual.on.Lambda)[-1])
+    assert found.evidence["rate"] == pytest.approx(1 / compute_eigenvalues(usual.on.Lambda)[-1])
     assert found.margin == pytest.approx(1 - max(found.evidence["largest_ratio_to_bound"].values()))
 
 
 def test_c2_fails_for_a_step_far_too_large(usual):
-    found = check("C2", tampered(usual, rate=100 / eigenvalues(usual.on.Lambda)[-1]))
+    found = check_claim("C2", override_study(usual, rate=100 / compute_eigenvalues(usual.on.Lambda)[-1]))
     assert found.verdict == "fails"
     assert min(found.evidence["violations"].values()) > 10
 
@@ -109,30 +109,32 @@ def test_c2_sees_one_violation_on_the_way(usual, value, ratio):
     path = copy.copy(usual.descents["joint"])
     path.online = path.online.clone()
     path.online[7] = value
-    found = check("C2", tampered(usual, descents=usual.descents | {"joint": path}))
+    found = check_claim("C2", override_study(usual, descents=usual.descents | {"joint": path}))
     assert found.evidence["violations"] == {"online": 0, "offline": 0, "fused": 0, "fused, joint": 1}
     assert found.verdict == "holds under: only online; only offline; only fused"
     assert found.evidence["largest_ratio_to_bound"]["fused, joint"] == found.lhs > ratio
     assert found.margin < 0
 
 
-def frozen(path):
+def freeze_trajectory(path):
     """A descent that never moves."""
     return Trajectory(path.y, path.online[:1].expand_as(path.online), path.offline[:1].expand_as(path.offline))
 
 
 def test_c2_counts_a_negative_bound_as_violated(usual):
     """With so large a step 1 - rate μ/(2α²) is below -1: no square lies under that, nor under its even powers."""
-    rate = 1e4 / eigenvalues(usual.on.Lambda)[-1]
-    assert 1 - rate * min(check("C2", usual).evidence["mu"].values()) / (2 * 0.5**2) < -1
-    still = {name: frozen(path) for name, path in usual.descents.items()}
+    rate = 1e4 / compute_eigenvalues(usual.on.Lambda)[-1]
+    assert 1 - rate * min(check_claim("C2", usual).evidence["mu"].values()) / (2 * 0.5**2) < -1
+    still = {name: freeze_trajectory(path) for name, path in usual.descents.items()}
     for parts in ({}, {"descents": still}):
-        found = CLAIMS["C2"].check(tampered(usual, rate=rate, **parts))
+        found = CLAIMS["C2"].check(override_study(usual, rate=rate, **parts))
         assert set(found.evidence["violations"].values()) == {usual.steps}
 
 
 def test_c2_fails_for_networks_that_do_not_learn(usual):
-    found = check("C2", tampered(usual, descents={name: frozen(path) for name, path in usual.descents.items()}))
+    found = check_claim(
+        "C2", override_study(usual, descents={name: freeze_trajectory(path) for name, path in usual.descents.items()})
+    )
     assert found.verdict == "fails"
     assert set(found.evidence["violations"].values()) == {usual.steps}
     assert found.words.startswith(f"{4 * usual.steps} violations")
@@ -140,9 +142,11 @@ def test_c2_fails_for_networks_that_do_not_learn(usual):
 
 def test_c2_holds_only_for_those_that_learn(usual):
     separate = usual.descents["separate"]
-    found = check("C2", tampered(usual, descents=usual.descents | {"separate": frozen(separate)}))
+    found = check_claim(
+        "C2", override_study(usual, descents=usual.descents | {"separate": freeze_trajectory(separate)})
+    )
     assert found.verdict == "holds under: only fused, joint"
-    found = check("C2", tampered(usual, descents=usual.descents | {"joint": frozen(separate)}))
+    found = check_claim("C2", override_study(usual, descents=usual.descents | {"joint": freeze_trajectory(separate)}))
     assert found.verdict == "holds under: only online; only offline; only fused"
 
 
@@ -150,7 +154,7 @@ def test_c2_holds_only_for_those_that_learn(usual):
 def test_c2_knows_its_bound(usual, share, violations):
     """Residuals that follow (1 - rate μ/(2α²))^t times 0.999 and times 1.001."""
     y, t = usual.problem.y, torch.arange(41, dtype=torch.float64)
-    mu = {branch: eigenvalues(usual.limits[branch].V)[0] for branch in ("online", "offline")}
+    mu = {branch: compute_eigenvalues(usual.limits[branch].V)[0] for branch in ("online", "offline")}
     curves = {}
     for branch in mu:
         factor = 1 - usual.rate * mu[branch] / (2 * usual.alpha**2)
@@ -158,7 +162,7 @@ def test_c2_knows_its_bound(usual, share, violations):
         curve[0] = 1
         curves[branch] = y + curve[:, None] * y
     path = Trajectory(y, curves["online"], curves["offline"])
-    found = CLAIMS["C2"].check(tampered(usual, descents=usual.descents | {"separate": path}))
+    found = CLAIMS["C2"].check(override_study(usual, descents=usual.descents | {"separate": path}))
     for branch in mu:
         assert found.evidence["violations"][branch] == violations
         assert found.evidence["largest_ratio_to_bound"][branch] == pytest.approx(share)
@@ -169,5 +173,5 @@ def test_c2_does_not_blame_rounding(dtype):
     """One sample is learnt at once; from then on its residual is rounding, while the bound goes on falling."""
     x, S = torch.tensor([[1.0, 2.0, -1.0]]), torch.eye(3)[None]
     problem = Problem(x, torch.tensor([1.0]), torch.tensor([0]), S).to(dtype)
-    found = check("C2", at_init(problem, 64, steps=200))
+    found = check_claim("C2", build_study(problem, 64, steps=200))
     assert found.verdict == "holds"

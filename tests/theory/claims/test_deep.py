@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from studies import check, drawn, eigenvalues, judged
+from studies import assert_well_formed, check_claim, compute_eigenvalues, draw_normal
 from torch import nn
 
 from theory import InputError
@@ -15,7 +15,7 @@ from theory.claims.deep import check_deep_orderings, compute_deep_kernels
 # X1: deep networks
 
 
-def conv_net(seed, outputs=3):
+def build_conv_net(seed, outputs=3):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         net = nn.Sequential(
@@ -27,10 +27,10 @@ def conv_net(seed, outputs=3):
     return net.double().eval()
 
 
-IMAGES = [drawn(3, 1, 6, 6, seed=10), drawn(2, 1, 6, 6, seed=11)]
+IMAGES = [draw_normal(3, 1, 6, 6, seed=10), draw_normal(2, 1, 6, 6, seed=11)]
 
 
-def sgd(nets, steps=4):
+def train_with_sgd(nets, steps=4):
     """A few steps of each network on one client's images, batch norm in training mode, then back."""
     for net, x in zip(nets, IMAGES, strict=False):
         optimiser = torch.optim.SGD(net.train().parameters(), lr=0.1)
@@ -43,7 +43,7 @@ def sgd(nets, steps=4):
 
 
 def test_x1_deep_kernels_agree_with_plain_autograd():
-    net = conv_net(0)
+    net = build_conv_net(0)
     found = compute_deep_kernels(net, IMAGES)
     rows = []
     for x in torch.cat(IMAGES):
@@ -60,7 +60,7 @@ def test_x1_deep_kernels_agree_with_plain_autograd():
 
 def test_x1_deep_kernels_keep_no_graph():
     """A graph would hold every Jacobian in memory, which taking one parameter at a time is meant to avoid."""
-    found = compute_deep_kernels(conv_net(0), IMAGES)
+    found = compute_deep_kernels(build_conv_net(0), IMAGES)
     assert not found.on.requires_grad
     assert not found.off.requires_grad
 
@@ -69,15 +69,15 @@ def test_x1_deep_kernels_keep_no_graph():
 @pytest.mark.parametrize("copies", [False, True])
 def test_x1_holds_for_equal_weights(trained, copies):
     """At the start, and at a checkpoint from which the offline networks are copied."""
-    net = conv_net(0)
+    net = build_conv_net(0)
     if trained:
-        sgd([net])
+        train_with_sgd([net])
     offline = [copy.deepcopy(net) for _ in IMAGES] if copies else None
     kernel = compute_deep_kernels(net, IMAGES, offline)
-    found = judged(check_deep_orderings(kernel))
+    found = assert_well_formed(check_deep_orderings(kernel))
     assert found.verdict == "holds"
     assert found.evidence["holds"] == {"O1": True, "O2": True, "O3": True}
-    on, off, mean = (eigenvalues(K)[0] for K in (kernel.on, kernel.off, (kernel.on + kernel.off) / 2))
+    on, off, mean = (compute_eigenvalues(K)[0] for K in (kernel.on, kernel.off, (kernel.on + kernel.off) / 2))
     assert found.evidence["lambda_min"] == pytest.approx({"off": off, "mean": mean, "on": on})
     assert (found.lhs, found.rhs) == pytest.approx((off, on))
     assert found.margin > 0
@@ -85,40 +85,44 @@ def test_x1_holds_for_equal_weights(trained, copies):
 
 def test_x1_holds_in_single_precision():
     assert (
-        judged(check_deep_orderings(compute_deep_kernels(conv_net(0).float(), [x.float() for x in IMAGES]))).verdict
+        assert_well_formed(
+            check_deep_orderings(compute_deep_kernels(build_conv_net(0).float(), [x.float() for x in IMAGES]))
+        ).verdict
         == "holds"
     )
 
 
 def test_x1_fails_for_offline_networks_of_other_weights():
-    found = judged(check_deep_orderings(compute_deep_kernels(conv_net(0), IMAGES, [conv_net(1), conv_net(2)])))
+    found = assert_well_formed(
+        check_deep_orderings(compute_deep_kernels(build_conv_net(0), IMAGES, [build_conv_net(1), build_conv_net(2)]))
+    )
     assert found.verdict == "fails"
     assert found.evidence["holds"]["O1"] is False
     assert found.evidence["relative_difference_from_blocks"] > 0.01
 
 
 def test_x1_fails_at_a_checkpoint_where_each_client_has_trained_alone():
-    net = conv_net(0)
-    own = sgd([copy.deepcopy(net) for _ in IMAGES])
-    assert judged(check_deep_orderings(compute_deep_kernels(net, IMAGES, own))).verdict == "fails"
+    net = build_conv_net(0)
+    own = train_with_sgd([copy.deepcopy(net) for _ in IMAGES])
+    assert assert_well_formed(check_deep_orderings(compute_deep_kernels(net, IMAGES, own))).verdict == "fails"
 
 
 def test_x1_judges_each_ordering():
     """Kernels by hand, as no two networks would give them."""
-    kernel = compute_deep_kernels(conv_net(0), IMAGES)
-    weaker = judged(check_deep_orderings(replace(kernel, off=0.01 * kernel.off)))
+    kernel = compute_deep_kernels(build_conv_net(0), IMAGES)
+    weaker = assert_well_formed(check_deep_orderings(replace(kernel, off=0.01 * kernel.off)))
     assert weaker.evidence["holds"] == {"O1": False, "O2": False, "O3": False}
     assert weaker.verdict == "fails"
-    stronger = judged(check_deep_orderings(replace(kernel, off=2 * kernel.off)))
+    stronger = assert_well_formed(check_deep_orderings(replace(kernel, off=2 * kernel.off)))
     assert stronger.evidence["holds"] == {"O1": False, "O2": True, "O3": True}
     assert stronger.verdict == "fails"
 
 
 def test_x1_refuses_batch_norm_in_training_mode():
     with pytest.raises(InputError, match=r"batch norm '1' is in training mode.*eval\(\)"):
-        compute_deep_kernels(conv_net(0).train(), IMAGES)
+        compute_deep_kernels(build_conv_net(0).train(), IMAGES)
     with pytest.raises(InputError, match="training mode"):
-        compute_deep_kernels(conv_net(0), IMAGES, [conv_net(0), conv_net(0).train()])
+        compute_deep_kernels(build_conv_net(0), IMAGES, [build_conv_net(0), build_conv_net(0).train()])
 
 
 def test_x1_fails_on_the_study_if_its_networks_differ(usual, monkeypatch):
@@ -128,11 +132,11 @@ def test_x1_fails_on_the_study_if_its_networks_differ(usual, monkeypatch):
         )
 
     monkeypatch.setattr(deep, "compute_deep_kernels", with_other_weights)
-    assert check("X1", usual).verdict == "fails"
+    assert check_claim("X1", usual).verdict == "fails"
 
 
 def test_x1_on_the_study_is_the_same_each_time(usual):
-    first, second = check("X1", usual), check("X1", usual)
+    first, second = check_claim("X1", usual), check_claim("X1", usual)
     assert first == second
     assert first.verdict == "holds"
     assert first.margin > 0

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from studies import at_init, check, eigenvalues, offline_scaled, tampered
+from studies import build_study, check_claim, compute_eigenvalues, override_study, scale_offline
 
 from theory import CLAIMS, Study, draw_synthetic_problem
 from theory.claims import dynamics
@@ -15,7 +15,7 @@ from theory.descent import Trajectory
 
 
 def test_d1_holds_only_if_each_branch_has_its_own_loss(usual):
-    found = check("D1", usual)
+    found = check_claim("D1", usual)
     assert found.verdict == "holds under: each branch is trained on its own loss, at t = 0"
     assert found.lhs == pytest.approx(0.5)
     assert found.evidence["error_of_half"] == pytest.approx(0.5)
@@ -27,7 +27,7 @@ def test_d1_holds_only_if_each_branch_has_its_own_loss(usual):
 
 
 def test_d1_holds_for_the_fusion_that_gives_a_half(usual):
-    found = check("D1", Study(usual.problem, usual.online, fusion=0.5**0.5))
+    found = check_claim("D1", Study(usual.problem, usual.online, fusion=0.5**0.5))
     assert found.verdict == "holds"
     assert found.lhs == pytest.approx(1)
     assert found.evidence["error_of_half"] < 1e-13
@@ -36,7 +36,7 @@ def test_d1_holds_for_the_fusion_that_gives_a_half(usual):
 @pytest.mark.parametrize("name", ["printed", "after_training"])
 def test_d1_fails(name, request):
     """With the printed projection no step follows the kernel; after t = 0 the branches have residuals of their own."""
-    found = check("D1", request.getfixturevalue(name))
+    found = check_claim("D1", request.getfixturevalue(name))
     assert found.verdict == "fails"
     large, small, _, _ = found.evidence["separate_step_error"].values()
     assert small == pytest.approx(large, rel=0.1)  # does not vanish with the step
@@ -47,19 +47,19 @@ def test_d1_measures_the_fused_network_itself(usual, monkeypatch, factor, times)
     """Other outputs than F = (F_on + F_off)/2, with nothing else told of it."""
     original = dynamics.FusedNetwork.forward
     monkeypatch.setattr(dynamics.FusedNetwork, "forward", lambda self, x: factor * original(self, x))
-    found = check("D1", usual)
+    found = check_claim("D1", usual)
     assert found.lhs == pytest.approx(times)
     assert (found.verdict == "holds") == (times == 1.0)
 
 
 def test_d1_fails_for_an_offline_network_of_its_own(usual):
-    assert check("D1", offline_scaled(usual, 0.5)).verdict == "fails"
+    assert check_claim("D1", scale_offline(usual, 0.5)).verdict == "fails"
 
 
 # D2: who converges faster
 
 
-def outputs(problem, v, gamma, c):
+def compute_paper_outputs(problem, v, gamma, c):
     """Both branches from the formula of the paper, sample by sample's client."""
     i = problem.owner
     v = v.expand(problem.clients, *v.shape[-2:])
@@ -68,14 +68,14 @@ def outputs(problem, v, gamma, c):
     return (hidden.relu() * c).sum(1) / v.shape[1] ** 0.5
 
 
-def descent_by_autograd(study, reading, step):
+def descend_with_autograd(study, reading, step):
     """|F - y| of FedBN and of Fed-CO2 after the study's steps, by torch.autograd; ``step`` for Σ(F-y)²/2."""
     problem, c = study.problem, study.online.c
     on, off = ([w.v.clone(), w.gamma.clone()] for w in (study.online, study.offline))
     for _ in range(study.steps):
         for tensor in (*on, *off):
             tensor.requires_grad_()
-        F_on, F_off = outputs(problem, *on, c), outputs(problem, *off, c)
+        F_on, F_off = compute_paper_outputs(problem, *on, c), compute_paper_outputs(problem, *off, c)
         if reading == "joint":
             loss = ((F_on + F_off) / 2 - problem.y).square().sum() / 2
         else:
@@ -86,13 +86,13 @@ def descent_by_autograd(study, reading, step):
             steps[0] = step / problem.clients
         on, off = ([(t - s * g).detach() for t, s, g in zip(ts, ss, gs, strict=True)]
                    for ts, ss, gs in ((on, steps[:2], grads[:2]), (off, steps[2:], grads[2:])))  # fmt: skip
-    F_on, F_off = outputs(problem, *on, c), outputs(problem, *off, c)
+    F_on, F_off = compute_paper_outputs(problem, *on, c), compute_paper_outputs(problem, *off, c)
     return (F_on - problem.y).norm().item(), ((F_on + F_off) / 2 - problem.y).norm().item()
 
 
 def test_d2_measures_what_autograd_trains():
-    study = at_init(draw_synthetic_problem(3, 4, 5, seed=3), 48, steps=12)
-    finding = check("D2", study)
+    study = build_study(draw_synthetic_problem(3, 4, 5, seed=3), 48, steps=12)
+    finding = check_claim("D2", study)
     found = finding.evidence
     assert found["steps"] == 12
     assert set(found["compared_at_step"].values()) == {12}
@@ -100,19 +100,19 @@ def test_d2_measures_what_autograd_trains():
     assert "at step" not in finding.words
     on, off = study.on.Lambda, study.off.Lambda
     common, own_on, own_joint = (
-        1 / eigenvalues(on)[-1],
-        1.8 / eigenvalues(on)[-1],
-        1.8 / eigenvalues((on + off) / 4)[-1],
+        1 / compute_eigenvalues(on)[-1],
+        1.8 / compute_eigenvalues(on)[-1],
+        1.8 / compute_eigenvalues((on + off) / 4)[-1],
     )
-    fedbn, separate = descent_by_autograd(study, "separate", common)
+    fedbn, separate = descend_with_autograd(study, "separate", common)
     expected = {
-        "joint": (descent_by_autograd(study, "joint", common)[1], fedbn),
+        "joint": (descend_with_autograd(study, "joint", common)[1], fedbn),
         "joint, own step": (
-            descent_by_autograd(study, "joint", own_joint)[1],
-            descent_by_autograd(study, "separate", own_on)[0],
+            descend_with_autograd(study, "joint", own_joint)[1],
+            descend_with_autograd(study, "separate", own_on)[0],
         ),
         "separate": (separate, fedbn),
-        "federated": descent_by_autograd(study, "federated", 1 / eigenvalues(off)[-1])[::-1],
+        "federated": descend_with_autograd(study, "federated", 1 / compute_eigenvalues(off)[-1])[::-1],
     }
     for reading, (fedco2, bn) in expected.items():
         assert found["residual"][reading] == pytest.approx({"fedco2": fedco2, "fedbn": bn}, rel=1e-6)
@@ -121,7 +121,7 @@ def test_d2_measures_what_autograd_trains():
 
 def test_d2_reproduces_the_evidence():
     """The literal reading is slower, the step that each model can bear makes it faster."""
-    found = check("D2", at_init(draw_synthetic_problem(5, 8, 10, seed=0), 1000, steps=120))
+    found = check_claim("D2", build_study(draw_synthetic_problem(5, 8, 10, seed=0), 1000, steps=120))
     gains = found.evidence["log10_gain"]
     assert found.margin == gains["joint"] < -0.1
     assert min(gains["joint, own step"], gains["separate"], gains["federated"]) > 0.05
@@ -133,16 +133,16 @@ def test_d2_reproduces_the_evidence():
 
 
 def test_d2_holds_where_clients_contradict_each_other(twins):
-    on, off = (eigenvalues(k.Lambda)[0] for k in (twins.on, twins.off))
+    on, off = (compute_eigenvalues(k.Lambda)[0] for k in (twins.on, twins.off))
     assert off > 3 * on
-    found = check("D2", twins)
+    found = check_claim("D2", twins)
     assert found.verdict == "holds"
     assert found.margin == found.evidence["log10_gain"]["joint"] > 0.1
 
 
 def test_d2_fails_for_one_client(alone):
     """Online and offline are one network then: every reading is a tie, but for the joint loss, which is slower."""
-    found = check("D2", alone)
+    found = check_claim("D2", alone)
     assert found.verdict == "fails"
     gains = found.evidence["log10_gain"]
     assert gains.pop("joint") < -0.1
@@ -160,16 +160,16 @@ def test_d2_names_the_readings_that_hold(alone, only):
         "separate": "each branch descends its own loss",
         "federated": "each branch descends its own loss in federated rounds",
     }
-    found = CLAIMS["D2"].check(tampered(alone, descents=paths))
+    found = CLAIMS["D2"].check(override_study(alone, descents=paths))
     assert found.verdict == f"holds under: {words[only]}"
 
 
 @pytest.mark.parametrize(("dtype", "steps"), [(torch.float64, 200), (torch.float32, 90)])
 def test_d2_compares_before_rounding_takes_over(dtype, steps):
     """After so many steps every residual is noise, and more steps must not change who was faster on the way there."""
-    long = at_init(draw_synthetic_problem(2, 1, 10, covariance="isotropic", seed=2).to(dtype), 64, steps=steps + 50)
+    long = build_study(draw_synthetic_problem(2, 1, 10, covariance="isotropic", seed=2).to(dtype), 64, steps=steps + 50)
     paths = {name: Trajectory(p.y, p.online[: steps + 1], p.offline[: steps + 1]) for name, p in long.descents.items()}
-    first, second = check("D2", tampered(long, descents=paths)), check("D2", long)
+    first, second = check_claim("D2", override_study(long, descents=paths)), check_claim("D2", long)
     assert first.verdict == second.verdict
     assert first.evidence["log10_gain"] == second.evidence["log10_gain"]
     assert second.margin < -1
@@ -186,7 +186,7 @@ def test_d2_a_run_that_diverges_loses(usual):
         paths = {name: copy.copy(path) for name, path in usual.descents.items()}
         paths[reading].offline = paths[reading].offline.clone()
         paths[reading].offline[-1] = value
-        return CLAIMS["D2"].check(tampered(usual, descents=paths)).evidence["log10_gain"]
+        return CLAIMS["D2"].check(override_study(usual, descents=paths)).evidence["log10_gain"]
 
     for value in (math.nan, math.inf):
         assert with_fused("joint", value)["joint"] == -math.inf
@@ -194,14 +194,14 @@ def test_d2_a_run_that_diverges_loses(usual):
     paths = {name: copy.copy(path) for name, path in usual.descents.items()}
     paths["separate"].online = paths["separate"].online.clone()
     paths["separate"].online[-1] = math.inf
-    assert CLAIMS["D2"].check(tampered(usual, descents=paths)).evidence["log10_gain"]["joint"] == math.inf
+    assert CLAIMS["D2"].check(override_study(usual, descents=paths)).evidence["log10_gain"]["joint"] == math.inf
 
 
 # D3: the federated step
 
 
 def test_d3_holds_for_one_client(alone):
-    found = check("D3", alone)
+    found = check_claim("D3", alone)
     assert found.verdict == "holds"
     assert found.lhs < 1e-4
     assert found.margin > 0
@@ -209,7 +209,7 @@ def test_d3_holds_for_one_client(alone):
 
 @pytest.mark.parametrize("samples", [5, [2, 6, 3]])
 def test_d3_holds_only_if_the_shared_part_is_divided(samples):
-    found = check("D3", at_init(draw_synthetic_problem(3, samples, 5, seed=1)))
+    found = check_claim("D3", build_study(draw_synthetic_problem(3, samples, 5, seed=1)))
     assert found.verdict == "holds under: the shared part is divided by N and the personal part is not"
     errors = found.evidence["relative_error"]
     assert errors["pooled"]["0.0001"] > 0.01
@@ -223,13 +223,13 @@ def test_d3_holds_only_if_the_shared_part_is_divided(samples):
 @pytest.mark.parametrize("alpha", [1.0, 0.1, 0.03, 0.003, 0.001])
 def test_d3_sees_the_personal_part_however_small_it_is(alpha):
     """Pooled descent has (1 - 1/N) G too little. Of the whole step that is a share of α², of G's own it is 2/3."""
-    found = check("D3", at_init(draw_synthetic_problem(3, 5, 5, seed=1), alpha=alpha))
+    found = check_claim("D3", build_study(draw_synthetic_problem(3, 5, 5, seed=1), alpha=alpha))
     assert found.verdict == "holds under: the shared part is divided by N and the personal part is not"
     error = found.evidence["relative_error"]["pooled"]["limit_in_personal_part"]
     assert error == pytest.approx(2 / 3, rel=1e-2)
     assert found.margin < 0
     assert f"or {100 * error:.3g} % of the personal part" in found.words
-    alone = check("D3", at_init(draw_synthetic_problem(1, 5, 5, seed=1), alpha=alpha))
+    alone = check_claim("D3", build_study(draw_synthetic_problem(1, 5, 5, seed=1), alpha=alpha))
     assert alone.verdict == "holds"
     assert alone.margin > 0
 
@@ -238,20 +238,20 @@ def test_d3_sees_the_personal_part_however_small_it_is(alpha):
 def test_d1_and_d3_are_laws_of_one_unit_too(seed):
     """A network so small bends most, and a gate that opens counts most."""
     for clients, verdict in ((1, "holds"), (2, "holds under")):
-        study = at_init(draw_synthetic_problem(clients, 3, 3, seed=seed), 1, seed=seed)
+        study = build_study(draw_synthetic_problem(clients, 3, 3, seed=seed), 1, seed=seed)
         expected = (verdict, "holds under") if study.on.G.any() else ("holds", "holds")  # a closed gate moves nothing
-        assert tuple(check(name, study).verdict.split(":")[0] for name in ("D3", "D1")) == expected
+        assert tuple(check_claim(name, study).verdict.split(":")[0] for name in ("D3", "D1")) == expected
 
 
 def test_d3_does_not_decide_what_no_step_can_tell():
     """The personal part is 1e-10 of the step here, below its curvature: neither kernel can be told from the other."""
-    found = check("D3", at_init(draw_synthetic_problem(3, 5, 5, seed=1), alpha=1e-5))
+    found = check_claim("D3", build_study(draw_synthetic_problem(3, 5, 5, seed=1), alpha=1e-5))
     assert found.verdict == "undecided"
     assert found.margin < 0
 
 
 def test_d3_fails_for_the_printed_projection(printed):
-    found = check("D3", printed)
+    found = check_claim("D3", printed)
     assert found.verdict == "fails"
     assert min(found.evidence["relative_error"][name]["0.0001"] for name in ("pooled", "pulled", "offline")) > 0.01
 
@@ -259,4 +259,4 @@ def test_d3_fails_for_the_printed_projection(printed):
 @pytest.mark.parametrize("factor", [1.1, 1.001])
 @pytest.mark.parametrize("model", ["on", "off"])
 def test_d3_fails_for_a_wrong_kernel(usual, model, factor):
-    assert check("D3", tampered(usual, **{model: factor * getattr(usual, model)})).verdict == "fails"
+    assert check_claim("D3", override_study(usual, **{model: factor * getattr(usual, model)})).verdict == "fails"

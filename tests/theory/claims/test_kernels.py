@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from studies import at_init, check, eigenvalues, tampered
+from studies import build_study, check_claim, compute_eigenvalues, override_study
 
 from theory import Kernel, draw_synthetic_problem
 from theory.claims import kernels
@@ -14,34 +14,34 @@ from theory.claims import kernels
 
 @pytest.mark.parametrize("name", ["usual", "isotropic", "after_training"])
 def test_k1_holds(name, request):
-    found = check("K1", request.getfixturevalue(name))
+    found = check_claim("K1", request.getfixturevalue(name))
     assert found.verdict == "holds"
     assert set(found.evidence["relative_error"]) == {"online", "offline"}
     assert max(found.evidence["relative_error"].values()) == found.lhs < 1e-13
 
 
 def test_k1_fails_for_the_printed_projection(printed):
-    found = check("K1", printed)
+    found = check_claim("K1", printed)
     assert found.verdict == "fails"
     assert all(error > 0.05 for error in found.evidence["relative_error"].values())
 
 
 def test_k1_holds_for_the_printed_projection_on_isotropic_clients(isotropic):
-    assert check("K1", at_init(isotropic.problem, projection="printed")).verdict == "holds"
+    assert check_claim("K1", build_study(isotropic.problem, projection="printed")).verdict == "holds"
 
 
 @pytest.mark.parametrize("wrong", ["online", "offline"])
 def test_k1_looks_at_both_models(usual, wrong):
-    study = tampered(usual)
+    study = override_study(usual)
     study.kernel = lambda weights: (1.001 if weights is getattr(usual, wrong) else 1.0) * usual.kernel(weights)
-    found = check("K1", study)
+    found = check_claim("K1", study)
     assert found.verdict == "fails"
     assert found.evidence["relative_error"][wrong] == pytest.approx(1e-3)
 
 
 def test_k1_takes_the_first_units_where_a_jacobian_has_no_room(usual, monkeypatch):
     monkeypatch.setattr(kernels, "MAX_JACOBIAN_ENTRIES", 15 * 6 * 100)
-    found = check("K1", usual)
+    found = check_claim("K1", usual)
     assert found.evidence["hidden_units"] == 100
     assert found.verdict == "holds"
 
@@ -52,11 +52,11 @@ def test_k1_takes_the_first_units_where_a_jacobian_has_no_room(usual, monkeypatc
 @pytest.mark.parametrize("name", ["usual", "printed", "after_training"])
 def test_k2_holds(name, request):
     study = request.getfixturevalue(name)
-    found = check("K2", study)
+    found = check_claim("K2", study)
     assert found.verdict == "holds"
     for part, value in found.evidence["lambda_min"].items():
         letter, _, model = part.rpartition("_")
-        assert value == pytest.approx(eigenvalues(getattr(getattr(study, model), letter))[0], abs=1e-12)
+        assert value == pytest.approx(compute_eigenvalues(getattr(getattr(study, model), letter))[0], abs=1e-12)
 
 
 @pytest.mark.parametrize("model", ["on", "off"])
@@ -66,11 +66,11 @@ def test_k2_fails_for_an_indefinite_part(usual, model, letter):
     k = getattr(usual, model)
     eye, low = torch.eye(len(k.V), dtype=torch.float64), 0.01
     V, G = k.V + eye, k.G + 4 * eye
-    broken = Kernel(V - (eigenvalues(V)[0] + low) * eye, G, k.alpha)
+    broken = Kernel(V - (compute_eigenvalues(V)[0] + low) * eye, G, k.alpha)
     if letter == "G":
-        broken = Kernel(V, G - (eigenvalues(G)[0] + low) * eye, k.alpha)
-    assert eigenvalues(broken.Lambda)[0] > 0
-    found = check("K2", tampered(usual, **{model: broken}))
+        broken = Kernel(V, G - (compute_eigenvalues(G)[0] + low) * eye, k.alpha)
+    assert compute_eigenvalues(broken.Lambda)[0] > 0
+    found = check_claim("K2", override_study(usual, **{model: broken}))
     assert found.verdict == "fails"
     assert found.margin < 0
     assert found.evidence["lambda_min"][f"{letter}_{model}"] == pytest.approx(-low)
@@ -80,7 +80,7 @@ def test_k2_fails_for_an_indefinite_part(usual, model, letter):
 def test_k2_fails_where_the_whole_lies_below_a_part(usual, model):
     k = getattr(usual, model)
     broken = SimpleNamespace(V=k.V, G=k.G, Lambda=0.5 * k.Lambda, alpha=k.alpha)
-    found = check("K2", tampered(usual, **{model: broken}))
+    found = check_claim("K2", override_study(usual, **{model: broken}))
     assert found.verdict == "fails"
     assert min(found.evidence["lambda_min"].values()) > 0
 
@@ -90,13 +90,13 @@ def test_k2_fails_where_the_whole_lies_below_a_part(usual, model):
 
 @pytest.mark.parametrize("kind", ["isotropic", "scaled"])
 def test_k5_holds_where_covariances_are_multiples_of_the_identity(kind):
-    assert check("K5", at_init(draw_synthetic_problem(3, 5, 5, covariance=kind, seed=1))).verdict == "holds"
+    assert check_claim("K5", build_study(draw_synthetic_problem(3, 5, 5, covariance=kind, seed=1))).verdict == "holds"
 
 
 @pytest.mark.parametrize("name", ["usual", "printed", "after_training"])
 def test_k5_holds_only_under_isotropy(name, request):
     study = request.getfixturevalue(name)
-    found = check("K5", study)
+    found = check_claim("K5", study)
     assert found.verdict == "holds under: every S_i = s_i I"
     V, exact = (study.kernel(study.online, projection=p).V for p in ("printed", "exact"))
     assert found.lhs == pytest.approx(((V - exact).norm() / exact.norm()).item())
@@ -110,4 +110,4 @@ def test_k5_fails_for_a_projection_that_is_wrong_everywhere(usual, monkeypatch):
 
     original = kernels.compute_kernel
     monkeypatch.setattr(kernels, "compute_kernel", wrong)
-    assert check("K5", usual).verdict == "fails"
+    assert check_claim("K5", usual).verdict == "fails"

@@ -7,7 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from studies import at_init, check, drawn, eigenvalues, identities, tampered, two_clients
+from studies import (
+    build_scaled_identities,
+    build_study,
+    build_two_clients,
+    check_claim,
+    compute_eigenvalues,
+    draw_normal,
+    override_study,
+)
 
 from theory import Problem, draw_synthetic_problem
 from theory.claims import limits
@@ -19,10 +27,10 @@ from theory.claims.limits import fit_slope
 @pytest.mark.parametrize("name", ["usual", "isotropic"])
 def test_k3_holds(name, request):
     study = request.getfixturevalue(name)
-    found = check("K3", study)
+    found = check_claim("K3", study)
     assert found.verdict == "holds"
     e = found.evidence
-    assert e["lambda_min"] == found.lhs == pytest.approx(eigenvalues(study.limits["online"].V)[0])
+    assert e["lambda_min"] == found.lhs == pytest.approx(compute_eigenvalues(study.limits["online"].V)[0])
     assert e["low"] < e["lambda_min"] < e["high"]
     low, value, high = e["quasi_monte_carlo"]
     assert low <= value <= high
@@ -34,7 +42,7 @@ def test_k3_holds(name, request):
 def test_k3_fails_for_two_parallel_samples_on_one_client(kind):
     problem = draw_synthetic_problem(3, 5, 5, covariance=kind, seed=1)
     problem.x[1] = 3 * problem.x[0]
-    found = check("K3", at_init(problem))
+    found = check_claim("K3", build_study(problem))
     assert found.verdict == "fails"
     assert found.words.endswith(": 0 to rounding")
     assert abs(found.lhs) < 1e-10
@@ -44,51 +52,57 @@ def test_k3_fails_for_two_parallel_samples_on_one_client(kind):
 def test_k3_does_not_take_rounding_for_an_eigenvalue(value):
     """d = 1: V = 0, but it is computed as a difference and comes out an ulp above or below."""
     x = torch.tensor([[value]], dtype=torch.float64)
-    problem = Problem(x, torch.ones(1, dtype=torch.float64), torch.tensor([0]), identities(1, dim=1))
-    assert check("K3", at_init(problem, 8)).verdict == "fails"
+    problem = Problem(x, torch.ones(1, dtype=torch.float64), torch.tensor([0]), build_scaled_identities(1, dim=1))
+    assert check_claim("K3", build_study(problem, 8)).verdict == "fails"
 
 
 def test_k3_fails_for_one_direction_on_two_isotropic_clients():
-    first = drawn(3, 5)
-    second = torch.cat([2 * first[:1], drawn(2, 5, seed=1)])
-    assert check("K3", at_init(two_clients(first, second, identities(1, 4, dim=5)))).verdict == "fails"
+    first = draw_normal(3, 5)
+    second = torch.cat([2 * first[:1], draw_normal(2, 5, seed=1)])
+    assert (
+        check_claim("K3", build_study(build_two_clients(first, second, build_scaled_identities(1, 4, dim=5)))).verdict
+        == "fails"
+    )
 
 
 def test_k3_holds_for_opposite_samples():
     """Their gates are never open together, so nothing is lost."""
-    first = drawn(3, 5)
-    second = torch.cat([-first[:1], drawn(2, 5, seed=1)])
-    assert check("K3", at_init(two_clients(first, second, identities(1, 4, dim=5)))).verdict == "holds"
+    first = draw_normal(3, 5)
+    second = torch.cat([-first[:1], draw_normal(2, 5, seed=1)])
+    assert (
+        check_claim("K3", build_study(build_two_clients(first, second, build_scaled_identities(1, 4, dim=5)))).verdict
+        == "holds"
+    )
 
 
 def test_k3_looks_closer_where_the_limit_is_too_rough(usual):
     """Fifteen rows: entries that err by a tenth of λ_min may move it by more than itself."""
-    found = check("K3", usual)
+    found = check_claim("K3", usual)
     rough = replace(usual.limit, error=usual.limit.error + 0.1 * found.lhs)
-    assert check("K3", tampered(usual, limit=rough)).verdict == "holds"
+    assert check_claim("K3", override_study(usual, limit=rough)).verdict == "holds"
 
 
 def test_k3_is_undecided_where_no_limit_is_fine_enough(usual, monkeypatch):
-    rough = replace(usual.limit, error=0.1 * check("K3", usual).lhs)
+    rough = replace(usual.limit, error=0.1 * check_claim("K3", usual).lhs)
     monkeypatch.setattr(limits, "compute_infinite_width_limit", lambda *_, **__: rough)
     monkeypatch.setattr(
         limits, "_compute_limit_with_parallel_samples", lambda *_: replace(rough, kernel=0.0 * rough.kernel)
     )
-    found = check("K3", tampered(usual, limit=rough))
+    found = check_claim("K3", override_study(usual, limit=rough))
     assert found.verdict == "undecided"
     assert "too rough to tell" in found.words
 
 
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 def test_k3_is_undecided_where_the_roads_do_not_meet(usual, factor):
-    found = check("K3", tampered(usual, limit=replace(usual.limit, kernel=factor * usual.limit.kernel)))
+    found = check_claim("K3", override_study(usual, limit=replace(usual.limit, kernel=factor * usual.limit.kernel)))
     assert found.verdict == "undecided"
     assert "do not meet" in found.words
 
 
 def test_k3_is_undecided_where_parallel_samples_go_unseen(usual, monkeypatch):
     monkeypatch.setattr(limits, "_compute_limit_with_parallel_samples", lambda *_: usual.limit)
-    found = check("K3", usual)
+    found = check_claim("K3", usual)
     assert found.verdict == "undecided"
     assert "not 0 for two parallel samples" in found.words
 
@@ -98,7 +112,7 @@ def test_k3_is_undecided_where_parallel_samples_go_unseen(usual, monkeypatch):
 
 @pytest.mark.parametrize("name", ["usual", "isotropic"])
 def test_k4_holds(name, request):
-    found = check("K4", request.getfixturevalue(name))
+    found = check_claim("K4", request.getfixturevalue(name))
     assert found.verdict == "holds"
     assert found.lhs == found.evidence["slope"] == pytest.approx(-0.5, abs=0.15)
     errors = found.evidence["relative_error"]
@@ -108,20 +122,20 @@ def test_k4_holds(name, request):
 
 def test_k4_fails_for_the_printed_projection(printed):
     """It converges, but to another limit: the error stops falling."""
-    found = check("K4", printed)
+    found = check_claim("K4", printed)
     assert found.verdict == "fails"
     assert found.lhs > -0.35
 
 
 def test_k4_fails_for_another_limit(usual):
     other = {"online": 1.2 * usual.limits["online"]}
-    assert check("K4", tampered(usual, limits=other)).verdict == "fails"
+    assert check_claim("K4", override_study(usual, limits=other)).verdict == "fails"
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_k4_has_no_slope_where_nothing_is_left_to_fall(dtype):
     """d = 1: no slope is made up for it."""
-    found = check("K4", at_init(draw_synthetic_problem(2, 3, 1, seed=1).to(dtype), 64))
+    found = check_claim("K4", build_study(draw_synthetic_problem(2, 3, 1, seed=1).to(dtype), 64))
     assert found.verdict == "holds"
     assert found.words.startswith("V(0) and V^inf are both zero")
     assert found.evidence["slope"] is None
@@ -130,10 +144,10 @@ def test_k4_has_no_slope_where_nothing_is_left_to_fall(dtype):
 
 def test_k4_measures_a_small_error_in_single_precision(usual):
     """Half a percent off at every width is no rounding, not even there."""
-    study = at_init(usual.problem.to(torch.float32), steps=1)
+    study = build_study(usual.problem.to(torch.float32), steps=1)
     wrong = study.limits["online"]
     study.with_width = lambda width, seed: SimpleNamespace(on=SimpleNamespace(V=1.005 * wrong.V.float()))
-    found = check("K4", study)
+    found = check_claim("K4", study)
     assert found.verdict == "fails"
     assert found.evidence["slope"] == pytest.approx(0, abs=1e-3)
 
@@ -141,11 +155,11 @@ def test_k4_measures_a_small_error_in_single_precision(usual):
 @pytest.mark.parametrize("width", [1, 8])
 def test_k4_has_a_slope_at_every_width(width):
     """The claim is about m that grows; a narrow network of the user's own is no reason to refute it."""
-    assert check("K4", at_init(draw_synthetic_problem(2, 2, 5, seed=1), width, steps=1)).verdict == "holds"
+    assert check_claim("K4", build_study(draw_synthetic_problem(2, 2, 5, seed=1), width, steps=1)).verdict == "holds"
 
 
 def test_fitted_slope_agrees_with_numpy():
-    x, y = drawn(20).tolist(), drawn(20, seed=1).tolist()
+    x, y = draw_normal(20).tolist(), draw_normal(20, seed=1).tolist()
     (slope, _), covariance = np.polyfit(x, y, 1, cov="unscaled")
     rest = np.array(y) - np.polyval(np.polyfit(x, y, 1), x)
     expected = math.sqrt(covariance[0, 0] * (rest @ rest) / 18)

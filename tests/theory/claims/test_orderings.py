@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from studies import at_init, check, eigenvalues, offline_scaled, tampered
+from studies import build_study, check_claim, compute_eigenvalues, override_study, scale_offline
 
 from theory import Study, draw_initial_weights, draw_synthetic_problem
 
@@ -14,8 +14,8 @@ from theory import Study, draw_initial_weights, draw_synthetic_problem
 
 def test_orderings_hold(usual, isotropic, printed):
     for study in (usual, isotropic, printed):
-        on, off, mean = (eigenvalues(k.V) for k in (study.on, study.off, study.co2))
-        found = {name: check(name, study) for name in ("O1", "O2", "O3", "O4")}
+        on, off, mean = (compute_eigenvalues(k.V) for k in (study.on, study.off, study.co2))
+        found = {name: check_claim(name, study) for name in ("O1", "O2", "O3", "O4")}
         assert {one.verdict for one in found.values()} == {"holds"}
         assert found["O1"].lhs < 1e-12
         assert (found["O2"].lhs, found["O2"].rhs) == pytest.approx((off[0], on[0]))
@@ -24,28 +24,28 @@ def test_orderings_hold(usual, isotropic, printed):
         assert found["O2"].margin == pytest.approx(off[0] - on[0])
         assert found["O3"].margin == pytest.approx(min(mean[0] - (on[0] + off[0]) / 2, (off[0] - on[0]) / 2))
         assert found["O4"].margin == pytest.approx(on[-1] - mean[-1])
-        clients = [eigenvalues(study.off.V[rows, rows])[0] for rows in study.problem.blocks]
+        clients = [compute_eigenvalues(study.off.V[rows, rows])[0] for rows in study.problem.blocks]
         assert found["O2"].evidence["clients"] == pytest.approx(clients)
         assert found["O4"].evidence["condition"] == pytest.approx({"V": mean[-1] / mean[0], "V_on": on[-1] / on[0]})
 
 
 def test_orderings_are_equalities_for_one_client(alone, usual):
     for name in ("O1", "O2", "O3", "O4"):
-        assert check(name, alone).verdict == "holds"
-    assert check("O2", alone).margin == pytest.approx(0, abs=1e-12)
-    assert check("O3", alone).evidence["strict"] is False
-    assert check("O3", usual).evidence["strict"] is True
+        assert check_claim(name, alone).verdict == "holds"
+    assert check_claim("O2", alone).margin == pytest.approx(0, abs=1e-12)
+    assert check_claim("O3", alone).evidence["strict"] is False
+    assert check_claim("O3", usual).evidence["strict"] is True
 
 
 def test_o1_fails_once_the_networks_have_moved_apart(after_training):
-    found = check("O1", after_training)
+    found = check_claim("O1", after_training)
     assert found.verdict == "fails"
     assert found.lhs == found.evidence["largest_difference"] > 1e-3
 
 
 def test_o1_fails_for_other_offline_weights(usual):
     other = draw_initial_weights(usual.problem, 512, 0.5, seed=2).made_personal()
-    found = check("O1", Study(usual.problem, usual.online, other))
+    found = check_claim("O1", Study(usual.problem, usual.online, other))
     assert found.verdict == "fails"
     same = usual.problem.owner[:, None] == usual.problem.owner[None, :]
     apart = (usual.kernel(other).V - usual.on.V * same).abs().max().item()
@@ -53,7 +53,7 @@ def test_o1_fails_for_other_offline_weights(usual):
 
 
 def test_o1_fails_where_nothing_is_cut(usual):
-    assert check("O1", tampered(usual, off=usual.on)).verdict == "fails"
+    assert check_claim("O1", override_study(usual, off=usual.on)).verdict == "fails"
 
 
 @pytest.mark.parametrize(("name", "factor", "verdict"), [
@@ -63,12 +63,12 @@ def test_o1_fails_where_nothing_is_cut(usual):
     ("O4", 0.1, "holds"), ("O4", 3, "fails"),
 ])  # fmt: skip
 def test_orderings_with_a_weaker_or_stronger_offline_network(usual, name, factor, verdict):
-    assert check(name, offline_scaled(usual, factor)).verdict == verdict
+    assert check_claim(name, scale_offline(usual, factor)).verdict == verdict
 
 
 def test_o2_fails_where_the_offline_kernel_couples_clients(usual):
     """Its least eigenvalue is above V_on's, but no client's own."""
-    found = check("O2", tampered(usual, off=2.0 * usual.on))
+    found = check_claim("O2", override_study(usual, off=2.0 * usual.on))
     assert found.verdict == "fails"
     assert found.lhs > found.rhs
     assert min(found.evidence["clients"]) > found.lhs
@@ -76,24 +76,29 @@ def test_o2_fails_where_the_offline_kernel_couples_clients(usual):
 
 def test_o3_fails_where_the_mean_is_too_small(usual):
     """The first half of the chain is concavity: only a wrong mean can break it."""
-    between = eigenvalues(usual.co2.V)[0] - (eigenvalues(usual.on.V)[0] + eigenvalues(usual.off.V)[0]) / 2
+    between = (
+        compute_eigenvalues(usual.co2.V)[0]
+        - (compute_eigenvalues(usual.on.V)[0] + compute_eigenvalues(usual.off.V)[0]) / 2
+    )
     eye = torch.eye(len(usual.on.V), dtype=torch.float64)
     lowered = {share: replace(usual.co2, V=usual.co2.V - share * between * eye) for share in (0.9, 1.1)}
-    assert check("O3", tampered(usual, co2=lowered[0.9])).verdict == "holds"
-    assert check("O3", tampered(usual, co2=lowered[1.1])).verdict == "fails"
+    assert check_claim("O3", override_study(usual, co2=lowered[0.9])).verdict == "holds"
+    assert check_claim("O3", override_study(usual, co2=lowered[1.1])).verdict == "fails"
 
 
 def test_o4_fails_where_the_mean_is_steeper(usual):
-    steeper = {f: f * eigenvalues(usual.on.V)[-1] / eigenvalues(usual.co2.V)[-1] for f in (0.999, 1.001)}
-    assert check("O4", tampered(usual, co2=float(steeper[0.999]) * usual.co2)).verdict == "holds"
-    assert check("O4", tampered(usual, co2=float(steeper[1.001]) * usual.co2)).verdict == "fails"
+    steeper = {
+        f: f * compute_eigenvalues(usual.on.V)[-1] / compute_eigenvalues(usual.co2.V)[-1] for f in (0.999, 1.001)
+    }
+    assert check_claim("O4", override_study(usual, co2=float(steeper[0.999]) * usual.co2)).verdict == "holds"
+    assert check_claim("O4", override_study(usual, co2=float(steeper[1.001]) * usual.co2)).verdict == "fails"
 
 
 def test_o4_fails_where_the_condition_number_rises(usual):
     """λ_max of the mean is no larger, but its λ_min is."""
     eye = torch.eye(len(usual.on.V), dtype=torch.float64)
-    low = eigenvalues(usual.co2.V)[0] - 0.5 * eigenvalues(usual.on.V)[0]
-    found = check("O4", tampered(usual, co2=replace(usual.co2, V=usual.co2.V - low * eye)))
+    low = compute_eigenvalues(usual.co2.V)[0] - 0.5 * compute_eigenvalues(usual.on.V)[0]
+    found = check_claim("O4", override_study(usual, co2=replace(usual.co2, V=usual.co2.V - low * eye)))
     assert found.lhs < found.rhs
     assert found.verdict == "fails"
     assert found.margin < 0
@@ -101,14 +106,14 @@ def test_o4_fails_where_the_condition_number_rises(usual):
 
 
 def test_o4_does_not_speak_of_a_fall_for_one_client(alone):
-    assert check("O4", alone).words.startswith("the condition number stays at ")
-    assert check("O2", alone).words.endswith(" online and offline")
+    assert check_claim("O4", alone).words.startswith("the condition number stays at ")
+    assert check_claim("O2", alone).words.endswith(" online and offline")
 
 
 def test_o4_has_no_condition_number_for_singular_kernels():
     problem = draw_synthetic_problem(2, 3, 4, seed=1)
     problem.x[1] = problem.x[0]
-    found = check("O4", at_init(problem, 64))
+    found = check_claim("O4", build_study(problem, 64))
     assert found.verdict == "holds"
     assert found.evidence["condition"] == {"V": None, "V_on": None}
     assert found.words.startswith("λ_max falls from ")
@@ -119,26 +124,26 @@ def test_o4_has_no_condition_number_for_singular_kernels():
 
 
 def test_b1_holds(isotropic):
-    found = check("B1", isotropic)
+    found = check_claim("B1", isotropic)
     assert found.verdict == "holds"
-    assert found.lhs == pytest.approx(eigenvalues(isotropic.on.G)[0])
-    assert found.rhs == pytest.approx(eigenvalues(isotropic.kernel(isotropic.online, share_gamma=True).G)[0])
+    assert found.lhs == pytest.approx(compute_eigenvalues(isotropic.on.G)[0])
+    assert found.rhs == pytest.approx(compute_eigenvalues(isotropic.kernel(isotropic.online, share_gamma=True).G)[0])
     assert found.margin == pytest.approx(found.lhs - found.rhs)
     ladder = found.evidence["ladder"]
     assert list(ladder) == ["FedAvg", "FedBN", "Fed-CO2", "SingleSet"]
     kernels_of = (isotropic.avg, isotropic.on, isotropic.co2, isotropic.off)
-    assert list(ladder.values()) == pytest.approx([eigenvalues(k.Lambda)[0] for k in kernels_of])
+    assert list(ladder.values()) == pytest.approx([compute_eigenvalues(k.Lambda)[0] for k in kernels_of])
 
 
 def test_b1_fails_for_a_fedbn_below_fedavg(usual):
-    assert check("B1", tampered(usual, on=replace(usual.on, G=0.01 * usual.on.G))).verdict == "fails"
+    assert check_claim("B1", override_study(usual, on=replace(usual.on, G=0.01 * usual.on.G))).verdict == "fails"
 
 
 def test_b1_is_about_g_and_the_ladder_of_lambda_only_evidence():
     """G's blocks always lie above G. But V + G's blocks need not lie above V + G, and on some draws do not."""
     climbs = []
     for seed in range(20):
-        found = check("B1", at_init(draw_synthetic_problem(3, 1, 5, seed=seed), 64, seed=seed))
+        found = check_claim("B1", build_study(draw_synthetic_problem(3, 1, 5, seed=seed), 64, seed=seed))
         assert found.verdict == "holds"
         ladder = list(found.evidence["ladder"].values())
         assert found.evidence["ladder_climbs"] == all(a <= b for a, b in pairwise(ladder))
