@@ -16,10 +16,10 @@ from fedtrain.reproduce.plan import Plan
 from theory.errors import InputError
 
 ClientsPreview = Callable[[DataSettings], str]
-"""From settings to `told` of the clients that they make of the data that are here."""
+"""From settings to `summarise_clients` of the clients that they make of the data that are here."""
 
 
-def describe_clients(data: Mapping[str, Any]) -> str:
+def summarise_clients(data: Mapping[str, Any]) -> str:
     """What a manifest says of the data but for checksums, which need the images; the same for the same clients.
 
     A subset has other numbers than the whole, and a replacement of equal size has a note.
@@ -32,7 +32,7 @@ def make_clients_preview(plans: Iterable[Plan]) -> ClientsPreview:
     """Shares each data set out as often as there are settings for it."""
     hollow = {name: found.without_images() for plan in plans for name, found in plan.found.items()}
     return cache(
-        lambda settings: describe_clients(describe_clients(assemble_federation(settings, hollow[settings.dataset])))
+        lambda settings: summarise_clients(describe_clients(assemble_federation(settings, hollow[settings.dataset])))
     )
 
 

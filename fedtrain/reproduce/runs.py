@@ -10,7 +10,7 @@ from pathlib import Path
 from fedtrain.folder import MANIFEST_FILE, RunFolder
 from fedtrain.report.records import build_damaged_run_error, fill_default_settings, list_run_folders
 from fedtrain.reproduce.cells import RunSpec, hash_settings
-from fedtrain.reproduce.lookahead import ClientsPreview, describe_clients, make_clients_preview, matches_current_data
+from fedtrain.reproduce.lookahead import ClientsPreview, summarise_clients, make_clients_preview, matches_current_data
 from fedtrain.reproduce.plan import Plan
 from fedtrain.tables import TomlTable, merge_tables
 from theory.errors import InputError
@@ -66,7 +66,7 @@ def read_stored_run(path: Path) -> StoredRun:
         tables, data = fill_default_settings(tables), about["data"]
         evaluation, identity = tables["evaluation"], hash_settings(tables, standin=bool(data["standin"]))
         always = evaluation["test"] == "always"
-        return StoredRun(path, identity, int(evaluation["every"]), always, describe_clients(data), folder.finished)
+        return StoredRun(path, identity, int(evaluation["every"]), always, summarise_clients(data), folder.finished)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise build_damaged_run_error(path, error) from None
 
