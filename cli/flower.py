@@ -11,7 +11,7 @@ from cli.console import INTERRUPTED
 from cli.flower_deploy import down, status, up
 from cli.train import SETTING_FOR_OPTION, train
 
-NOT_HERE = {"fleet", "nproc", "personal", "dry_run"}
+EXCLUDED_TRAIN_OPTIONS = {"fleet", "nproc", "personal", "dry_run"}
 """Options of `fedco2 train` that mean nothing here."""
 
 
@@ -32,34 +32,34 @@ def flower() -> None:
     """
 
 
-def options_of_train(*more: click.Parameter) -> list[click.Parameter]:
+def select_train_options(*more: click.Parameter) -> list[click.Parameter]:
     """What a run is, is said as for `fedco2 train`."""
-    return [*(option for option in train.params if option.name not in NOT_HERE), *more]
+    return [*(option for option in train.params if option.name not in EXCLUDED_TRAIN_OPTIONS), *more]
 
 
-MIN_CLIENTS = click.Option(
+MIN_CLIENTS_OPTION = click.Option(
     ["--min-clients"], type=click.IntRange(1), help="Go on when so many have answered in time.  [default: all]"
 )
-TIMEOUT = click.Option(
+TIMEOUT_OPTION = click.Option(
     ["--timeout"],
     type=click.FloatRange(min=0),
     default=600.0,
     show_default=True,
     help="Seconds of a round after which nobody is waited for but --min-clients.",
 )
-DIR = click.Option(
+DEPLOYMENT_DIR_OPTION = click.Option(
     ["--dir", "deployment"],
     type=click.Path(path_type=Path),
     default=Path("flower"),
     show_default=True,
     help="Folder of the deployment.",
 )
-WORKERS = click.Option(
+WORKERS_OPTION = click.Option(
     ["--workers"], type=click.IntRange(1), help="Clients that train at the same time.  [default: one a core]"
 )
 
 
-@flower.command(params=options_of_train(MIN_CLIENTS, TIMEOUT, WORKERS))
+@flower.command(params=select_train_options(MIN_CLIENTS_OPTION, TIMEOUT_OPTION, WORKERS_OPTION))
 @click.pass_context
 def simulate(ctx: click.Context, /, **options: Any) -> None:
     """Train on simulated nodes of this machine.
@@ -68,19 +68,21 @@ def simulate(ctx: click.Context, /, **options: Any) -> None:
     Example:
       fedco2 flower simulate --dataset digits --method fedbn --rounds 5
     """
-    go(ctx, options, "in_simulation")
+    train_on_flower(ctx, options, "in_simulation")
 
 
-APP = click.Option(
+WRITE_APP_OPTION = click.Option(
     ["--write-app", "app"],
     type=click.Path(path_type=Path),
     help="Only write a Flower app into this new folder, for `flwr run` on several hosts.",
 )
 
 
-@flower.command(params=options_of_train(MIN_CLIENTS, TIMEOUT, DIR, APP))
+@flower.command(
+    params=select_train_options(MIN_CLIENTS_OPTION, TIMEOUT_OPTION, DEPLOYMENT_DIR_OPTION, WRITE_APP_OPTION)
+)
 @click.pass_context
-def run(ctx: click.Context, /, **options: Any) -> None:
+def run_command(ctx: click.Context, /, **options: Any) -> None:
     """Train on the nodes of a deployment that is up, and look on.
 
     \b
@@ -88,25 +90,25 @@ def run(ctx: click.Context, /, **options: Any) -> None:
       fedco2 flower up --clients 5
       fedco2 flower run --dataset digits --method fedbn --rounds 5
     """
-    go(ctx, options, "on_deployment")
+    train_on_flower(ctx, options, "on_deployment")
 
 
-def go(ctx: click.Context, options: dict[str, Any], where: str) -> None:
+def train_on_flower(ctx: click.Context, options: dict[str, Any], where: str) -> None:
     """As `fedco2 train` goes about it."""
     given = {SETTING_FOR_OPTION[name]: options[name] for name in SETTING_FOR_OPTION if options.get(name) is not None}
     from cli import flower_run
     from cli.stopping import Interrupted
 
-    plan = flower_run.prepared(given, options)
+    plan = flower_run.build_plan(given, options)
     if options.get("app") is not None:
-        flower_run.write(plan, options["app"])
+        flower_run.write_app_folder(plan, options["app"])
         return
     try:
         summary = getattr(flower_run, where)(plan, options)
     except Interrupted as stop:
         click.echo(str(stop), err=True)
         ctx.exit(INTERRUPTED)
-    flower_run.show(summary, plan, options)
+    flower_run.print_summary(summary, plan, options)
 
 
 for command in (up, status, down):

@@ -8,7 +8,7 @@ import click
 
 from cli.console import CHECK_FAILED, INTERRUPTED
 
-folder = click.option(
+folder_option = click.option(
     "--dir",
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
@@ -26,7 +26,7 @@ folder = click.option(
     type=click.Path(path_type=Path),
     help="Folder of all data, for every node.  [default: the usual one]",
 )
-@folder
+@folder_option
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads of each client.")
 @click.option("--hosts", metavar="NAME", help="Only print the commands for several hosts, NAME being the SuperLink's.")
 def up(clients: int, tls: bool, data_dir: Path | None, folder: Path, threads: int, hosts: str | None) -> None:
@@ -42,35 +42,35 @@ def up(clients: int, tls: bool, data_dir: Path | None, folder: Path, threads: in
       fedco2 flower up --clients 4 --tls --dir /tmp/four
       fedco2 flower up --clients 4 --hosts superlink.example.org
     """
-    from cli.flower_deploy_run import print_hosts, run_up
+    from cli.flower_deploy_run import print_multi_host_guide, start_deployment
     from cli.stopping import Interrupted
 
     if hosts is not None:
-        print_hosts(clients, hosts, threads, data_dir)
+        print_multi_host_guide(clients, hosts, threads, data_dir)
         return
     try:
-        run_up(folder, clients, tls, data_dir, threads)
+        start_deployment(folder, clients, tls, data_dir, threads)
     except Interrupted as stop:
         click.echo(str(stop), err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 @click.command()
-@folder
+@folder_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 @click.pass_context
 def status(ctx: click.Context, folder: Path, as_json: bool) -> None:
     """Look at a deployment: its SuperLink, nodes and runs; exit with 1 if not all of it runs, 2 if none is here."""
-    from cli.flower_deploy_run import show_status
+    from cli.flower_deploy_run import print_status
 
-    if not show_status(folder, as_json):
+    if not print_status(folder, as_json):
         ctx.exit(CHECK_FAILED)
 
 
 @click.command()
-@folder
+@folder_option
 def down(folder: Path) -> None:
     """End a deployment and all its processes; logs and what clients keep stay."""
-    from cli.flower_deploy_run import run_down
+    from cli.flower_deploy_run import stop_deployment
 
-    run_down(folder)
+    stop_deployment(folder)

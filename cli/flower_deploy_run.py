@@ -15,7 +15,7 @@ from fedtrain.flower.hosts import several_hosts
 from fedtrain.flower.status import Status
 
 
-def run_up(folder: Path, clients: int, tls: bool, data_dir: Path | None, threads: int) -> None:
+def start_deployment(folder: Path, clients: int, tls: bool, data_dir: Path | None, threads: int) -> None:
     """Start all of it."""
 
     def tell(line: str) -> None:
@@ -26,17 +26,17 @@ def run_up(folder: Path, clients: int, tls: bool, data_dir: Path | None, threads
     click.echo(f"{clients} nodes are online; fedco2 flower down --dir {folder} ends them")
 
 
-def show_status(folder: Path, as_json: bool) -> bool:
+def print_status(folder: Path, as_json: bool) -> bool:
     """Look at it; whether all is well."""
     seen = Deployment(folder).status()
     if as_json:
         click.echo(json.dumps(asdict(seen) | {"well": seen.well}, ensure_ascii=False))
     else:
-        _show(seen)
+        _print_status_tables(seen)
     return seen.well
 
 
-def _show(seen: Status) -> None:
+def _print_status_tables(seen: Status) -> None:
     security = "TLS, nodes known by their keys" if seen.tls else "not encrypted"
     click.echo(f"SuperLink on {seen.address} ({security}): {f'process {seen.pid}' if seen.alive else 'not running'}")
     rows = [
@@ -48,12 +48,12 @@ def _show(seen: Status) -> None:
         print_table(("run", "status", "details"), [(run.id, run.status, run.details) for run in seen.runs])
 
 
-def run_down(folder: Path) -> None:
+def stop_deployment(folder: Path) -> None:
     """End all of it."""
     ended = Deployment(folder).down()
     click.echo(f"{ended} processes ended" if ended else f"{folder}: nothing runs here")
 
 
-def print_hosts(clients: int, host: str, threads: int, data_dir: Path | None) -> None:
+def print_multi_host_guide(clients: int, host: str, threads: int, data_dir: Path | None) -> None:
     """Print the commands for several hosts."""
     click.echo(several_hosts(clients, host, threads=threads, data_dir=data_dir))

@@ -10,11 +10,11 @@ from fedtrain.errors import TrainingError
 from fedtrain.flower.control import Control
 from fedtrain.folder import RunFolder
 
-PAUSE, LOOK = 0.5, 10.0
+LOG_INTERVAL, STATUS_INTERVAL = 0.5, 10.0
 """Seconds between two looks at the log, and at what the SuperLink says, which costs a second or two."""
 
 
-def follow(control: Control, run_id: str, folder: RunFolder, log: Path, say: Callable[[str], None]) -> None:
+def follow_run(control: Control, run_id: str, folder: RunFolder, log: Path, say: Callable[[str], None]) -> None:
     """Until the run is over; an error if it was not completed."""
     read, looked = log.stat().st_size if log.exists() else 0, time.monotonic()
     while True:
@@ -25,11 +25,11 @@ def follow(control: Control, run_id: str, folder: RunFolder, log: Path, say: Cal
                 read = file.tell()
             if text:
                 say(text.rstrip("\n"))
-        if folder.finished or time.monotonic() - looked > LOOK:
+        if folder.finished or time.monotonic() - looked > STATUS_INTERVAL:
             state, looked = control.run_state(run_id), time.monotonic()
             if state.over and state.completed:
                 return
             if state.over:
                 why = state.details.removeprefix("ServerApp failed with exception: ") or state.status
                 raise TrainingError(f"the run did not end well: {why}")
-        time.sleep(PAUSE)
+        time.sleep(LOG_INTERVAL)

@@ -37,14 +37,14 @@ from fedtrain.flower.app import write_app  # noqa: E402
 from fedtrain.flower.conduct import Plan, conduct  # noqa: E402
 
 
-def prepared(given: Mapping[str, Any], options: dict[str, Any]) -> Plan:
+def build_plan(given: Mapping[str, Any], options: dict[str, Any]) -> Plan:
     """What the run is to be, where it is written, and how many clients it has; nodes find their data themselves."""
     tables = nest_settings(given, options["sets"])
     if options["resume"] is not None:
         folder = RunFolder(options["resume"])
         config = resume_config(folder, tables)
     else:
-        config = begun(tables, options)
+        config = resolve_new_run(tables, options)
         folder = RunFolder(options["out"] or choose_new_folder(f"{config.data.dataset}-{config.method_name}"))
     if config.machine.fleet not in ("auto", "in-turn"):
         raise InputError(f"machine.fleet is {config.machine.fleet}; on Flower every client has a node: leave it out")
@@ -54,7 +54,7 @@ def prepared(given: Mapping[str, Any], options: dict[str, Any]) -> Plan:
     return Plan(config, folder, clients, options["min_clients"] or clients, options["timeout"], command)
 
 
-def begun(tables: TomlTable, options: dict[str, Any]) -> Config:
+def resolve_new_run(tables: TomlTable, options: dict[str, Any]) -> Config:
     """What a new run is to be. Real data are the nodes'; without a word on it, what is here decides for all of them."""
     preset, own = choose_preset(tables, options)
     config = resolve_preset(preset, own)
@@ -70,7 +70,7 @@ def begun(tables: TomlTable, options: dict[str, Any]) -> Config:
     return config
 
 
-def in_simulation(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
+def run_on_simulation(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
     """On nodes of this process's; the summary."""
     from fedtrain.flower.simulate import simulate
 
@@ -95,9 +95,9 @@ def in_simulation(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
         ) from None
 
 
-def on_deployment(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
+def run_on_deployment(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
     """On the nodes of a deployment; the summary."""
-    from cli.flower_follow import follow
+    from cli.flower_follow import follow_run
     from fedtrain.flower.deployment import Deployment
 
     deployment, folder = Deployment(options["deployment"]), plan.folder
@@ -116,7 +116,7 @@ def on_deployment(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
         write_app(Path(app), plan, log)
         run_id = control.submit(Path(app))
     with handle_interrupts(state):
-        follow(
+        follow_run(
             control,
             run_id,
             folder,
@@ -126,7 +126,7 @@ def on_deployment(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
     return folder.read_json(SUMMARY_FILE)
 
 
-def write(plan: Plan, app: Path) -> None:
+def write_app_folder(plan: Plan, app: Path) -> None:
     """The app alone, and what to do with it."""
     if app.exists():
         raise InputError(f"{app} is there already and is not overwritten; choose another --write-app")
@@ -138,7 +138,7 @@ def write(plan: Plan, app: Path) -> None:
     )
 
 
-def show(summary: dict[str, Any], plan: Plan, options: dict[str, Any]) -> None:
+def print_summary(summary: dict[str, Any], plan: Plan, options: dict[str, Any]) -> None:
     """The table, or JSON."""
     if options["as_json"]:
         click.echo(json.dumps({**summary, "out": str(plan.folder.path)}, ensure_ascii=False))

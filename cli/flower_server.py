@@ -10,7 +10,7 @@ from cli.train_view import TrainingView
 from fedtrain.flower.app import read_plan
 from fedtrain.flower.conduct import conduct
 
-WIDTH = 200
+LOG_WIDTH = 200
 """Columns; a file has none."""
 
 
@@ -18,7 +18,7 @@ def main(grid: Grid, context: Context) -> None:
     """One run, from the first round or from where it stopped."""
     plan, log = read_plan(context.run_config)
     with log.open("a", encoding="utf-8", buffering=1) as file:
-        screen = Console(file=file, width=WIDTH, markup=False, highlight=False, emoji=False)
+        screen = Console(file=file, width=LOG_WIDTH, markup=False, highlight=False, emoji=False)
         conduct(grid, plan, lambda work: TrainingView(screen, work, plan.folder, quiet=False), screen.print)
 
 

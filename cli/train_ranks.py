@@ -18,13 +18,13 @@ from fedtrain.errors import TrainingError
 from fedtrain.fleets.group import STORE
 from fedtrain.interrupts import INTERRUPT_SIGNALS
 
-PATIENCE = 10.0
+EXIT_TIMEOUT = 10.0
 """Seconds that a process has to see for itself that it is over."""
-LAST_WORDS = 60.0
+LEADER_EXIT_TIMEOUT = 60.0
 """Seconds that rank 0 has to see that another is lost, or to draw its figures if it had no more need of it."""
 
 
-def start(ranks: int, threads: int | None) -> int:
+def launch_ranks(ranks: int, threads: int | None) -> int:
     """Run this command on so many processes of this machine; the exit code of the first, which speaks for all.
 
     They find each other by a file, where torchrun would have a port open to the network.
@@ -52,27 +52,27 @@ def start(ranks: int, threads: int | None) -> int:
                 heard = subprocess.DEVNULL if rank else None
                 environment = {**os.environ, **shared, **own}
                 processes.append(subprocess.Popen(command, env=environment, stdout=heard, stderr=heard))
-            return _led(processes)
+            return _wait_for_leader(processes)
         finally:
             for process in processes:
-                _end(process)
+                _stop_process(process)
             for number, handler in before.items():
                 signal.signal(number, handler)
 
 
-def _led(processes: list[subprocess.Popen[bytes]]) -> int:
+def _wait_for_leader(processes: list[subprocess.Popen[bytes]]) -> int:
     """Wait for the first of them, but no longer than it may take it to see that another is lost; its exit code."""
     leader, *others = processes
     while leader.poll() is None and not any(process.poll() for process in others):
         time.sleep(0.05)
-    if (code := _end(leader, LAST_WORDS)) < 0:
+    if (code := _stop_process(leader, LEADER_EXIT_TIMEOUT)) < 0:
         raise TrainingError(f"rank 0 was ended by {signal.Signals(-code).name}; go on with --resume")
     for process in others if code else []:
         process.terminate()  # it may wait for a leader that will never come
     return code
 
 
-def _end(process: subprocess.Popen[bytes], patience: float = PATIENCE) -> int:
+def _stop_process(process: subprocess.Popen[bytes], patience: float = EXIT_TIMEOUT) -> int:
     """Wait, then ask, then insist; the exit code."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(subprocess.TimeoutExpired):

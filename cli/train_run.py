@@ -17,7 +17,7 @@ import torch
 from cli.console import make_console
 from cli.folders import choose_new_folder
 from cli.stopping import handle_interrupts
-from cli.train_ranks import start
+from cli.train_ranks import launch_ranks
 from cli.train_resume import describe_resume
 from cli.train_view import TrainingView, show_plan, show_summary
 from fedtrain.config import Config, load_toml
@@ -53,7 +53,7 @@ def run_train(given: Mapping[str, Any], options: dict[str, Any]) -> None:
         folder = RunFolder(options["out"] or choose_new_folder(f"{config.data.dataset}-{config.method_name}"))
     place = find_own_rank(config, options)
     if options["nproc"] and place is None and not options["dry_run"]:
-        raise click.exceptions.Exit(start(options["nproc"], config.machine.threads))
+        raise click.exceptions.Exit(launch_ranks(options["nproc"], config.machine.threads))
     work = build_experiment(set_threads(config), found.without_images() if options["dry_run"] else found)
     if options["dry_run"]:
         refuse_idle_ranks(work, options["nproc"] or 1)

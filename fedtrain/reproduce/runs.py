@@ -10,7 +10,7 @@ from pathlib import Path
 from fedtrain.folder import MANIFEST_FILE, RunFolder
 from fedtrain.report.records import build_damaged_run_error, fill_default_settings, list_run_folders
 from fedtrain.reproduce.cells import RunSpec, hash_settings
-from fedtrain.reproduce.lookahead import ClientsPreview, summarise_clients, make_clients_preview, matches_current_data
+from fedtrain.reproduce.lookahead import ClientsPreview, make_clients_preview, matches_current_data, summarise_clients
 from fedtrain.reproduce.plan import Plan
 from fedtrain.tables import TomlTable, merge_tables
 from theory.errors import InputError
