@@ -11,8 +11,8 @@ import click
 from cli.data_view import print_table
 from cli.stopping import handle_interrupts
 from fedtrain.flower.deployment import Deployment
-from fedtrain.flower.hosts import several_hosts
-from fedtrain.flower.status import Status
+from fedtrain.flower.hosts import format_multi_host_guide
+from fedtrain.flower.status import DeploymentStatus
 
 
 def start_deployment(folder: Path, clients: int, tls: bool, data_dir: Path | None, threads: int) -> None:
@@ -36,7 +36,7 @@ def print_status(folder: Path, as_json: bool) -> bool:
     return seen.well
 
 
-def _print_status_tables(seen: Status) -> None:
+def _print_status_tables(seen: DeploymentStatus) -> None:
     security = "TLS, nodes known by their keys" if seen.tls else "not encrypted"
     click.echo(f"SuperLink on {seen.address} ({security}): {f'process {seen.pid}' if seen.alive else 'not running'}")
     rows = [
@@ -56,4 +56,4 @@ def stop_deployment(folder: Path) -> None:
 
 def print_multi_host_guide(clients: int, host: str, threads: int, data_dir: Path | None) -> None:
     """Print the commands for several hosts."""
-    click.echo(several_hosts(clients, host, threads=threads, data_dir=data_dir))
+    click.echo(format_multi_host_guide(clients, host, threads=threads, data_dir=data_dir))

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedtrain.errors import TrainingError
-from fedtrain.flower.control import Control
+from fedtrain.flower.control import SuperLinkControl
 from fedtrain.folder import RunFolder
 
 LOG_INTERVAL, STATUS_INTERVAL = 0.5, 10.0
 """Seconds between two looks at the log, and at what the SuperLink says, which costs a second or two."""
 
 
-def follow_run(control: Control, run_id: str, folder: RunFolder, log: Path, say: Callable[[str], None]) -> None:
+def follow_run(
+    control: SuperLinkControl, run_id: str, folder: RunFolder, log: Path, say: Callable[[str], None]
+) -> None:
     """Until the run is over; an error if it was not completed."""
     read, looked = log.stat().st_size if log.exists() else 0, time.monotonic()
     while True:

@@ -34,10 +34,10 @@ from theory.errors import InputError
 require_flower()  # before what needs it is loaded
 
 from fedtrain.flower.app import write_app  # noqa: E402
-from fedtrain.flower.conduct import Plan, conduct  # noqa: E402
+from fedtrain.flower.conduct import ServerPlan, run_server  # noqa: E402
 
 
-def build_plan(given: Mapping[str, Any], options: dict[str, Any]) -> Plan:
+def build_plan(given: Mapping[str, Any], options: dict[str, Any]) -> ServerPlan:
     """What the run is to be, where it is written, and how many clients it has; nodes find their data themselves."""
     tables = nest_settings(given, options["sets"])
     if options["resume"] is not None:
@@ -51,7 +51,7 @@ def build_plan(given: Mapping[str, Any], options: dict[str, Any]) -> Plan:
     validate_data_settings(config.data)
     clients = count_clients(config.data)
     command = shlex.join(["fedco2", *sys.argv[1:]])
-    return Plan(config, folder, clients, options["min_clients"] or clients, options["timeout"], command)
+    return ServerPlan(config, folder, clients, options["min_clients"] or clients, options["timeout"], command)
 
 
 def resolve_new_run(tables: TomlTable, options: dict[str, Any]) -> Config:
@@ -70,7 +70,7 @@ def resolve_new_run(tables: TomlTable, options: dict[str, Any]) -> Config:
     return config
 
 
-def run_on_simulation(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
+def run_on_simulation(plan: ServerPlan, options: dict[str, Any]) -> dict[str, Any]:
     """On nodes of this process's; the summary."""
     from fedtrain.flower.simulate import simulate
 
@@ -85,7 +85,9 @@ def run_on_simulation(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
             simulate(
                 plan.clients,
                 workers,
-                lambda grid: conduct(grid, plan, lambda work: TrainingView(screen, work, folder, quiet), screen.print),
+                lambda grid: run_server(
+                    grid, plan, lambda work: TrainingView(screen, work, folder, quiet), screen.print
+                ),
                 plan.halt,
             )
         )
@@ -95,7 +97,7 @@ def run_on_simulation(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
         ) from None
 
 
-def run_on_deployment(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
+def run_on_deployment(plan: ServerPlan, options: dict[str, Any]) -> dict[str, Any]:
     """On the nodes of a deployment; the summary."""
     from cli.flower_follow import follow_run
     from fedtrain.flower.deployment import Deployment
@@ -126,7 +128,7 @@ def run_on_deployment(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
     return folder.read_json(SUMMARY_FILE)
 
 
-def write_app_folder(plan: Plan, app: Path) -> None:
+def write_app_folder(plan: ServerPlan, app: Path) -> None:
     """The app alone, and what to do with it."""
     if app.exists():
         raise InputError(f"{app} is there already and is not overwritten; choose another --write-app")
@@ -138,7 +140,7 @@ def write_app_folder(plan: Plan, app: Path) -> None:
     )
 
 
-def print_summary(summary: dict[str, Any], plan: Plan, options: dict[str, Any]) -> None:
+def print_summary(summary: dict[str, Any], plan: ServerPlan, options: dict[str, Any]) -> None:
     """The table, or JSON."""
     if options["as_json"]:
         click.echo(json.dumps({**summary, "out": str(plan.folder.path)}, ensure_ascii=False))

@@ -7,8 +7,8 @@ from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
 from cli.train_view import TrainingView
-from fedtrain.flower.app import read_plan
-from fedtrain.flower.conduct import conduct
+from fedtrain.flower.app import parse_plan
+from fedtrain.flower.conduct import run_server
 
 LOG_WIDTH = 200
 """Columns; a file has none."""
@@ -16,10 +16,10 @@ LOG_WIDTH = 200
 
 def main(grid: Grid, context: Context) -> None:
     """One run, from the first round or from where it stopped."""
-    plan, log = read_plan(context.run_config)
+    plan, log = parse_plan(context.run_config)
     with log.open("a", encoding="utf-8", buffering=1) as file:
         screen = Console(file=file, width=LOG_WIDTH, markup=False, highlight=False, emoji=False)
-        conduct(grid, plan, lambda work: TrainingView(screen, work, plan.folder, quiet=False), screen.print)
+        run_server(grid, plan, lambda work: TrainingView(screen, work, plan.folder, quiet=False), screen.print)
 
 
 app = ServerApp()

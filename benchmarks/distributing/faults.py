@@ -17,9 +17,9 @@ import torch
 from distributing.cases import Case
 from fedtrain.config import EvaluationSettings
 from fedtrain.experiment import Experiment, build_experiment
-from fedtrain.flower.deployed import read
+from fedtrain.flower.deployed import load_deployment_state
 from fedtrain.flower.deployment import Deployment
-from fedtrain.flower.processes import Process, descendants
+from fedtrain.flower.processes import Process, find_descendants
 from fedtrain.folder import RunFolder
 from fedtrain.interrupts import defer_interrupts
 from fedtrain.manifest import build_manifest, describe_data
@@ -45,22 +45,22 @@ class Fault:
 
 def family(root: Process | None) -> list[Process]:
     """With all that it has started."""
-    return [] if root is None else [root, *descendants([root])]
+    return [] if root is None else [root, *find_descendants([root])]
 
 
 FAULTS = {
     "none": Fault(),
     "a SuperNode is killed, and started again": Fault(
-        lambda deployment: family(read(deployment.folder).nodes[2].process)[:1],
+        lambda deployment: family(load_deployment_state(deployment.folder).nodes[2].process)[:1],
         lambda deployment: deployment.restart_node(2),
     ),
     "SuperLink and ServerApp are killed, the SuperLink is started again, the run resumed": Fault(
-        lambda deployment: family(read(deployment.folder).superlink.process),
+        lambda deployment: family(load_deployment_state(deployment.folder).superlink.process),
         Deployment.restart_superlink,
         again=True,
     ),
     f"a client never answers again (--min-clients 4 --timeout {TIMEOUT:g})": Fault(
-        lambda deployment: family(read(deployment.folder).nodes[4].process),
+        lambda deployment: family(load_deployment_state(deployment.folder).nodes[4].process),
         lambda deployment: deployment.restart_node(4),
         at_once=False,
         absent=1,
@@ -97,11 +97,11 @@ def one(deployment: Deployment, work: Experiment, fault: Fault, path: Path) -> F
 
     def submit(number: int) -> None:
         from fedtrain.flower.app import write_app
-        from fedtrain.flower.conduct import Plan
+        from fedtrain.flower.conduct import ServerPlan
 
         app = path.with_name(f"{path.name} app {number}")
         app.mkdir()
-        write_app(app, Plan(work.config, RunFolder(path), clients, least, patience, "benchmark"), log)
+        write_app(app, ServerPlan(work.config, RunFolder(path), clients, least, patience, "benchmark"), log)
         deployment.control.submit(app)
 
     submit(0)
@@ -141,7 +141,7 @@ def told(ends: Sequence[tuple[int, float]], struck: float, rounds: int) -> Found
 
 def training(deployment: Deployment) -> bool:
     """Whether the app of every node is at work: beside its helper it has a process then."""
-    return all(len(family(node.process)) > 2 for node in read(deployment.folder).nodes)
+    return all(len(family(node.process)) > 2 for node in load_deployment_state(deployment.folder).nodes)
 
 
 def rounds_told(log: Path) -> list[int]:

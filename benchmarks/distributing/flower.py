@@ -13,8 +13,8 @@ from threading import Event as Flag
 from distributing.cases import Case
 from distributing.meters import FILE, events
 from distributing.proxy import Proxy, proxy
-from fedtrain.flower.control import Control
-from fedtrain.flower.environment import environment
+from fedtrain.flower.control import SuperLinkControl
+from fedtrain.flower.environment import build_environment
 from fedtrain.folder import RunFolder
 from fedtrain.interrupts import defer_interrupts
 
@@ -25,25 +25,25 @@ TRAFFIC = "traffic.json"
 
 def simulated(case: Case, folder: Path) -> None:
     """A worker for each core."""
-    os.environ.update(environment(folder / "flower"))  # before anything of Flower's is loaded
+    os.environ.update(build_environment(folder / "flower"))  # before anything of Flower's is loaded
     from distributing import halves
     from fedtrain.flower import node
-    from fedtrain.flower.conduct import Plan
+    from fedtrain.flower.conduct import ServerPlan
     from fedtrain.flower.simulate import simulate
 
     node.app = halves.node
-    plan = Plan(case.planned[0], RunFolder(folder / "run"), case.clients, case.clients, PATIENCE, "benchmark")
+    plan = ServerPlan(case.planned[0], RunFolder(folder / "run"), case.clients, case.clients, PATIENCE, "benchmark")
     simulate(case.clients, os.cpu_count() or 1, lambda grid: halves.metered(grid, plan), Flag())
 
 
 def deployed(case: Case, folder: Path) -> None:
     """A node for each client; what the first one sends and receives is counted on its way."""
     from fedtrain.flower import app
-    from fedtrain.flower.conduct import Plan
+    from fedtrain.flower.conduct import ServerPlan
     from fedtrain.flower.deployment import Deployment
 
-    app.SERVER, app.NODE = "distributing.halves:server", "distributing.halves:node"
-    plan = Plan(case.planned[0], RunFolder(folder / "run"), case.clients, case.clients, PATIENCE, "benchmark")
+    app.SERVER_APP, app.CLIENT_APP = "distributing.halves:server", "distributing.halves:node"
+    plan = ServerPlan(case.planned[0], RunFolder(folder / "run"), case.clients, case.clients, PATIENCE, "benchmark")
     (folder / "app").mkdir()
     app.write_app(folder / "app", plan, folder / "log")
     deployment = Deployment(folder / "deployment")
@@ -61,7 +61,7 @@ def deployed(case: Case, folder: Path) -> None:
                 deployment.down()
 
 
-def awaited(control: Control, run_id: str) -> list[float]:
+def awaited(control: SuperLinkControl, run_id: str) -> list[float]:
     """Wait for the end of a run; when its rounds ended."""
     looked = time.monotonic()
     while not (happened := events(Path(os.environ[FILE]))) or happened[-1]["what"] != "over":
@@ -78,7 +78,7 @@ def before_first_node() -> Iterator[list[Proxy]]:
     """Within, the node that is started first is given the address of a proxy for that of the SuperLink."""
     from fedtrain.flower import commands
 
-    honest = commands.supernode
+    honest = commands.build_supernode_command
     proxies: list[Proxy] = []
     with ExitStack() as open_ones:
 
@@ -88,8 +88,8 @@ def before_first_node() -> Iterator[list[Proxy]]:
                 address = proxies[0].address
             return honest(address, port, config, ca, key)
 
-        commands.supernode = supernode
+        commands.build_supernode_command = supernode
         try:
             yield proxies
         finally:
-            commands.supernode = honest
+            commands.build_supernode_command = honest

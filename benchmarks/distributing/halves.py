@@ -13,46 +13,46 @@ from flwr.serverapp import Grid, ServerApp
 
 from distributing.meters import Enough, note, put_in, watching
 from fedtrain.flower import node as honest
-from fedtrain.flower.app import read_plan
-from fedtrain.flower.conduct import Plan, conduct
-from fedtrain.flower.site import Site
+from fedtrain.flower.app import parse_plan
+from fedtrain.flower.conduct import ServerPlan, run_server
+from fedtrain.flower.site import ClientSession
 
 put_in()
 
 
-def metered(grid: Grid, plan: Plan) -> None:
+def metered(grid: Grid, plan: ServerPlan) -> None:
     """Rounds until there were enough."""
     rounds = plan.config.server.rounds - 1
     with suppress(Enough):
-        conduct(grid, plan, lambda work: nullcontext(watching(rounds)), lambda line: None)
+        run_server(grid, plan, lambda work: nullcontext(watching(rounds)), lambda line: None)
     note("over", time.perf_counter())
 
 
 def main(grid: Grid, context: Context) -> None:
     """The server of a deployment."""
-    metered(grid, read_plan(context.run_config)[0])
+    metered(grid, parse_plan(context.run_config)[0])
 
 
 def describe(message: Message, context: Context) -> Message:
     """As it is; a function of this module, so that whoever is sent it loads the meters."""
-    return honest.describe(message, context)
+    return honest.describe_client(message, context)
 
 
 def turn(message: Message, context: Context) -> Message:
     """As it is, but for what it takes to have data and network at hand."""
-    return honest.turn(message, context)
+    return honest.run_client_round(message, context)
 
 
-def settled(node: Mapping[str, Any], told: Mapping[str, Any], here: Any = Site.here) -> Site:
+def settled(node: Mapping[str, Any], told: Mapping[str, Any], here: Any = ClientSession.here) -> ClientSession:
     """Made anew for each message."""
     begun = time.perf_counter()
-    site: Site = here(node, told)
+    site: ClientSession = here(node, told)
     if "round" in told:
         note("site", begun, client=site.name, round=told["round"] + 1)
     return site
 
 
-Site.here = settled  # type: ignore[method-assign,assignment]
+ClientSession.here = settled  # type: ignore[method-assign,assignment]
 server = ServerApp()
 server.main()(main)
 node = ClientApp()

@@ -56,13 +56,13 @@ def letters(message: Broadcast, peers: int) -> Iterator[tuple[dict[str, object],
 
 def point(clients: int, peers: int, megabytes: float = 0.0) -> Point:
     """In this process: bytes by the ledger, memory, and seconds of packing."""
-    from fedtrain.flower.records import NOTE, Packing
+    from fedtrain.flower.records import NOTE_RECORD, RecordPacker
 
     bare = resident()
     message = broadcast(clients, megabytes)
     held = resident()
     begun = time.perf_counter()
-    packing = Packing()
+    packing = RecordPacker()
     packed = [packing.letter(*letter) for letter in letters(message, peers)]
     seconds = time.perf_counter() - begun
     return {
@@ -70,7 +70,7 @@ def point(clients: int, peers: int, megabytes: float = 0.0) -> Point:
         "peers": peers,
         "head_mb": megabytes,
         "down_mb": down(message, peers) / 1e6,
-        "notes_mb": sum(len(str(letter.config_records[NOTE]["json"])) for letter in packed) / 1e6,
+        "notes_mb": sum(len(str(letter.config_records[NOTE_RECORD]["json"])) for letter in packed) / 1e6,
         "held_mb": held - bare,
         "packed_mb": resident() - held,
         "packing_s": seconds,

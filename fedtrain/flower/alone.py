@@ -12,7 +12,7 @@ from theory.errors import InputError
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def exclusive_lock(folder: Path) -> Iterator[None]:
     """Keep others out of the folder while within; the lock is on the folder itself, so no file tells of it."""
     if not folder.exists():  # deleted by hand perhaps, while its processes live on
         yield

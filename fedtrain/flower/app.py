@@ -10,16 +10,16 @@ from typing import Any
 import tomli_w
 
 from fedtrain.config import format_config, parse_config
-from fedtrain.flower.conduct import Plan
+from fedtrain.flower.conduct import ServerPlan
 from fedtrain.folder import RunFolder
 from fedtrain.manifest import get_version
 
-SERVER, NODE = "cli.flower_server:app", "fedtrain.flower.node:app"
-NUMBER = "0.0.0"
+SERVER_APP, CLIENT_APP = "cli.flower_server:app", "fedtrain.flower.node:app"
+APP_VERSION = "0.0.0"
 """The version of an app that is installed nowhere; Flower wants one."""
 
 
-def write_app(folder: Path, plan: Plan, log: Path) -> None:
+def write_app(folder: Path, plan: ServerPlan, log: Path) -> None:
     """Flower sends this folder to server and nodes; the code is the package that is installed there."""
     told = {
         "out": str(plan.folder.path.absolute()),
@@ -30,16 +30,16 @@ def write_app(folder: Path, plan: Plan, log: Path) -> None:
         "command": plan.command,
         "log": str(log.absolute()),
     }
-    app = {"publisher": "fedco2", "components": {"serverapp": SERVER, "clientapp": NODE}, "config": told}
-    about = {"name": "fedco2-run", "version": NUMBER, "description": f"a run of fedco2 {get_version()}"}
+    app = {"publisher": "fedco2", "components": {"serverapp": SERVER_APP, "clientapp": CLIENT_APP}, "config": told}
+    about = {"name": "fedco2-run", "version": APP_VERSION, "description": f"a run of fedco2 {get_version()}"}
     text = tomli_w.dumps({"project": about, "tool": {"flwr": {"app": app}}})
     (folder / "pyproject.toml").write_text(text, encoding="utf-8")
 
 
-def read_plan(told: Mapping[str, Any]) -> tuple[Plan, Path]:
+def parse_plan(told: Mapping[str, Any]) -> tuple[ServerPlan, Path]:
     """What the server is to do, and where it tells how it goes."""
     config = parse_config(tomllib.loads(str(told["config"])))
-    plan = Plan(
+    plan = ServerPlan(
         config,
         RunFolder(Path(str(told["out"]))),
         int(told["clients"]),

@@ -13,8 +13,8 @@ from flwr.serverapp import Grid
 from fedtrain.config import Config
 from fedtrain.data.clients import combine_fingerprints
 from fedtrain.experiment import Experiment
-from fedtrain.flower.fleet import FlowerFleet, Patience, question
-from fedtrain.flower.post import Post
+from fedtrain.flower.fleet import FlowerBackend, WaitPolicy, build_node_query
+from fedtrain.flower.post import ClientManager
 from fedtrain.folder import MANIFEST_FILE, RunFolder
 from fedtrain.manifest import build_manifest
 from fedtrain.resume import prepare_resume
@@ -22,13 +22,13 @@ from fedtrain.run import RoundProgress, run_rounds
 from fedtrain.use.personal import build_federation_from_manifest
 from theory.errors import InputError
 
-Watch = AbstractContextManager[Callable[[RoundProgress], None]]
-MEETING = 300.0
+ProgressContext = AbstractContextManager[Callable[[RoundProgress], None]]
+CLIENT_WAIT_TIMEOUT = 300.0
 """Seconds until all clients must have said who they are."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class ServerPlan:
     """What the server is to do."""
 
     config: Config
@@ -47,17 +47,19 @@ class Plan:
             raise InputError(f"--min-clients {self.least}: {there}")
 
 
-def conduct(
-    grid: Grid, plan: Plan, watching: Callable[[Experiment], Watch], say: Callable[[str], None]
+def run_server(
+    grid: Grid, plan: ServerPlan, watching: Callable[[Experiment], ProgressContext], say: Callable[[str], None]
 ) -> dict[str, Any]:
     """Begin or go on; the summary. ``watching`` gives what looks on while the experiment runs."""
     config, folder = plan.config, plan.folder
-    post = Post(grid, question(config, str(folder.path.absolute())), plan.halt)
+    post = ClientManager(grid, build_node_query(config, str(folder.path.absolute())), plan.halt)
     begun = folder.holds_a_run
-    post.gather(plan.least if begun else plan.clients, MEETING)
+    post.gather(plan.least if begun else plan.clients, CLIENT_WAIT_TIMEOUT)
     if begun:  # who is away may come back; what it said of itself was written down
-        post.described = told_before(folder.read_json(MANIFEST_FILE)["data"]) | post.described
-    data = merged([told["data"] for told in sorted(post.described.values(), key=lambda told: int(told["place"]))])
+        post.described = restore_client_descriptions(folder.read_json(MANIFEST_FILE)["data"]) | post.described
+    data = merge_data_descriptions(
+        [told["data"] for told in sorted(post.described.values(), key=lambda told: int(told["place"]))]
+    )
     told = build_manifest(config, data, plan.command)
     work = Experiment(config, build_federation_from_manifest(config, told, folder.path / MANIFEST_FILE))
     work.check()
@@ -67,12 +69,12 @@ def conduct(
                 say(f"note: {note}")
         else:
             folder.begin(config, told)
-        fleet = FlowerFleet(post, work.bench(), config, folder, Patience(plan.least, plan.patience))
+        fleet = FlowerBackend(post, work.bench(), config, folder, WaitPolicy(plan.least, plan.patience))
         with watching(work) as watch:
             return run_rounds(work, folder, watch, fleet)
 
 
-def told_before(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def restore_client_descriptions(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """What each client of a run said of itself when the run began."""
     return {
         one["name"]: {"client": one["name"], "place": place, "data": {**data, "clients": [one]}}
@@ -80,7 +82,7 @@ def told_before(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_data_descriptions(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The description of all clients' data from that of each one's."""
     first = parts[0]
     for part in parts[1:]:

@@ -15,13 +15,13 @@ from fedtrain.errors import TrainingError
 from fedtrain.files import replace_atomically
 from theory.errors import InputError
 
-CONNECTION = "fedco2"
-PATIENCE = 120.0
+CONNECTION_NAME = "fedco2"
+ANSWER_TIMEOUT = 120.0
 """Seconds for an answer, which takes one or two on a quiet machine."""
 
 
 @dataclass(frozen=True)
-class Run:
+class SuperLinkRun:
     """A run as the SuperLink sees it; bytes are those between it and the nodes, in and out."""
 
     id: str
@@ -44,13 +44,13 @@ class Run:
 def write_connection(home: Path, address: str, certificate: Path | None) -> None:
     """Let ``flwr`` with this FLWR_HOME know where the SuperLink is."""
     how = {"insecure": True} if certificate is None else {"root-certificates": str(certificate)}
-    table = {"superlink": {"default": CONNECTION, CONNECTION: {"address": address, **how}}}
+    table = {"superlink": {"default": CONNECTION_NAME, CONNECTION_NAME: {"address": address, **how}}}
     home.mkdir(parents=True, exist_ok=True)
     with replace_atomically(home / "config.toml") as part:
         part.write_text(tomli_w.dumps(table), encoding="utf-8")
 
 
-class Control:
+class SuperLinkControl:
     """The SuperLink of the connection in this environment's FLWR_HOME."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -70,13 +70,13 @@ class Control:
             raise InputError(f"{app}: no Flower app is here (no pyproject.toml); name the folder of one")
         return str(self._ask("run", str(app.resolve()))["run-id"])
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[SuperLinkRun]:
         """All runs that the SuperLink knows of."""
-        return [_run(row) for row in self._ask("ls")["runs"]]
+        return [_parse_run(row) for row in self._ask("ls")["runs"]]
 
-    def run_state(self, run_id: str) -> Run:
+    def run_state(self, run_id: str) -> SuperLinkRun:
         """One of them."""
-        return _run(self._ask("ls", options=("--run-id", run_id))["runs"][0])
+        return _parse_run(self._ask("ls", options=("--run-id", run_id))["runs"][0])
 
     def stop_run(self, run_id: str) -> None:
         """End a run; what its clients do at the moment they do to its end."""
@@ -85,7 +85,7 @@ class Control:
     def _ask(self, *words: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
         """The answer of ``flwr``, whose exit code says nothing: it is 0 for what was refused."""
         said = " ".join(["flwr", *words[:2]])
-        command = ["flwr", *words, CONNECTION, *options, "--format", "json"]
+        command = ["flwr", *words, CONNECTION_NAME, *options, "--format", "json"]
         try:
             done = subprocess.run(
                 command,
@@ -93,10 +93,10 @@ class Control:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=PATIENCE,
+                timeout=ANSWER_TIMEOUT,
             )
         except subprocess.TimeoutExpired:
-            raise TrainingError(f"{said}: no answer within {PATIENCE:.0f} s; see fedco2 flower status") from None
+            raise TrainingError(f"{said}: no answer within {ANSWER_TIMEOUT:.0f} s; see fedco2 flower status") from None
         try:
             answer = dict(json.loads(done.stdout))
         except (TypeError, ValueError):
@@ -109,7 +109,7 @@ class Control:
         return answer
 
 
-def _run(row: dict[str, Any]) -> Run:
+def _parse_run(row: dict[str, Any]) -> SuperLinkRun:
     traffic = row["network-traffic"]
     words = [str(row[name] or "") for name in ("run-id", "status", "status-details")]
-    return Run(words[0], words[1], words[2], int(traffic["inbound-bytes"]), int(traffic["outbound-bytes"]))
+    return SuperLinkRun(words[0], words[1], words[2], int(traffic["inbound-bytes"]), int(traffic["outbound-bytes"]))

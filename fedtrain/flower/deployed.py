@@ -12,12 +12,12 @@ from fedtrain.flower.processes import Process
 from fedtrain.tables import format_error
 from theory.errors import InputError
 
-NAME = "deployment.json"
+STATE_FILE = "deployment.json"
 FORMAT = "fedco2 deployment 1"
 
 
 @dataclass
-class Part:
+class ComponentState:
     """A SuperLink or a SuperNode: its port, its process, where in its log that begins, and the node's name."""
 
     port: int
@@ -37,30 +37,33 @@ class Part:
 
 
 @dataclass
-class Deployed:
+class DeploymentState:
     """All that it takes to look at a deployment, to end it, and to start a part of it again."""
 
     flower: str
     tls: bool
     threads: int
     data_dir: str | None
-    superlink: Part
-    nodes: list[Part] = field(default_factory=list)
+    superlink: ComponentState
+    nodes: list[ComponentState] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
         """Complete or absent."""
-        with replace_atomically(folder / NAME) as part:
+        with replace_atomically(folder / STATE_FILE) as part:
             part.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n", encoding="utf-8")
 
 
-def read(folder: Path) -> Deployed:
+def load_deployment_state(folder: Path) -> DeploymentState:
     """What was written last."""
-    path = folder / NAME
+    path = folder / STATE_FILE
     try:
         table = dict(json.loads(path.read_text(encoding="utf-8")))
         if (found := table.pop("format", None)) != FORMAT:
             raise ValueError(f"its format is {found!r}, not {FORMAT!r}")
-        return Deployed(**table | {"superlink": _part(table["superlink"]), "nodes": list(map(_part, table["nodes"]))})
+        return DeploymentState(
+            **table
+            | {"superlink": _parse_component(table["superlink"]), "nodes": list(map(_parse_component, table["nodes"]))}
+        )
     except FileNotFoundError:
         raise InputError(f"{folder}: no deployment is here; start one with fedco2 flower up --dir {folder}") from None
     except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -69,6 +72,6 @@ def read(folder: Path) -> Deployed:
         ) from None
 
 
-def _part(table: dict[str, Any]) -> Part:
+def _parse_component(table: dict[str, Any]) -> ComponentState:
     process = table["process"]
-    return Part(**table | {"process": process and Process(int(process["pid"]), int(process["started"]))})
+    return ComponentState(**table | {"process": process and Process(int(process["pid"]), int(process["started"]))})

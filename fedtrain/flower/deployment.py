@@ -8,19 +8,28 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedtrain.errors import TrainingError
-from fedtrain.flower.alone import alone
-from fedtrain.flower.commands import CA
-from fedtrain.flower.control import Control, Run, write_connection
-from fedtrain.flower.deployed import NAME, Deployed, Part, read
+from fedtrain.flower.alone import exclusive_lock
+from fedtrain.flower.commands import CA_FILE
+from fedtrain.flower.control import SuperLinkControl, SuperLinkRun, write_connection
+from fedtrain.flower.deployed import STATE_FILE, ComponentState, DeploymentState, load_deployment_state
 from fedtrain.flower.environment import require_flower
-from fedtrain.flower.parts import DATABASE, HOME, LOGS, SECURITY, SUPERLINK, Parts, everything, node_name
-from fedtrain.flower.ports import free_ports
-from fedtrain.flower.processes import end
-from fedtrain.flower.status import NodeStatus, Status
+from fedtrain.flower.parts import (
+    CERTIFICATES_DIR,
+    DATABASE_FILE,
+    FLOWER_HOME_DIR,
+    LOGS_DIR,
+    SUPERLINK,
+    Supervisor,
+    find_deployment_processes,
+    format_node_name,
+)
+from fedtrain.flower.ports import find_free_ports
+from fedtrain.flower.processes import terminate
+from fedtrain.flower.status import DeploymentStatus, NodeStatus
 from fedtrain.interrupts import defer_interrupts
 from theory.errors import InputError
 
-LATE, PAUSE = 90.0, 3.0
+REJOIN_TIMEOUT, RETRY_INTERVAL = 90.0, 3.0
 """Seconds in which a SuperLink has learnt that a killed node is gone (60) and lets it in again; between attempts."""
 
 
@@ -33,17 +42,17 @@ class Deployment:
     @property
     def is_up(self) -> bool:
         """Whether one was started here and not yet ended."""
-        return (self.folder / NAME).exists()
+        return (self.folder / STATE_FILE).exists()
 
     @property
     def clients(self) -> int:
         """How many nodes it has."""
-        return len(read(self.folder).nodes)
+        return len(load_deployment_state(self.folder).nodes)
 
     @property
-    def control(self) -> Control:
+    def control(self) -> SuperLinkControl:
         """Its SuperLink, to be asked and told."""
-        return Control(self._parts().environment("control"))
+        return SuperLinkControl(self._parts().environment("control"))
 
     def up(
         self,
@@ -59,14 +68,14 @@ class Deployment:
         if data_dir is not None and not data_dir.is_dir():
             raise InputError(f"{data_dir}: no such folder; give --data-dir that of all data")
         self.folder.mkdir(parents=True, exist_ok=True)
-        with alone(self.folder):
+        with exclusive_lock(self.folder):
             self._check_new()
-            first, *others = map(Part, free_ports(1 + clients))
+            first, *others = map(ComponentState, find_free_ports(1 + clients))
             data = None if data_dir is None else str(data_dir.resolve())
-            deployed = Deployed(version, tls, threads, data, first, others)
+            deployed = DeploymentState(version, tls, threads, data, first, others)
             deployed.write(self.folder)  # from here on there is something to end
             try:
-                self._begin(Parts(self.folder, deployed), tell)
+                self._begin(Supervisor(self.folder, deployed), tell)
             except BaseException:
                 with defer_interrupts():  # a second Ctrl-C does not save what the first one ends
                     self._down()
@@ -74,15 +83,15 @@ class Deployment:
 
     def down(self) -> int:
         """End all and clear away what only served it; how many processes there were. Done twice it is done once."""
-        with alone(self.folder):
+        with exclusive_lock(self.folder):
             return self._down()
 
-    def status(self) -> Status:
+    def status(self) -> DeploymentStatus:
         """Look at all of it."""
         parts = self._parts()
         first, nodes = parts.deployed.superlink, parts.deployed.nodes
         heard: dict[str, str] = {}
-        runs: list[Run] = []
+        runs: list[SuperLinkRun] = []
         try:
             if first.alive:
                 heard, runs = self.control.nodes(), self.control.runs()
@@ -93,79 +102,83 @@ class Deployment:
             NodeStatus(client, node.pid, node.alive, node.node_id, heard.get(node.node_id or "") == "online")
             for client, node in enumerate(nodes)
         ]
-        return Status(parts.address, parts.deployed.tls, first.pid, first.alive, seen, runs)
+        return DeploymentStatus(parts.address, parts.deployed.tls, first.pid, first.alive, seen, runs)
 
-    def restart_node(self, client: int, patience: float = LATE) -> None:
+    def restart_node(self, client: int, patience: float = REJOIN_TIMEOUT) -> None:
         """End a client's node if it runs, and start it again; return once it is online.
 
         A node with a key that was killed is let in again once the SuperLink has missed it, so it is tried for a while.
         """
-        with alone(self.folder):
+        with exclusive_lock(self.folder):
             parts, until = self._parts(), time.monotonic() + patience
             while True:
-                end(parts.processes(node_name(client)))
+                terminate(parts.processes(format_node_name(client)))
                 parts.start_node(client)
                 try:
                     return parts.wait_for_node(client)
                 except TrainingError:
-                    if not parts.deployed.tls or time.monotonic() + PAUSE > until:
+                    if not parts.deployed.tls or time.monotonic() + RETRY_INTERVAL > until:
                         raise
-                time.sleep(PAUSE)
+                time.sleep(RETRY_INTERVAL)
 
     def restart_superlink(self) -> None:
         """End the SuperLink if it runs, and start it again; nodes come back by themselves, runs do not."""
-        with alone(self.folder):
+        with exclusive_lock(self.folder):
             parts = self._parts()
-            end(parts.processes(SUPERLINK))
+            terminate(parts.processes(SUPERLINK))
             parts.start_superlink()
 
-    def _parts(self) -> Parts:
-        return Parts(self.folder, read(self.folder))
+    def _parts(self) -> Supervisor:
+        return Supervisor(self.folder, load_deployment_state(self.folder))
 
     def _check_new(self) -> None:
         if self.is_up:
             way_out = f"end it with fedco2 flower down --dir {self.folder}"
             raise InputError(f"{self.folder}: a deployment is here already; {way_out}")
-        for name in (DATABASE, SECURITY, HOME):
+        for name in (DATABASE_FILE, CERTIFICATES_DIR, FLOWER_HOME_DIR):
             if (self.folder / name).exists():
                 raise InputError(f"{self.folder / name} is there already and is not overwritten; choose another --dir")
 
-    def _begin(self, parts: Parts, tell: Callable[[str], None]) -> None:
-        (self.folder / LOGS).mkdir(exist_ok=True)
+    def _begin(self, parts: Supervisor, tell: Callable[[str], None]) -> None:
+        (self.folder / LOGS_DIR).mkdir(exist_ok=True)
         clients = range(len(parts.deployed.nodes))
         secrets = parts.certificates
         if secrets is not None:
-            from fedtrain.flower.security import make_secrets
+            from fedtrain.flower.security import create_credentials
 
-            make_secrets(secrets, map(node_name, clients))
-        write_connection(self.folder / HOME, parts.address, secrets and secrets / CA)
+            create_credentials(secrets, map(format_node_name, clients))
+        write_connection(self.folder / FLOWER_HOME_DIR, parts.address, secrets and secrets / CA_FILE)
         parts.start_superlink()
         tell(f"SuperLink on {parts.address}")
         for client in clients:
             if secrets is not None:
-                self.control.register(secrets / f"{node_name(client)}.pub")
+                self.control.register(secrets / f"{format_node_name(client)}.pub")
             parts.start_node(client)
         for client in clients:
             parts.wait_for_node(client)
-            tell(f"{node_name(client)} is online")
+            tell(f"{format_node_name(client)} is online")
         online = self.control.nodes()
         for client in clients:
             if online.get(parts.deployed.nodes[client].node_id or "") != "online":
-                raise TrainingError(f"{node_name(client)} did not stay online; see {parts.log(node_name(client))}")
+                raise TrainingError(
+                    f"{format_node_name(client)} did not stay online; see {parts.log(format_node_name(client))}"
+                )
 
     def _down(self) -> int:
-        deployed = read(self.folder) if self.is_up else None
+        deployed = load_deployment_state(self.folder) if self.is_up else None
         ended = 0
         if deployed is not None:
-            parts = Parts(self.folder, deployed)
-            names = map(node_name, range(len(deployed.nodes)))
-            ended += end(set().union(*map(parts.processes, names)))  # first, for they say goodbye to the SuperLink
-            ended += end(parts.processes(SUPERLINK))
-        ended += end(everything(self.folder))
+            parts = Supervisor(self.folder, deployed)
+            names = map(format_node_name, range(len(deployed.nodes)))
+            ended += terminate(
+                set().union(*map(parts.processes, names))
+            )  # first, for they say goodbye to the SuperLink
+            ended += terminate(parts.processes(SUPERLINK))
+        ended += terminate(find_deployment_processes(self.folder))
         if deployed is not None:
-            for path in self.folder.glob(f"{DATABASE}*"):
+            for path in self.folder.glob(f"{DATABASE_FILE}*"):
                 path.unlink()
-            for name in (SECURITY, HOME):
+            for name in (CERTIFICATES_DIR, FLOWER_HOME_DIR):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
-            (self.folder / NAME).unlink()
+            (self.folder / STATE_FILE).unlink()
         return ended

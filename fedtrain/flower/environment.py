@@ -10,9 +10,9 @@ from pathlib import Path
 
 from theory.errors import InputError
 
-OLDEST, TOO_NEW = (1, 41), (1, 43)
-INSTALL = "pip install -c constraints.txt -e '.[flower]' in the folder of fedco2's source"
-QUIET = {
+OLDEST_VERSION, FIRST_UNTESTED_VERSION = (1, 41), (1, 43)
+INSTALL_HINT = "pip install -c constraints.txt -e '.[flower]' in the folder of fedco2's source"
+DEFAULT_VARIABLES = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
@@ -24,9 +24,9 @@ QUIET = {
 """What holds unless the user has said otherwise."""
 
 
-def environment(home: Path) -> dict[str, str]:
+def build_environment(home: Path) -> dict[str, str]:
     """Ours and the user's settings, for processes that keep Flower's own files in ``home``."""
-    found = QUIET | os.environ | {"FLWR_HOME": str(home)}
+    found = DEFAULT_VARIABLES | os.environ | {"FLWR_HOME": str(home)}
     # processes of Flower start each other by name
     found["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     for name in ("no_proxy", "NO_PROXY"):  # a proxy cannot know what this machine's own address means here
@@ -39,9 +39,9 @@ def require_flower() -> str:
     try:
         found = version("flwr")
     except PackageNotFoundError:
-        raise InputError(f"Flower is not installed; {INSTALL}") from None
+        raise InputError(f"Flower is not installed; {INSTALL_HINT}") from None
     numbers = re.match(r"(\d+)\.(\d+)", found)
-    if numbers is None or not OLDEST <= (int(numbers[1]), int(numbers[2])) < TOO_NEW:
-        wanted = f">={OLDEST[0]}.{OLDEST[1]},<{TOO_NEW[0]}.{TOO_NEW[1]}"
-        raise InputError(f"Flower {found} is installed, but fedco2 wants {wanted}; {INSTALL}")
+    if numbers is None or not OLDEST_VERSION <= (int(numbers[1]), int(numbers[2])) < FIRST_UNTESTED_VERSION:
+        wanted = f">={OLDEST_VERSION[0]}.{OLDEST_VERSION[1]},<{FIRST_UNTESTED_VERSION[0]}.{FIRST_UNTESTED_VERSION[1]}"
+        raise InputError(f"Flower {found} is installed, but fedco2 wants {wanted}; {INSTALL_HINT}")
     return found

@@ -12,8 +12,8 @@ from fedtrain.bench import ClientTrainer
 from fedtrain.checkpoint import RunState
 from fedtrain.config import Config, serialize_config
 from fedtrain.errors import TrainingError
-from fedtrain.flower.post import Post, error_of
-from fedtrain.flower.records import Packing
+from fedtrain.flower.post import ClientManager, build_client_error
+from fedtrain.flower.records import RecordPacker
 from fedtrain.folder import LAST_CHECKPOINT, RunFolder
 from fedtrain.parcels import EncodedMessage, decode_replies, decode_scores, encode_broadcast
 from fedtrain.partition import EntryNames, StateDict
@@ -32,21 +32,23 @@ from theory.errors import InputError
 
 
 @dataclass(frozen=True)
-class Patience:
+class WaitPolicy:
     """For how many clients to wait, and how long for the others."""
 
     least: int
     seconds: float
 
 
-class FlowerFleet:
+class FlowerBackend:
     """One message a round: who is evaluated and trains next does both when asked for the first.
 
     What clients keep is theirs: the server knows only in which round each trained last, and says so. A turn is thus
     made again, with the same bits, after anything was lost on the way.
     """
 
-    def __init__(self, post: Post, bench: ClientTrainer, config: Config, folder: RunFolder, patience: Patience) -> None:
+    def __init__(
+        self, post: ClientManager, bench: ClientTrainer, config: Config, folder: RunFolder, patience: WaitPolicy
+    ) -> None:
         self.post, self.bench, self.config, self.folder, self.patience = post, bench, config, folder, patience
         self.names = sorted(post.described, key=lambda name: int(post.described[name]["place"]))
         self.personal: dict[str, StateDict] = {}
@@ -103,7 +105,7 @@ class FlowerFleet:
         self, message: Broadcast, whom: Collection[str], splits: Collection[Split], training: Collection[str]
     ) -> tuple[dict[str, Update | Failure], dict[str, Scores]]:
         """Ask, and judge what is answered."""
-        packing, needed = Packing(), self.folder.needed()
+        packing, needed = RecordPacker(), self.folder.needed()
 
         def letter(name: str) -> RecordDict:
             note, groups = self._told(message, name, splits, name in training)
@@ -119,9 +121,9 @@ class FlowerFleet:
                     raise TrainingError(f"client {name}: no answer within {self.patience.seconds:g} s")
                 note, _ = replies[name]
                 if "error" in note:
-                    raise error_of(f"client {name}", note)
+                    raise build_client_error(f"client {name}", note)
                 if splits:
-                    scores[name] = scored(name, note, splits)
+                    scores[name] = parse_client_scores(name, note, splits)
                 if name in training:
                     answers[name] = self._judged(name, replies[name], message)
             except (TrainingError, InputError) as error:
@@ -158,12 +160,13 @@ class FlowerFleet:
         return answer
 
 
-def scored(name: str, note: Mapping[str, Any], splits: Collection[Split]) -> Scores:
+def parse_client_scores(name: str, note: Mapping[str, Any], splits: Collection[Split]) -> Scores:
     """A client's scores, if they are some; a split that it has no data for is missing."""
     try:
         found = decode_scores(note["scores"])[name]
         good = found.keys() <= set(splits) and all(
-            "fused" in branches and all(is_score(score) for score in branches.values()) for branches in found.values()
+            "fused" in branches and all(is_valid_score(score) for score in branches.values())
+            for branches in found.values()
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         good = False
@@ -172,11 +175,11 @@ def scored(name: str, note: Mapping[str, Any], splits: Collection[Split]) -> Sco
     return found
 
 
-def is_score(score: Score) -> bool:
+def is_valid_score(score: Score) -> bool:
     """Whether it can be one; a loss may be infinite, for which there are other words."""
     return 0 <= score.accuracy <= 1 and isinstance(score.loss, float) and isinstance(score.n, int) and score.n > 0
 
 
-def question(config: Config, run: str) -> dict[str, Any]:
+def build_node_query(config: Config, run: str) -> dict[str, Any]:
     """What a node must know to find out which client it is."""
     return {"config": serialize_config(config), "run": run}

@@ -8,58 +8,58 @@ from typing import Any
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedtrain.flower.records import NOTE, content, opened
-from fedtrain.flower.site import Site
+from fedtrain.flower.records import NOTE_RECORD, build_record, parse_record
+from fedtrain.flower.site import ClientSession
 from fedtrain.manifest import describe_data
 from fedtrain.parcels import EncodedMessage, flatten_groups
 from fedtrain.partition import StateDict
 
 
-def describe(message: Message, context: Context) -> Message:
+def describe_client(message: Message, context: Context) -> Message:
     """Which client this is, and what its data are like."""
 
     def answer() -> EncodedMessage:
-        note, _ = opened(message.content)
-        site = Site.here(context.node_config, note)
+        note, _ = parse_record(message.content)
+        site = ClientSession.here(context.node_config, note)
         return {"client": site.name, "place": site.place, "data": describe_data(site.work.federation)}, {}
 
-    return Message(told(answer), reply_to=message)
+    return Message(build_reply(answer), reply_to=message)
 
 
-def turn(message: Message, context: Context) -> Message:
+def run_client_round(message: Message, context: Context) -> Message:
     """Evaluate and train, as the message says; what is personal stays in the node's folder, and in its memory."""
 
     def answer() -> EncodedMessage:
-        note, entries = opened(message.content)
-        site = Site.here(context.node_config, note)
-        reply, kept = site.turn(note, entries, remembered(context.state, note))
+        note, entries = parse_record(message.content)
+        site = ClientSession.here(context.node_config, note)
+        reply, kept = site.turn(note, entries, get_cached_state(context.state, note))
         if kept is not None:
             about = {"run": note["run"], "turn": note["round"] + 1}
             context.state.clear()
-            context.state.update(content(about, flatten_groups({"own/0": kept})))
+            context.state.update(build_record(about, flatten_groups({"own/0": kept})))
         return reply
 
-    return Message(told(answer), reply_to=message)
+    return Message(build_reply(answer), reply_to=message)
 
 
-def remembered(state: RecordDict, note: dict[str, Any]) -> StateDict | None:
+def get_cached_state(state: RecordDict, note: dict[str, Any]) -> StateDict | None:
     """What the client kept after the turn that the server speaks of, if the node remembers just that."""
-    if NOTE not in state:
+    if NOTE_RECORD not in state:
         return None
-    about, entries = opened(state)
+    about, entries = parse_record(state)
     if (about["run"], about["turn"]) != (note["run"], note["turn"]):
         return None
     return {key.removeprefix("own/0/"): value for key, value in entries.items()}
 
 
-def told(answer: Callable[[], EncodedMessage]) -> RecordDict:
+def build_reply(answer: Callable[[], EncodedMessage]) -> RecordDict:
     """The answer, or what went wrong, in words that the server can pass on."""
     try:
-        return content(*answer())
+        return build_record(*answer())
     except Exception as error:
-        return content({"error": type(error).__name__, "text": str(error)}, {})
+        return build_record({"error": type(error).__name__, "text": str(error)}, {})
 
 
 app = ClientApp()
-app.query()(describe)
-app.train()(turn)
+app.query()(describe_client)
+app.train()(run_client_round)

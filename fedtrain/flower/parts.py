@@ -7,33 +7,39 @@ from pathlib import Path
 
 from fedtrain.errors import TrainingError
 from fedtrain.flower import commands
-from fedtrain.flower.deployed import Deployed, Part
-from fedtrain.flower.environment import environment
-from fedtrain.flower.logs import LISTENS, last_word, node_id, said_since
+from fedtrain.flower.deployed import ComponentState, DeploymentState
+from fedtrain.flower.environment import build_environment
+from fedtrain.flower.logs import LISTENING_MESSAGE, find_exit_reason, find_node_id, read_log
 from fedtrain.flower.ports import LOOPBACK
-from fedtrain.flower.processes import Process, descendants, marked, spawn
+from fedtrain.flower.processes import Process, find_by_environment, find_descendants, spawn
 
-MARK, ROLE = "FEDCO2_DEPLOYMENT", "FEDCO2_PART"
+DEPLOYMENT_VARIABLE, COMPONENT_VARIABLE = "FEDCO2_DEPLOYMENT", "FEDCO2_PART"
 SUPERLINK = "superlink"
-DATABASE, SECURITY, HOME, LOGS, NODES = "superlink.db", "security", "flower", "logs", "nodes"
-START = 120.0
+DATABASE_FILE, CERTIFICATES_DIR, FLOWER_HOME_DIR, LOGS_DIR, NODES_DIR = (
+    "superlink.db",
+    "security",
+    "flower",
+    "logs",
+    "nodes",
+)
+START_TIMEOUT = 120.0
 """Seconds in which a part has started on the slowest of machines."""
 
 
-def node_name(client: int) -> str:
+def format_node_name(client: int) -> str:
     """As its log and its key are called."""
     return f"node-{client}"
 
 
-def everything(folder: Path) -> set[Process]:
+def find_deployment_processes(folder: Path) -> set[Process]:
     """Every process that was started for a folder, even if its part is not known any more."""
-    return marked({MARK: str(folder)})
+    return find_by_environment({DEPLOYMENT_VARIABLE: str(folder)})
 
 
-class Parts:
+class Supervisor:
     """SuperLink and SuperNodes of one folder. Every process of theirs has marks in its environment to be found by."""
 
-    def __init__(self, folder: Path, deployed: Deployed) -> None:
+    def __init__(self, folder: Path, deployed: DeploymentState) -> None:
         self.folder = folder
         self.deployed = deployed
 
@@ -45,45 +51,51 @@ class Parts:
     @property
     def certificates(self) -> Path | None:
         """The folder of certificates and keys, if there are any."""
-        return self.folder / SECURITY if self.deployed.tls else None
+        return self.folder / CERTIFICATES_DIR if self.deployed.tls else None
 
     def log(self, name: str) -> Path:
         """What a part says."""
-        return self.folder / LOGS / f"{name}.log"
+        return self.folder / LOGS_DIR / f"{name}.log"
 
     def environment(self, role: str) -> dict[str, str]:
         """What a process of this deployment is told."""
-        marks = {MARK: str(self.folder), ROLE: role}
-        return environment(self.folder / HOME) | {"OMP_NUM_THREADS": str(self.deployed.threads)} | marks
+        marks = {DEPLOYMENT_VARIABLE: str(self.folder), COMPONENT_VARIABLE: role}
+        return (
+            build_environment(self.folder / FLOWER_HOME_DIR) | {"OMP_NUM_THREADS": str(self.deployed.threads)} | marks
+        )
 
     def start_superlink(self) -> None:
         """Return once it listens."""
         part = self.deployed.superlink
-        self._start(part, SUPERLINK, commands.superlink(part.port, self.folder / DATABASE, self.certificates))
-        until = time.monotonic() + START
+        self._start(
+            part, SUPERLINK, commands.build_superlink_command(part.port, self.folder / DATABASE_FILE, self.certificates)
+        )
+        until = time.monotonic() + START_TIMEOUT
         while part.alive and time.monotonic() < until:
             # its own word counts: on its port somebody else may answer
-            if LISTENS in said_since(self.log(SUPERLINK), part.log_from):
+            if LISTENING_MESSAGE in read_log(self.log(SUPERLINK), part.log_from):
                 return
             time.sleep(0.1)
         raise self._failure(part, SUPERLINK, "did not start")
 
     def start_node(self, client: int) -> None:
         """Return at once."""
-        part, name = self.deployed.nodes[client], node_name(client)
+        part, name = self.deployed.nodes[client], format_node_name(client)
         data = None if self.deployed.data_dir is None else Path(self.deployed.data_dir)
-        config = commands.node_config(client, len(self.deployed.nodes), self.folder / NODES / str(client), data)
+        config = commands.build_node_config(
+            client, len(self.deployed.nodes), self.folder / NODES_DIR / str(client), data
+        )
         key = self.certificates and self.certificates / name
-        ca = self.certificates and self.certificates / commands.CA
-        self._start(part, name, commands.supernode(self.address, part.port, config, ca, key))
+        ca = self.certificates and self.certificates / commands.CA_FILE
+        self._start(part, name, commands.build_supernode_command(self.address, part.port, config, ca, key))
 
     def wait_for_node(self, client: int) -> None:
         """Return once the SuperLink has let it in."""
-        part, name = self.deployed.nodes[client], node_name(client)
-        until = time.monotonic() + START
+        part, name = self.deployed.nodes[client], format_node_name(client)
+        until = time.monotonic() + START_TIMEOUT
         while time.monotonic() < until:
             alive = part.alive  # asked first: what it said before its end is read then
-            part.node_id = node_id(said_since(self.log(name), part.log_from))
+            part.node_id = find_node_id(read_log(self.log(name), part.log_from))
             if not alive:
                 break
             if part.node_id is not None:
@@ -95,17 +107,21 @@ class Parts:
     def processes(self, name: str) -> set[Process]:
         """A SuperLink or SuperNode, all that it started, and what one that was killed left behind."""
         parts = {SUPERLINK: self.deployed.superlink}
-        parts |= {node_name(client): node for client, node in enumerate(self.deployed.nodes)}
+        parts |= {format_node_name(client): node for client, node in enumerate(self.deployed.nodes)}
         process = parts[name].process
         own = set() if process is None else {process}
-        return own | descendants(own) | marked({MARK: str(self.folder), ROLE: name})
+        return (
+            own
+            | find_descendants(own)
+            | find_by_environment({DEPLOYMENT_VARIABLE: str(self.folder), COMPONENT_VARIABLE: name})
+        )
 
-    def _start(self, part: Part, name: str, command: list[str]) -> None:
+    def _start(self, part: ComponentState, name: str, command: list[str]) -> None:
         log = self.log(name)
         part.log_from, part.node_id = log.stat().st_size if log.exists() else 0, None
         part.process = spawn(command, self.environment(name), log)
         self.deployed.write(self.folder)
 
-    def _failure(self, part: Part, name: str, what: str) -> TrainingError:
+    def _failure(self, part: ComponentState, name: str, what: str) -> TrainingError:
         log = self.log(name)
-        return TrainingError(f"{name} {what}: {last_word(said_since(log, part.log_from))}; see {log}")
+        return TrainingError(f"{name} {what}: {find_exit_reason(read_log(log, part.log_from))}; see {log}")

@@ -9,14 +9,16 @@ from random import SystemRandom
 from fedtrain.errors import TrainingError
 
 LOOPBACK = "127.0.0.1"
-ORDINARY = range(20_000, 32_000)  # below those that a system hands out by itself, so that a part can have its own again
+PORT_RANGE = range(
+    20_000, 32_000
+)  # below those that a system hands out by itself, so that a part can have its own again
 
 
-def free_ports(count: int) -> list[int]:
+def find_free_ports(count: int) -> list[int]:
     """So many different ones, all free at the same moment."""
     found: list[int] = []
     with ExitStack() as held:
-        for port in SystemRandom().sample(ORDINARY, len(ORDINARY)):
+        for port in SystemRandom().sample(PORT_RANGE, len(PORT_RANGE)):
             if len(found) == count:
                 break
             listener = held.enter_context(socket.socket())

@@ -15,27 +15,27 @@ from flwr.serverapp import Grid
 
 from fedtrain.data.errors import DataError
 from fedtrain.errors import TrainingError
-from fedtrain.flower.records import content, opened
+from fedtrain.flower.records import build_record, parse_record
 from fedtrain.parcels import EncodedMessage
 from theory.errors import InputError
 
-PAUSE = 0.1
+POLL_INTERVAL = 0.1
 """Seconds between two looks for answers."""
-LOOK_AROUND = 2.0
+DISCOVERY_INTERVAL = 2.0
 """Seconds between two looks for nodes that are new."""
-FAILED = (ErrorCode.LOAD_CLIENT_APP_EXCEPTION, ErrorCode.CLIENT_APP_RAISED_EXCEPTION,
+PERMANENT_ERRORS = (ErrorCode.LOAD_CLIENT_APP_EXCEPTION, ErrorCode.CLIENT_APP_RAISED_EXCEPTION,
           ErrorCode.MOD_FAILED_PRECONDITION, ErrorCode.INVALID_FAB)  # fmt: skip
 """What another try would not mend."""
-CRASHED = (ErrorCode.UNKNOWN, ErrorCode.CLIENT_APP_CRASHED)
+CRASH_ERRORS = (ErrorCode.UNKNOWN, ErrorCode.CLIENT_APP_CRASHED)
 """What it may mend, unless it happens again and again; all other errors mean that the node or the letter was lost."""
-TRIES = 3
+MAX_CRASHES = 3
 """Of a turn that crashes."""
-GRACE = 10.0
+GRACE_PERIOD = 10.0
 """Seconds for other nodes to come when one has said that it is none of ours."""
 
 
 @dataclass
-class Post:
+class ClientManager:
     """Knows which node each client is on: by asking, since a node's number says nothing and may change."""
 
     grid: Grid
@@ -63,7 +63,7 @@ class Post:
             if len(self.nodes) >= clients:
                 return
             if self.strangers:
-                end = min(end, time.monotonic() + GRACE)
+                end = min(end, time.monotonic() + GRACE_PERIOD)
             if time.monotonic() > end and self.strangers:
                 raise next(iter(self.strangers.values()))
             if time.monotonic() > end:
@@ -78,12 +78,12 @@ class Post:
         end = time.monotonic() + patience
         for _ in self._ticks():
             for reply in self._answers(underway):
-                client, node = underway.pop(number_of(reply))
-                crashes[client] += reply.has_error() and reply.error.code in CRASHED
-                if lost(reply) and crashes[client] < TRIES:
+                client, node = underway.pop(get_message_id(reply))
+                crashes[client] += reply.has_error() and reply.error.code in CRASH_ERRORS
+                if is_lost(reply) and crashes[client] < MAX_CRASHES:
                     self._lose(node)
                 else:
-                    answers.setdefault(client, read(reply))
+                    answers.setdefault(client, parse_reply(reply))
             if len(answers) == len(letters) or (len(answers) >= least and time.monotonic() > end):
                 break
             self._look_around()
@@ -100,30 +100,30 @@ class Post:
             if self.halt.is_set():
                 raise KeyboardInterrupt
             yield
-            time.sleep(PAUSE)
+            time.sleep(POLL_INTERVAL)
 
     def _look_around(self) -> None:
         """Ask nodes that are new who they are; one that is gone is no client's any more."""
         for reply in self._answers(self.asked):
-            node = self.asked.pop(number_of(reply))
-            if lost(reply):
+            node = self.asked.pop(get_message_id(reply))
+            if is_lost(reply):
                 continue  # if it is back, it is asked again
-            note, _ = read(reply)
+            note, _ = parse_reply(reply)
             self.met.add(node)
-            if "error" in note or not introduces(note):
+            if "error" in note or not is_client_description(note):
                 text = note if "error" in note else {"error": "", "text": "its answer is none of fedco2's; update it"}
-                self.strangers[node] = error_of(f"node {node}", text)
+                self.strangers[node] = build_client_error(f"node {node}", text)
                 continue
             self.nodes[note["client"]] = node
             self.described[note["client"]] = note
-        if time.monotonic() - self.looked < LOOK_AROUND:
+        if time.monotonic() - self.looked < DISCOVERY_INTERVAL:
             return
         self.looked = time.monotonic()
         online = set(self.grid.get_node_ids())
         for node in self.met - online:
             self._lose(node)
         new = sorted(online - self.met - set(self.asked.values()))
-        numbers = self._send("query", [(content(self.question, {}), node) for node in new])
+        numbers = self._send("query", [(build_record(self.question, {}), node) for node in new])
         self.asked |= dict(zip(numbers, new, strict=True))
 
     def _lose(self, node: int) -> None:
@@ -140,33 +140,33 @@ class Post:
         return list(self.grid.pull_messages(list(underway))) if underway else []
 
 
-def number_of(reply: Message) -> str:
+def get_message_id(reply: Message) -> str:
     """Of the letter that is answered; the sender's number does not do, for an error is the SuperLink's."""
     return str(reply.metadata.reply_to_message_id)
 
 
-def lost(reply: Message) -> bool:
+def is_lost(reply: Message) -> bool:
     """Whether node or letter were lost, and another try may do."""
-    return reply.has_error() and reply.error.code not in FAILED
+    return reply.has_error() and reply.error.code not in PERMANENT_ERRORS
 
 
-def introduces(note: Mapping[str, Any]) -> bool:
+def is_client_description(note: Mapping[str, Any]) -> bool:
     """Whether a node says in it which client it has."""
     kinds = {"client": str, "place": int, "data": dict}
     return all(isinstance(note.get(key), kind) for key, kind in kinds.items())
 
 
-def read(reply: Message) -> EncodedMessage:
+def parse_reply(reply: Message) -> EncodedMessage:
     """What a node says; an app that failed, or one that is not ours, says what kind of error that is."""
     if reply.has_error():
         return {"error": "TrainingError", "text": f"its app failed ({reply.error.reason}); see the node's log"}, {}
     try:
-        return opened(reply.content)
+        return parse_record(reply.content)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         return {"error": "TrainingError", "text": f"its answer is none of fedco2's ({error}); update its node"}, {}
 
 
-def error_of(whose: str, note: Mapping[str, Any]) -> InputError | TrainingError:
+def build_client_error(whose: str, note: Mapping[str, Any]) -> InputError | TrainingError:
     """The error that a note speaks of."""
     kinds = {kind.__name__: kind for kind in (InputError, DataError)}
     return kinds.get(note["error"], TrainingError)(f"{whose}: {note['text']}")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from theory.errors import InputError
 
-PROC = Path("/proc")
+PROC_DIR = Path("/proc")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Process:
         """Whether it runs; one that ended and waits to be asked how does not."""
         with suppress(ChildProcessError):  # it is another's child
             os.waitpid(self.pid, os.WNOHANG)
-        return _look(self.pid) == self
+        return _find_process(self.pid) == self
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, if it is still the same process."""
@@ -39,7 +39,7 @@ class Process:
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Process:
     """Start a process of its own session that reads nothing and appends all it says to ``log``."""
-    if not (PROC / "self" / "stat").exists():
+    if not (PROC_DIR / "self" / "stat").exists():
         raise InputError("processes are told apart by /proc, which this system lacks; use fedco2 flower simulate here")
     program = shutil.which(command[0], path=environment.get("PATH"))
     if program is None:
@@ -50,13 +50,15 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     pid = os.posix_spawn(program, list(command), environment, file_actions=files, setsid=True)
-    found = _look(pid)
+    found = _find_process(pid)
     return found if found is not None else Process(pid, -1)  # it is over already: no process begins at -1
 
 
-def descendants(roots: Iterable[Process]) -> set[Process]:
+def find_descendants(roots: Iterable[Process]) -> set[Process]:
     """Children of processes, their children, and so on."""
-    parents = {process: parent for pid in _pids() if (parent := _parent(pid)) and (process := _look(pid))}
+    parents = {
+        process: parent for pid in _list_pids() if (parent := _find_parent(pid)) and (process := _find_process(pid))
+    }
     family = {root.pid for root in roots if root.alive}
     found: set[Process] = set()
     while new := {process for process, parent in parents.items() if parent in family and process not in found}:
@@ -65,54 +67,54 @@ def descendants(roots: Iterable[Process]) -> set[Process]:
     return found
 
 
-def marked(marks: Mapping[str, str]) -> set[Process]:
+def find_by_environment(marks: Mapping[str, str]) -> set[Process]:
     """All processes that were started with these in their environment, but not ourselves."""
     wanted = {f"{name}={value}".encode() for name, value in marks.items()}
     found: set[Process] = set()
-    for pid in _pids():
+    for pid in _list_pids():
         with suppress(OSError):  # another user's, or over by now
-            said = set((PROC / str(pid) / "environ").read_bytes().split(b"\0"))
-            if wanted <= said and pid != os.getpid() and (process := _look(pid)):
+            said = set((PROC_DIR / str(pid) / "environ").read_bytes().split(b"\0"))
+            if wanted <= said and pid != os.getpid() and (process := _find_process(pid)):
                 found.add(process)
     return found
 
 
-def end(processes: Iterable[Process], patience: float = 5.0) -> int:
+def terminate(processes: Iterable[Process], patience: float = 5.0) -> int:
     """Ask processes to end, and after so many seconds make them; how many there were."""
     running = {process for process in processes if process.alive}
     for process in running:
         process.signal(signal.SIGTERM)
-    left = _wait(running, patience)
+    left = _wait_for_exit(running, patience)
     for process in left:
         process.signal(signal.SIGKILL)
-    _wait(left, 10.0)
+    _wait_for_exit(left, 10.0)
     return len(running)
 
 
-def _wait(processes: set[Process], seconds: float) -> set[Process]:
+def _wait_for_exit(processes: set[Process], seconds: float) -> set[Process]:
     until = time.monotonic() + seconds
     while (left := {process for process in processes if process.alive}) and time.monotonic() < until:
         time.sleep(0.05)
     return left
 
 
-def _pids() -> list[int]:
-    return [int(path.name) for path in PROC.iterdir() if path.name.isdecimal()]
+def _list_pids() -> list[int]:
+    return [int(path.name) for path in PROC_DIR.iterdir() if path.name.isdecimal()]
 
 
-def _fields(pid: int) -> list[str] | None:
+def _read_stat_fields(pid: int) -> list[str] | None:
     """State, parent and so on: what /proc says after the name, which may hold spaces and brackets."""
     try:
-        return (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        return (PROC_DIR / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
 
 
-def _look(pid: int) -> Process | None:
-    fields = _fields(pid)
+def _find_process(pid: int) -> Process | None:
+    fields = _read_stat_fields(pid)
     return None if fields is None or fields[0] in "ZX" else Process(pid, int(fields[19]))
 
 
-def _parent(pid: int) -> int | None:
-    fields = _fields(pid)
+def _find_parent(pid: int) -> int | None:
+    fields = _read_stat_fields(pid)
     return None if fields is None else int(fields[1])

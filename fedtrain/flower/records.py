@@ -14,10 +14,10 @@ from fedtrain.packing import TensorSpecs, pack_tensors, unpack_tensors
 from fedtrain.parcels import EncodedMessage, flatten_groups, group_entries
 from fedtrain.partition import StateDict
 
-NOTE, BLOCK = "note", "block"
+NOTE_RECORD, BLOCK_KEY = "note", "block"
 
 
-class Packing:
+class RecordPacker:
     """Letters of one round: a group that goes into several of them (the averaged entries, a head) is packed once.
 
     One array holds all tensors of a group, for Flower moves arrays one by one and a network has many small ones.
@@ -30,25 +30,25 @@ class Packing:
         """A record for each group, and the note."""
         records = RecordDict({name: self._packed(state)[1] for name, state in groups.items()})
         forms = {name: self._packed(state)[0] for name, state in groups.items()}
-        records[NOTE] = ConfigRecord({"json": json.dumps({"note": note, "forms": forms})})
+        records[NOTE_RECORD] = ConfigRecord({"json": json.dumps({"note": note, "forms": forms})})
         return records
 
     def _packed(self, state: StateDict) -> tuple[TensorSpecs, ArrayRecord]:
         if id(state) not in self.done:  # which stays its own while it is held here
             forms, block = pack_tensors(state)
-            self.done[id(state)] = state, forms, ArrayRecord({BLOCK: Array(block.numpy())})
+            self.done[id(state)] = state, forms, ArrayRecord({BLOCK_KEY: Array(block.numpy())})
         return self.done[id(state)][1:]
 
 
-def content(note: Mapping[str, Any], entries: StateDict) -> RecordDict:
+def build_record(note: Mapping[str, Any], entries: StateDict) -> RecordDict:
     """A parcel that goes to one."""
-    return Packing().letter(note, group_entries(entries))
+    return RecordPacker().letter(note, group_entries(entries))
 
 
-def opened(records: RecordDict) -> EncodedMessage:
+def parse_record(records: RecordDict) -> EncodedMessage:
     """What became these records; ValueError, KeyError or TypeError if nothing of ours did."""
-    told = json.loads(str(records.config_records[NOTE]["json"]))
-    blocks = {group: records.array_records[group][BLOCK].numpy() for group in told["forms"]}
+    told = json.loads(str(records.config_records[NOTE_RECORD]["json"]))
+    blocks = {group: records.array_records[group][BLOCK_KEY].numpy() for group in told["forms"]}
     if any(block.dtype != np.uint8 or block.ndim != 1 for block in blocks.values()):
         raise ValueError("a block is not one of bytes")
     groups = {group: unpack_tensors(forms, torch.from_numpy(blocks[group])) for group, forms in told["forms"].items()}

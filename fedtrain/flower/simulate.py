@@ -13,15 +13,15 @@ from threading import Event
 from types import FrameType
 from typing import Any
 
-from fedtrain.flower.environment import environment
-from fedtrain.flower.site import SIMULATED
+from fedtrain.flower.environment import build_environment
+from fedtrain.flower.site import SIMULATION_VARIABLE
 
 
 def simulate(nodes: int, workers: int, conduct: Callable[[Any], Any], halt: Event) -> Any:
     """What ``conduct`` makes of the grid."""
     with TemporaryDirectory(prefix="fedco2-") as home:
-        os.environ.update(environment(Path(home)))  # before Ray and Flower are loaded, and for their processes
-        os.environ[SIMULATED] = "1"
+        os.environ.update(build_environment(Path(home)))  # before Ray and Flower are loaded, and for their processes
+        os.environ[SIMULATION_VARIABLE] = "1"
         from flwr.app import Context
         from flwr.serverapp import Grid, ServerApp
         from flwr.simulation import run_simulation
@@ -42,7 +42,7 @@ def simulate(nodes: int, workers: int, conduct: Callable[[Any], Any], halt: Even
         server.main()(main)
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
         resources: dict[str, Any] = {"num_cpus": 1, "num_gpus": 0.0}
-        with stopping(halt):
+        with set_on_interrupt(halt):
             run_simulation(
                 server,
                 node,
@@ -55,7 +55,7 @@ def simulate(nodes: int, workers: int, conduct: Callable[[Any], Any], halt: Even
 
 
 @contextmanager
-def stopping(halt: Event) -> Iterator[None]:
+def set_on_interrupt(halt: Event) -> Iterator[None]:
     """Ctrl-C is for who waits for the clients: that is another thread, and Flower waits for it."""
 
     def stop(number: int, frame: FrameType | None) -> None:

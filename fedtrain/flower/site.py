@@ -22,12 +22,12 @@ from fedtrain.protocol import Update
 from fedtrain.tables import merge_tables
 from theory.errors import InputError
 
-SIMULATED = "FEDCO2_SIMULATED"
+SIMULATION_VARIABLE = "FEDCO2_SIMULATED"
 """Environment: set where server and nodes are one process's, and what clients keep goes into the run's own folder."""
 
 
 @dataclass(frozen=True)
-class Site:
+class ClientSession:
     """Made anew for each message: Flower gives every one a process of its own."""
 
     work: Experiment
@@ -37,11 +37,11 @@ class Site:
     cupboard: ClientStateStore
 
     @classmethod
-    def here(cls, node: Mapping[str, Any], note: Mapping[str, Any]) -> Site:
+    def here(cls, node: Mapping[str, Any], note: Mapping[str, Any]) -> ClientSession:
         """As the node's own settings say; the server says which experiment it is, and never names a folder here."""
         if "partition-id" not in node:
             raise InputError('this node was not told which client it is; start it with --node-config "partition-id=0"')
-        place, simulated = int(node["partition-id"]), SIMULATED in os.environ
+        place, simulated = int(node["partition-id"]), SIMULATION_VARIABLE in os.environ
         own = (
             {} if simulated else {"machine": {"device": str(node.get("device", "auto"))}}
         )  # a node's, not the server's

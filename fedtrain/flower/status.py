@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedtrain.flower.control import Run
+from fedtrain.flower.control import SuperLinkRun
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class NodeStatus:
 
 
 @dataclass(frozen=True)
-class Status:
+class DeploymentStatus:
     """A deployment at one moment; of runs, and of who is online, only a SuperLink that runs can tell."""
 
     address: str
@@ -27,7 +27,7 @@ class Status:
     pid: int | None
     alive: bool
     nodes: list[NodeStatus]
-    runs: list[Run]
+    runs: list[SuperLinkRun]
 
     @property
     def well(self) -> bool:

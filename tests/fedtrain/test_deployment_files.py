@@ -16,17 +16,22 @@ from pathlib import Path
 import pytest
 
 from fedtrain.flower import environment as surroundings
-from fedtrain.flower.alone import alone
-from fedtrain.flower.commands import node_config, spelt, superlink, supernode
+from fedtrain.flower.alone import exclusive_lock
+from fedtrain.flower.commands import (
+    build_node_config,
+    build_superlink_command,
+    build_supernode_command,
+    format_node_config,
+)
 from fedtrain.flower.control import write_connection
-from fedtrain.flower.deployed import NAME, Deployed, Part, read
+from fedtrain.flower.deployed import STATE_FILE, ComponentState, DeploymentState, load_deployment_state
 from fedtrain.flower.deployment import Deployment
-from fedtrain.flower.environment import environment, require_flower
-from fedtrain.flower.hosts import several_hosts
-from fedtrain.flower.logs import last_word, node_id, said_since
-from fedtrain.flower.parts import MARK
-from fedtrain.flower.ports import LOOPBACK, free_ports
-from fedtrain.flower.processes import Process, descendants, end, marked, spawn
+from fedtrain.flower.environment import build_environment, require_flower
+from fedtrain.flower.hosts import format_multi_host_guide
+from fedtrain.flower.logs import find_exit_reason, find_node_id, read_log
+from fedtrain.flower.parts import DEPLOYMENT_VARIABLE
+from fedtrain.flower.ports import LOOPBACK, find_free_ports
+from fedtrain.flower.processes import Process, find_by_environment, find_descendants, spawn, terminate
 from theory.errors import InputError
 
 needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="this system has no /proc")
@@ -37,8 +42,8 @@ STUBBORN = (
 
 @pytest.fixture
 def some():
-    parts = [Part(20_001 + k, Process(40 + k, 7), 100 * k, str(2**63 + k)) for k in range(2)]
-    return Deployed("1.41.0", True, 1, "/some data", Part(20_000, Process(39, 6)), parts)
+    parts = [ComponentState(20_001 + k, Process(40 + k, 7), 100 * k, str(2**63 + k)) for k in range(2)]
+    return DeploymentState("1.41.0", True, 1, "/some data", ComponentState(20_000, Process(39, 6)), parts)
 
 
 @pytest.fixture
@@ -75,22 +80,22 @@ def found(pid):
 
 def test_what_was_written_is_read(tmp_path, some):
     some.write(tmp_path)
-    assert read(tmp_path) == some
-    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+    assert load_deployment_state(tmp_path) == some
+    assert [path.name for path in tmp_path.iterdir()] == [STATE_FILE]
 
 
 def test_a_part_that_was_not_started_has_no_process(tmp_path, some):
-    some.nodes[1] = Part(20_002)
+    some.nodes[1] = ComponentState(20_002)
     some.write(tmp_path)
-    assert read(tmp_path).nodes[1] == Part(20_002)
-    assert not read(tmp_path).nodes[1].alive
+    assert load_deployment_state(tmp_path).nodes[1] == ComponentState(20_002)
+    assert not load_deployment_state(tmp_path).nodes[1].alive
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "fedco2 deployment 1"}', '{"format": "other 3"}', "{"])
 def test_a_damaged_file_is_refused_with_the_way_out(tmp_path, text):
-    (tmp_path / NAME).write_text(text)
+    (tmp_path / STATE_FILE).write_text(text)
     with pytest.raises(InputError, match=r"deployment\.json: damaged .*; delete it, then fedco2 flower down"):
-        read(tmp_path)
+        load_deployment_state(tmp_path)
 
 
 def test_no_deployment_is_said_with_the_way_out(tmp_path):
@@ -105,7 +110,7 @@ def test_up_twice_is_refused(tmp_path, some, version):
     some.write(tmp_path)
     with pytest.raises(InputError, match="a deployment is here already; end it with fedco2 flower down"):
         Deployment(tmp_path).up(2)
-    assert read(tmp_path) == some
+    assert load_deployment_state(tmp_path) == some
 
 
 @pytest.mark.parametrize("name", ["superlink.db", "security", "flower"])
@@ -114,7 +119,7 @@ def test_nothing_is_overwritten(tmp_path, version, name):
     with pytest.raises(InputError, match="is there already and is not overwritten; choose another --dir"):
         Deployment(tmp_path).up(2)
     assert (tmp_path / name).read_text() == "mine"
-    assert not (tmp_path / NAME).exists()
+    assert not (tmp_path / STATE_FILE).exists()
 
 
 def test_a_folder_of_data_that_is_not_there(tmp_path, version):
@@ -124,7 +129,7 @@ def test_a_folder_of_data_that_is_not_there(tmp_path, version):
 
 
 def test_one_at_a_time(tmp_path, version):
-    with alone(tmp_path), pytest.raises(InputError, match="another process starts or ends something here"):
+    with exclusive_lock(tmp_path), pytest.raises(InputError, match="another process starts or ends something here"):
         Deployment(tmp_path).down()
     assert Deployment(tmp_path).down() == 0
 
@@ -151,34 +156,34 @@ def test_versions(version, number, good):
 
 
 def test_the_environment_is_quiet_unless_the_user_says_otherwise(tmp_path, monkeypatch):
-    for name in (*surroundings.QUIET, "NO_PROXY", "no_proxy"):
+    for name in (*surroundings.DEFAULT_VARIABLES, "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
-    told = environment(tmp_path)
-    assert surroundings.QUIET.items() <= told.items()
+    told = build_environment(tmp_path)
+    assert surroundings.DEFAULT_VARIABLES.items() <= told.items()
     assert told["FLWR_TELEMETRY_ENABLED"] == "0"
     assert told["FLWR_HOME"] == str(tmp_path)
     assert told["PATH"].split(os.pathsep)[0] == os.path.dirname(sys.executable)
     assert told["no_proxy"] == told["NO_PROXY"] == "127.0.0.1,localhost"
     monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "1")
     monkeypatch.setenv("NO_PROXY", "example.org")
-    told = environment(tmp_path)
+    told = build_environment(tmp_path)
     assert told["FLWR_TELEMETRY_ENABLED"] == "1"
     assert told["NO_PROXY"] == "example.org,127.0.0.1,localhost"
     assert told["FLWR_DISABLE_UPDATE_CHECK"] == "1"
 
 
 def test_values_are_spelt_for_flower(tmp_path):
-    config = node_config(3, 4, tmp_path / "a b", None)
+    config = build_node_config(3, 4, tmp_path / "a b", None)
     assert config == f'partition-id=3 num-partitions=4 state-dir="{tmp_path}/a b"'
-    assert node_config(3, 4, tmp_path, tmp_path / "d").endswith(f' data-dir="{tmp_path}/d"')
-    assert spelt({"x": 'say "é" \\ \n'}) == 'x="say \\u0022é\\u0022 \\\\ \\n"'
+    assert build_node_config(3, 4, tmp_path, tmp_path / "d").endswith(f' data-dir="{tmp_path}/d"')
+    assert format_node_config({"x": 'say "é" \\ \n'}) == 'x="say \\u0022é\\u0022 \\\\ \\n"'
 
 
 def test_all_listen_on_this_machine_alone(tmp_path):
     for secrets in (None, tmp_path):
         for words in (
-            superlink(20_000, tmp_path / "db", secrets),
-            supernode("127.0.0.1:20000", 20_001, "", secrets, secrets),
+            build_superlink_command(20_000, tmp_path / "db", secrets),
+            build_supernode_command("127.0.0.1:20000", 20_001, "", secrets, secrets),
         ):
             assert words[words.index("--host") + 1] == "127.0.0.1"
             assert ("--insecure" in words) == (secrets is None)
@@ -194,7 +199,7 @@ def test_the_connection_is_a_file_that_flwr_reads(tmp_path):
 
 
 def test_several_hosts():
-    text = several_hosts(3, "10.0.0.7", threads=2)
+    text = format_multi_host_guide(3, "10.0.0.7", threads=2)
     nodes = [shlex.split(line) for line in text.splitlines() if line.startswith("flower-supernode")]
     assert len(nodes) == 3
     for client, words in enumerate(nodes):
@@ -210,10 +215,10 @@ def test_several_hosts():
     assert "FLWR_TELEMETRY_ENABLED=0" in text
     assert "OMP_NUM_THREADS=2" in text
     assert "fedco2 flower run --dataset cifar10 --clients 3 --data real" in text
-    assert "fedco2 flower run --dataset office --data real" in several_hosts(4, "host.example.org")
+    assert "fedco2 flower run --dataset office --data real" in format_multi_host_guide(4, "host.example.org")
     for wrong in ("a,b", "https://x:9092", "", "-x"):
         with pytest.raises(InputError, match="no name or address of one host"):
-            several_hosts(3, wrong)
+            format_multi_host_guide(3, wrong)
 
 
 # --- logs and ports
@@ -221,19 +226,19 @@ def test_several_hosts():
 
 def test_logs_tell_who_and_why(tmp_path):
     log = tmp_path / "x.log"
-    assert said_since(log, 0) == ""
+    assert read_log(log, 0) == ""
     log.write_bytes(b"before\n\x1b[92mINFO \x1b[0m: SuperNode ID: 784\nTypeError: no\n[code: 2004] Failed.\nall done\n")
-    said = said_since(log, 7)
+    said = read_log(log, 7)
     assert said.startswith("INFO : SuperNode ID: 784\n")
-    assert node_id(said) == "784"
-    assert node_id("Starting") is None
-    assert last_word(said) == "[code: 2004] Failed."
-    assert last_word("one\ntwo\n\n") == "two"
-    assert last_word("") == "it said nothing"
+    assert find_node_id(said) == "784"
+    assert find_node_id("Starting") is None
+    assert find_exit_reason(said) == "[code: 2004] Failed."
+    assert find_exit_reason("one\ntwo\n\n") == "two"
+    assert find_exit_reason("") == "it said nothing"
 
 
 def test_ports_are_free_and_differ():
-    ports = free_ports(20)
+    ports = find_free_ports(20)
     assert len(set(ports)) == 20
     for port in ports:
         with socket.create_server((LOOPBACK, port)):  # nobody else has it
@@ -251,7 +256,7 @@ def test_a_recycled_process_id_is_not_touched():
         assert now.alive
         assert not before.alive
         before.signal(signal.SIGKILL)
-        assert end([before], patience=0.1) == 0
+        assert terminate([before], patience=0.1) == 0
         time.sleep(0.2)
         assert stranger.poll() is None
 
@@ -276,19 +281,19 @@ def test_who_does_not_listen_is_made_to_end():
     with running(sys.executable, "-c", STUBBORN) as deaf:
         deaf.stdout.readline()
         process = found(deaf.pid)
-        assert end([process], patience=0.3) == 1
+        assert terminate([process], patience=0.3) == 1
         assert not process.alive
 
 
 @needs_proc
 def test_the_family_is_found_and_the_orphans_by_their_mark(tmp_path):
     folder = Deployment(tmp_path / "a folder").folder
-    told = os.environ | {MARK: str(folder)}
+    told = os.environ | {DEPLOYMENT_VARIABLE: str(folder)}
     with running("sh", "-c", "sleep 60 & echo $!; wait", env=told) as parent, running("sleep", "60") as stranger:
         child = found(int(parent.stdout.readline()))
-        assert descendants([found(parent.pid)]) == {child}
-        assert marked({MARK: str(folder)}) == {child, found(parent.pid)}
-        assert not marked({MARK: str(folder), "FEDCO2_PART": "node-1"})
+        assert find_descendants([found(parent.pid)]) == {child}
+        assert find_by_environment({DEPLOYMENT_VARIABLE: str(folder)}) == {child, found(parent.pid)}
+        assert not find_by_environment({DEPLOYMENT_VARIABLE: str(folder), "FEDCO2_PART": "node-1"})
         parent.kill()
         parent.wait()
         assert child.alive
@@ -310,7 +315,7 @@ def test_what_is_started_appends_to_its_log_and_is_nobodys_child_to_wait_for(tmp
             time.sleep(0.02)
         assert log.read_text() == "old\nnew\nbad\n"
     finally:
-        assert end([process]) == 1
+        assert terminate([process]) == 1
     assert not process.alive
     assert not os.path.exists(f"/proc/{process.pid}"), "a zombie is left"
 
@@ -322,6 +327,6 @@ def test_a_program_that_is_not_there(tmp_path):
 
 def test_deployment_json_is_json(tmp_path, some):
     some.write(tmp_path)
-    table = json.loads((tmp_path / NAME).read_text())
+    table = json.loads((tmp_path / STATE_FILE).read_text())
     assert table["format"] == "fedco2 deployment 1"
     assert table["nodes"][0]["process"] == {"pid": 40, "started": 7}

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 
 from cli.main import main
-from fedtrain.flower.post import error_of
+from fedtrain.flower.post import build_client_error
 
 RUN = ["flower", "run", "--dataset", "digits", "--rounds", "5"]
 
@@ -63,6 +63,6 @@ def test_simulated_nodes_look_where_they_are_told(tmp_path, monkeypatch):
 
 
 def test_what_a_node_lacks_ends_with_the_exit_code_of_missing_data():
-    assert type(error_of("node 7", {"error": "DataError", "text": "lacks mnist"})).__name__ == "DataError"
-    assert type(error_of("node 7", {"error": "InputError", "text": "no"})).__name__ == "InputError"
-    assert type(error_of("node 7", {"error": "KeyError", "text": "no"})).__name__ == "TrainingError"
+    assert type(build_client_error("node 7", {"error": "DataError", "text": "lacks mnist"})).__name__ == "DataError"
+    assert type(build_client_error("node 7", {"error": "InputError", "text": "no"})).__name__ == "InputError"
+    assert type(build_client_error("node 7", {"error": "KeyError", "text": "no"})).__name__ == "TrainingError"

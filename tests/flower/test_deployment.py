@@ -24,14 +24,14 @@ from cli.main import main
 from fedtrain.errors import TrainingError
 from fedtrain.experiment import build_experiment, plan_experiment
 from fedtrain.flower import deployment as deploying
-from fedtrain.flower.commands import node_config, spelt, supernode
-from fedtrain.flower.deployed import read
+from fedtrain.flower.commands import build_node_config, build_supernode_command, format_node_config
+from fedtrain.flower.deployed import load_deployment_state
 from fedtrain.flower.deployment import Deployment
-from fedtrain.flower.hosts import several_hosts
-from fedtrain.flower.parts import Parts, everything
-from fedtrain.flower.ports import LOOPBACK, free_ports
-from fedtrain.flower.processes import end, spawn
-from fedtrain.flower.security import make_certificates, make_key
+from fedtrain.flower.hosts import format_multi_host_guide
+from fedtrain.flower.parts import Supervisor, find_deployment_processes
+from fedtrain.flower.ports import LOOPBACK, find_free_ports
+from fedtrain.flower.processes import spawn, terminate
+from fedtrain.flower.security import create_certificates, create_node_key
 from fedtrain.folder import RunFolder
 
 PROJECT = """
@@ -113,10 +113,10 @@ def test_a_life_in_the_clear(deployment, toy):
     folder = deployment.folder
     online = f"2 nodes are online; fedco2 flower down --dir {folder} ends them\n"
     assert command(up, folder, "--clients", "2") == (0, online)
-    deployed = read(folder)
+    deployed = load_deployment_state(folder)
     ports = {part.port for part in (deployed.superlink, *deployed.nodes)}
     assert len(ports) == 3
-    assert listeners(everything(folder)) == {("0100007F", port) for port in ports}
+    assert listeners(find_deployment_processes(folder)) == {("0100007F", port) for port in ports}
     code, seen = command(status, folder, "--json")
     assert code == 0
     assert json.loads(seen)["well"] is True
@@ -125,14 +125,14 @@ def test_a_life_in_the_clear(deployment, toy):
     run = deployment.control.submit(toy)
     busy = [folder / "nodes" / str(client) / "busy" for client in range(2)]
     until(lambda: all(path.exists() for path in busy))
-    assert listeners(everything(folder)) == {("0100007F", port) for port in ports}
+    assert listeners(find_deployment_processes(folder)) == {("0100007F", port) for port in ports}
     assert deployment.control.run_state(run).status == "running"
     deployment.control.stop_run(run)
     assert deployment.control.run_state(run).status == "finished:stopped"
     with pytest.raises(TrainingError, match="flwr stop 1: "):
         deployment.control.stop_run("1")
 
-    parts = Parts(folder, deployed)
+    parts = Supervisor(folder, deployed)
     orphans = []
     for node in deployed.nodes:
         os.kill(node.pid, signal.SIGKILL)
@@ -159,7 +159,7 @@ def test_a_life_in_the_clear(deployment, toy):
     code, ended = command(down, folder)
     assert code == 0
     assert int(ended.removesuffix(" processes ended\n")) >= 5  # SuperLink and node, a helper each, and the orphan
-    assert not everything(folder)
+    assert not find_deployment_processes(folder)
     assert not any(process.alive for process in orphans[0])
     for port in ports:
         with socket.socket() as asking:
@@ -203,7 +203,7 @@ def test_keys_and_certificates(deployment, tmp_path):
     assert before.tls
 
     os.kill(before.pid, signal.SIGKILL)
-    until(lambda: not read(deployment.folder).superlink.alive)
+    until(lambda: not load_deployment_state(deployment.folder).superlink.alive)
     assert not deployment.status().alive
     deployment.restart_superlink()  # it knows the keys still, and nodes come back as who they were
     until(lambda: deployment.control.nodes() == {node.node_id: "online" for node in before.nodes})
@@ -211,10 +211,10 @@ def test_keys_and_certificates(deployment, tmp_path):
     # a node that does not know our CA keeps away
     other, log = tmp_path / "other", tmp_path / "log"
     other.mkdir()
-    make_certificates(other)
-    parts = Parts(deployment.folder, read(deployment.folder))
-    config = node_config(0, 2, tmp_path / "state", None)
-    words = supernode(parts.address, *free_ports(1), config, other / "ca.pem", secrets / "node-0")
+    create_certificates(other)
+    parts = Supervisor(deployment.folder, load_deployment_state(deployment.folder))
+    config = build_node_config(0, 2, tmp_path / "state", None)
+    words = build_supernode_command(parts.address, *find_free_ports(1), config, other / "ca.pem", secrets / "node-0")
     stranger = spawn([*words, "--max-retries", "1"], parts.environment("stranger"), log)
     until(lambda: not stranger.alive)
     assert "CERTIFICATE_VERIFY_FAILED" in log.read_text()
@@ -223,7 +223,7 @@ def test_keys_and_certificates(deployment, tmp_path):
     # one with a key that nobody registered is sent away
     for path in (secrets / "node-1", secrets / "node-1.pub"):
         path.unlink()
-    make_key(secrets / "node-1")
+    create_node_key(secrets / "node-1")
     with pytest.raises(TrainingError, match=r"node-1 did not come online: \[code: 2004\] .*; see .*node-1\.log"):
         deployment.restart_node(1, patience=0)
     assert "Exit Code: 305" in (deployment.folder / "logs" / "node-1.log").read_text()
@@ -234,11 +234,11 @@ def test_keys_and_certificates(deployment, tmp_path):
 
 def test_a_start_that_fails_leaves_nothing(deployment, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        ports = [taken.getsockname()[1], *free_ports(1)]
-        monkeypatch.setattr(deploying, "free_ports", lambda count: ports)
+        ports = [taken.getsockname()[1], *find_free_ports(1)]
+        monkeypatch.setattr(deploying, "find_free_ports", lambda count: ports)
         with pytest.raises(TrainingError, match=r"superlink did not start: .*address already in use.*superlink\.log"):
             deployment.up(1)
-    assert not everything(deployment.folder)
+    assert not find_deployment_processes(deployment.folder)
     assert [path.name for path in deployment.folder.iterdir()] == ["logs"]
 
 
@@ -246,15 +246,17 @@ def test_flower_reads_what_we_spell():
     from flwr.common.config import parse_config_args
 
     config = {"a": 3, "plain": "/a/b", "spaces": "/a b/c d.toml", "rest": "\"quotes\" 'too' \\ \n é 😀 \x7f k=v"}
-    assert parse_config_args([spelt(config)]) == config
+    assert parse_config_args([format_node_config(config)]) == config
 
 
 @pytest.mark.parametrize("program", ["flower-superlink", "flower-supernode"])
 def test_flower_knows_the_options_of_several_hosts(program, deployment):
-    lines = several_hosts(1, "example.org").splitlines()
+    lines = format_multi_host_guide(1, "example.org").splitlines()
     options = re.findall(r" (--[a-z-]+)", next(line for line in lines if line.startswith(program)))
-    told = Parts(deployment.folder, deploying.Deployed("", False, 1, None, deploying.Part(1))).environment("help")
+    told = Supervisor(
+        deployment.folder, deploying.DeploymentState("", False, 1, None, deploying.ComponentState(1))
+    ).environment("help")
     known = subprocess.run([program, "--help"], env=told, capture_output=True, text=True, check=True, timeout=60).stdout
     assert options
     assert not [option for option in options if not re.search(rf"^  {option}\b", known, re.MULTILINE)]
-    assert end(everything(deployment.folder)) == 0
+    assert terminate(find_deployment_processes(deployment.folder)) == 0

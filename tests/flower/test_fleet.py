@@ -21,8 +21,8 @@ from fedtrain.data.source import load_dataset  # noqa: E402
 from fedtrain.errors import TrainingError  # noqa: E402
 from fedtrain.experiment import build_experiment  # noqa: E402
 from fedtrain.flower import node, post  # noqa: E402
-from fedtrain.flower.conduct import Plan, conduct  # noqa: E402
-from fedtrain.flower.records import content, opened  # noqa: E402
+from fedtrain.flower.conduct import ServerPlan, run_server  # noqa: E402
+from fedtrain.flower.records import build_record, parse_record  # noqa: E402
 from fedtrain.folder import METRICS_FILE, RunFolder  # noqa: E402
 from fedtrain.report.figures import draw_run_figures  # noqa: E402
 from fedtrain.run import run_rounds  # noqa: E402
@@ -67,7 +67,7 @@ class Grid:
                 return None  # dead, and not missed yet
             return self.reply(number, letter, Error(UNAVAILABLE, "node unavailable"))
         place = self.nodes[at]
-        app = node.describe if letter.metadata.message_type == "query" else node.turn
+        app = node.describe_client if letter.metadata.message_type == "query" else node.run_client_round
         settings = {"partition-id": place, "state-dir": str(self.root / f"node {place}")}
         context = Context(1, at, settings, self.memory[at], {})
         try:
@@ -78,7 +78,7 @@ class Grid:
             return None
         except ValueError as error:
             return self.reply(number, letter, Error(RAISED, str(error)))
-        self.log.append((place, letter.metadata.message_type, opened(letter.content)[0]))
+        self.log.append((place, letter.metadata.message_type, parse_record(letter.content)[0]))
         return self.reply(number, letter, self.spoilt(place, letter, reply.content))
 
     def reply(self, number, letter, what):
@@ -106,9 +106,9 @@ class Grid:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """No pauses, no figures; messages may be made outside of an app."""
-    monkeypatch.setattr(post, "PAUSE", 0.0)
-    monkeypatch.setattr(post, "LOOK_AROUND", 0.0)
-    monkeypatch.setattr(post, "GRACE", 0.0)
+    monkeypatch.setattr(post, "POLL_INTERVAL", 0.0)
+    monkeypatch.setattr(post, "DISCOVERY_INTERVAL", 0.0)
+    monkeypatch.setattr(post, "GRACE_PERIOD", 0.0)
     monkeypatch.setattr("fedtrain.run.draw_run_figures", lambda folder, summary: [])
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
@@ -116,8 +116,8 @@ def quick(monkeypatch):
 
 def go(grid, case, root, *, least=CLIENTS, patience=60.0, watch=small.quiet, **changes):
     config = small.experiment(case, **changes).config
-    plan = Plan(config, RunFolder(root / "run"), CLIENTS, least, patience, "test")
-    return conduct(grid, plan, lambda work: nullcontext(watch), print)
+    plan = ServerPlan(config, RunFolder(root / "run"), CLIENTS, least, patience, "test")
+    return run_server(grid, plan, lambda work: nullcontext(watch), print)
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_test_data_that_wait_for_a_better_round_are_asked_for_without_training_a
 
 def test_what_is_personal_stays_on_the_node(tmp_path):
     grid, sent = Grid(tmp_path), []
-    grid.spoilt = lambda place, letter, records: sent.append(opened(records)[1]) or records
+    grid.spoilt = lambda place, letter, records: sent.append(parse_record(records)[1]) or records
     go(grid, "fedbn all", tmp_path)
     personal = small.experiment("fedbn all").bench().personal
     names = {key.split("/", 2)[2] for entries in sent for key in entries}
@@ -183,7 +183,7 @@ def test_a_node_that_is_killed_in_its_turn_and_comes_back_with_another_number(tm
     grid = Grid(tmp_path)
 
     def tamper(grid, place, letter):
-        note = opened(letter.content)[0]
+        note = parse_record(letter.content)[0]
         if letter.metadata.message_type == "train" and (place, note["round"]) == (2, 1):
             grid.tamper = None
             grid.kill(2)
@@ -202,7 +202,7 @@ def test_a_turn_whose_answer_is_lost_is_taken_again_from_what_was_kept_before(fo
     grid, lost = Grid(tmp_path), []
 
     def spoilt(place, letter, records):
-        note = opened(letter.content)[0]
+        note = parse_record(letter.content)[0]
         if letter.metadata.message_type == "train" and (place, note["round"], lost) == (3, 2, []):
             lost.append(1)
             if forgets:
@@ -240,7 +240,7 @@ def test_an_evaluation_that_was_not_complete_is_not_taken_for_the_last(tmp_path,
     grid = Grid(tmp_path)
 
     def tamper(grid, place, letter):
-        if letter.metadata.message_type == "train" and place == 4 and opened(letter.content)[0]["round"] == 3:
+        if letter.metadata.message_type == "train" and place == 4 and parse_record(letter.content)[0]["round"] == 3:
             grid.kill(4)
             raise Dead
 
@@ -337,10 +337,10 @@ def test_an_answer_that_would_spoil_the_mean_is_refused_and_named(lie, tmp_path)
     def spoilt(place, letter, records):
         if letter.metadata.message_type != "train" or place != 1:
             return records
-        note, entries = opened(records)
+        note, entries = parse_record(records)
         if note["answers"]:
             lie(note, entries)
-        return content(note, entries)
+        return build_record(note, entries)
 
     grid = Grid(tmp_path)
     grid.spoilt = spoilt
@@ -377,7 +377,7 @@ def test_a_turn_that_crashes_again_and_again_is_given_up(tmp_path):
     grid.spoilt = failing(1, "train", CRASHED, "killed")
     with pytest.raises(TrainingError, match=r"client svhn: its app failed \(killed\)"):
         go(grid, "fedavg all", tmp_path)
-    assert len([1 for place, kind, _ in grid.log if (place, kind) == (1, "train")]) == post.TRIES
+    assert len([1 for place, kind, _ in grid.log if (place, kind) == (1, "train")]) == post.MAX_CRASHES
     grid = Grid(tmp_path / "again")
     grid.spoilt = failing(1, "train", CRASHED, "killed")
     summary = go(grid, "fedavg all", tmp_path / "again", server={"on_client_failure": "skip"})
@@ -412,10 +412,10 @@ SCORES = {
 @pytest.mark.parametrize("lie", SCORES)
 def test_scores_that_are_none_are_refused(lie, tmp_path):
     def spoilt(place, letter, records):
-        note, entries = opened(records)
+        note, entries = parse_record(records)
         if place == 1 and note.get("scores"):
             SCORES[lie](note["scores"])
-        return content(note, entries)
+        return build_record(note, entries)
 
     grid = Grid(tmp_path)
     grid.spoilt = spoilt
@@ -435,7 +435,7 @@ def test_a_run_goes_on_without_a_client_that_is_gone_for_good(tmp_path):
 
 
 def test_clients_that_do_not_come_are_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedtrain.flower.conduct.MEETING", 0.2)
+    monkeypatch.setattr("fedtrain.flower.conduct.CLIENT_WAIT_TIMEOUT", 0.2)
     grid = Grid(tmp_path)
     grid.kill(0)
     with pytest.raises(InputError, match=r"5 clients are wanted and 4 came \(.*\); start their nodes"):
@@ -464,7 +464,7 @@ def test_a_server_that_is_stopped_while_clients_are_evaluated_and_train_ahead_of
     grid = Grid(tmp_path)
 
     def tamper(grid, place, letter):
-        if letter.metadata.message_type == "train" and (place, opened(letter.content)[0]["round"]) == (4, 2):
+        if letter.metadata.message_type == "train" and (place, parse_record(letter.content)[0]["round"]) == (4, 2):
             grid.tamper = None
             raise KeyboardInterrupt
 

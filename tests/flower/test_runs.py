@@ -15,9 +15,9 @@ pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 import submitted
 from submitted import Submitted
 
-from fedtrain.flower.deployed import read
+from fedtrain.flower.deployed import load_deployment_state
 from fedtrain.flower.deployment import Deployment
-from fedtrain.flower.processes import descendants
+from fedtrain.flower.processes import find_descendants
 
 pytestmark = pytest.mark.minutes
 CLIENTS = 5
@@ -81,15 +81,15 @@ def test_real_nodes_give_the_bits_of_one_process(start, alone):
 
 def computing(deployment, place):
     """Whether a node's app is at work."""
-    process = read(deployment.folder).nodes[place].process
-    return len(descendants([process])) > 1  # its helper, and the app
+    process = load_deployment_state(deployment.folder).nodes[place].process
+    return len(find_descendants([process])) > 1  # its helper, and the app
 
 
 def test_a_node_that_is_killed_in_mid_round_and_started_again(start, alone, deployment):
     started = start("fedco2 all")
     started.until(lambda: started.folder.round_reached() >= 1 or started.folder.holds_a_run)
     started.until(lambda: computing(deployment, 2))
-    read(deployment.folder).nodes[2].process.signal(signal.SIGKILL)
+    load_deployment_state(deployment.folder).nodes[2].process.signal(signal.SIGKILL)
     deployment.restart_node(2)
     assert started.over().completed
     assert small.different(alone(started.work), started.everything()) == []
@@ -98,8 +98,8 @@ def test_a_node_that_is_killed_in_mid_round_and_started_again(start, alone, depl
 def test_a_superlink_and_its_server_that_are_killed_and_a_run_that_goes_on(start, alone, deployment):
     started = start("fedbn all", server={"rounds": 6}, evaluation={"every": 6})
     started.until(lambda: started.folder.holds_a_run and started.folder.round_reached() >= 1)
-    link = read(deployment.folder).superlink.process
-    for process in [link, *descendants([link])]:
+    link = load_deployment_state(deployment.folder).superlink.process
+    for process in [link, *find_descendants([link])]:
         process.signal(signal.SIGKILL)
     reached = started.folder.round_reached()
     assert not started.folder.finished
@@ -113,8 +113,8 @@ def test_a_superlink_and_its_server_that_are_killed_and_a_run_that_goes_on(start
 def test_a_client_that_never_answers(start, deployment):
     started = start("fedavg all", least=4, patience=30.0)
     started.until(lambda: started.folder.holds_a_run)
-    node = read(deployment.folder).nodes[4].process
-    for process in [node, *descendants([node])]:
+    node = load_deployment_state(deployment.folder).nodes[4].process
+    for process in [node, *find_descendants([node])]:
         process.signal(signal.SIGKILL)
     assert started.over().completed
     skipped = started.folder.read_json("summary.json")["skipped"]

@@ -12,7 +12,7 @@ import small
 import torch
 
 from fedtrain import run as module
-from fedtrain.flower.conduct import Plan, conduct
+from fedtrain.flower.conduct import ServerPlan, run_server
 from fedtrain.flower.simulate import simulate
 from fedtrain.folder import RunFolder
 
@@ -25,9 +25,9 @@ def main(root: Path, cases: list[str]) -> None:
 
     def all_of_them(grid) -> list[dict]:
         return [
-            conduct(
+            run_server(
                 grid,
-                Plan(small.config(case), RunFolder(root / case), CLIENTS, CLIENTS, 60.0, "test"),
+                ServerPlan(small.config(case), RunFolder(root / case), CLIENTS, CLIENTS, 60.0, "test"),
                 lambda work: nullcontext(small.quiet),
                 print,
             )

@@ -9,7 +9,7 @@ import small
 
 from fedtrain.cupboard import ClientStateStore, make_folder_name
 from fedtrain.flower.app import write_app
-from fedtrain.flower.conduct import Plan
+from fedtrain.flower.conduct import ServerPlan
 from fedtrain.folder import RunFolder
 from fedtrain.run import run_rounds
 
@@ -24,7 +24,7 @@ class Submitted:
         self.deployment, self.work, self.folder = deployment, work, folder
         clients = len(work.federation.clients)
         app.mkdir(parents=True)
-        write_app(app, Plan(work.config, folder, clients, least or clients, patience, "test"), self.log_of(app))
+        write_app(app, ServerPlan(work.config, folder, clients, least or clients, patience, "test"), self.log_of(app))
         if clientapp is not None:
             (app / "theirs.py").write_text(clientapp)
             about = app / "pyproject.toml"
