@@ -485,7 +485,7 @@ def engine(method: str, make: Callable[[], Net], clients: Sequence[ClientData], 
     """The same by fedtrain, told in the same form."""
     from fedtrain.bench import ClientTrainer, Precision
     from fedtrain.data.clients import Preprocessing
-    from fedtrain.fleets.local import LocalFleet
+    from fedtrain.fleets.local import SerialBackend
     from fedtrain.local import LocalSettings
     from fedtrain.methods import METHODS as OURS
     from fedtrain.protocol import Split, federate
@@ -496,7 +496,7 @@ def engine(method: str, make: Callable[[], Net], clients: Sequence[ClientData], 
     bench = ClientTrainer(
         OURS[method](**options), make, job.classes, local=local, preparation=look, seed=job.seed, precision=numbers
     )
-    fleet = LocalFleet(bench, clients)
+    fleet = SerialBackend(bench, clients)
     splits: list[Split] = ["train", "val", "test"] if job.evaluate_train else ["val", "test"]
     message, scores = fleet.opening(), []
     for done in federate(fleet, message, job.rounds, sample=job.sample, weights=job.weights, seed=job.seed):

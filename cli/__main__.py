@@ -7,7 +7,7 @@ from cli.main import main
 
 code = main()
 if "RANK" in os.environ:
-    from fedtrain.fleets.group import leave
+    from fedtrain.fleets.group import exit_process
 
-    leave(code)
+    exit_process(code)
 sys.exit(code)

@@ -15,7 +15,7 @@ from types import FrameType
 import torch
 
 from fedtrain.errors import TrainingError
-from fedtrain.fleets.group import STORE
+from fedtrain.fleets.group import STORE_VARIABLE
 from fedtrain.interrupts import INTERRUPT_SIGNALS
 
 EXIT_TIMEOUT = 10.0
@@ -30,7 +30,7 @@ def launch_ranks(ranks: int, threads: int | None) -> int:
     They find each other by a file, where torchrun would have a port open to the network.
     """
     with TemporaryDirectory(prefix="fedco2-") as folder:
-        shared = {STORE: str(Path(folder) / "store"), "WORLD_SIZE": str(ranks)}
+        shared = {STORE_VARIABLE: str(Path(folder) / "store"), "WORLD_SIZE": str(ranks)}
         shared["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # -P: no `cli` of the current folder's
         if threads is None:  # else every process has so many
             shared["OMP_NUM_THREADS"] = str(max(1, torch.get_num_threads() // ranks))

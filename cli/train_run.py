@@ -25,8 +25,8 @@ from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.data.settings import SETTINGS_OF_SKEW
 from fedtrain.data.source import LoadedDataset, load_dataset
 from fedtrain.experiment import build_experiment, plan_experiment
-from fedtrain.fleets.group import Place
-from fedtrain.fleets.ranks import follow, leading, refuse_idle_ranks
+from fedtrain.fleets.group import Rank
+from fedtrain.fleets.ranks import check_rank_count, open_distributed_backend, serve_rank
 from fedtrain.folder import RunFolder
 from fedtrain.manifest import build_manifest, describe_data
 from fedtrain.memory import keep_freed_memory
@@ -56,12 +56,12 @@ def run_train(given: Mapping[str, Any], options: dict[str, Any]) -> None:
         raise click.exceptions.Exit(launch_ranks(options["nproc"], config.machine.threads))
     work = build_experiment(set_threads(config), found.without_images() if options["dry_run"] else found)
     if options["dry_run"]:
-        refuse_idle_ranks(work, options["nproc"] or 1)
+        check_rank_count(work, options["nproc"] or 1)
         show_plan(make_console(), work, as_json=options["as_json"])
         return
     keep_freed_memory()
     if place is not None and place.rank:
-        follow(work, place)
+        serve_rank(work, place)
         return
     with folder.alone():
         told = build_manifest(work.config, describe_data(work.federation), shlex.join(["fedco2", *sys.argv[1:]]))
@@ -72,7 +72,7 @@ def run_train(given: Mapping[str, Any], options: dict[str, Any]) -> None:
             folder.begin(work.config, told)
         with handle_interrupts(lambda: describe_resume(folder, options["data_dir"])):
             view = TrainingView(make_console(stderr=options["as_json"]), work, folder, quiet=options["as_json"])
-            with view, leading(work, place, folder) if place else nullcontext() as fleet:
+            with view, open_distributed_backend(work, place, folder) if place else nullcontext() as fleet:
                 summary = run_rounds(work, folder, view, fleet)
     if options["as_json"]:
         click.echo(json.dumps({**summary, "out": str(folder.path)}, ensure_ascii=False))
@@ -80,13 +80,13 @@ def run_train(given: Mapping[str, Any], options: dict[str, Any]) -> None:
         show_summary(make_console(), summary, folder.path)
 
 
-def find_own_rank(config: Config, options: dict[str, Any]) -> Place | None:
+def find_own_rank(config: Config, options: dict[str, Any]) -> Rank | None:
     """Which of several processes this is; rank 0 speaks for all. None if there is but one, or they are not started."""
     if config.machine.fleet != "torchrun":
         if options["nproc"]:
             raise InputError("--nproc is for --fleet torchrun; add that or leave it out")
         return None
-    place = Place.ours()
+    place = Rank.ours()
     if place is None and not options["nproc"] and not options["dry_run"]:
         raise InputError("--fleet torchrun needs its processes: start this with torchrun, or add --nproc 2")
     silence_other_ranks()
@@ -95,7 +95,7 @@ def find_own_rank(config: Config, options: dict[str, Any]) -> Place | None:
 
 def silence_other_ranks() -> None:
     """Let rank 0 speak for all, of errors too."""
-    place = Place.ours()
+    place = Rank.ours()
     if place is not None and place.rank:
         sys.stderr = sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - to the end of the process
 

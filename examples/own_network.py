@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedtrain.bench import ClientTrainer
 from fedtrain.data.clients import ClientData, Samples
-from fedtrain.fleets.local import LocalFleet
+from fedtrain.fleets.local import SerialBackend
 from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS
 from fedtrain.protocol import federate
@@ -50,7 +50,9 @@ def main() -> None:
     clients = [client(name, centres, chance) for name in ("north", "east", "south", "west")]
     for name in ("fedavg", "fedbn", "fedco2"):
         method = METHODS[name]()
-        fleet = LocalFleet(ClientTrainer(method, MyNet, CLASSES, local=LocalSettings(lr=0.05, batch_size=20)), clients)
+        fleet = SerialBackend(
+            ClientTrainer(method, MyNet, CLASSES, local=LocalSettings(lr=0.05, batch_size=20)), clients
+        )
         *_, last = federate(fleet, fleet.opening(), rounds=15)
         scores = fleet.evaluate(last.message, splits=["test"])
         accuracy = {client: each["test"]["fused"].accuracy for client, each in scores.items()}

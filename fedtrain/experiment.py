@@ -15,9 +15,9 @@ from fedtrain.config import Config, ModelSettings
 from fedtrain.data.clients import Federation
 from fedtrain.data.federation import assemble_federation
 from fedtrain.data.source import LoadedDataset, load_dataset
-from fedtrain.fleets.local import LocalFleet
-from fedtrain.fleets.stacked import StackedFleet
-from fedtrain.fleets.threads import ThreadFleet
+from fedtrain.fleets.local import SerialBackend
+from fedtrain.fleets.stacked import VmapBackend
+from fedtrain.fleets.threads import ThreadsBackend
 from fedtrain.methods import AnyMethod
 from fedtrain.models import Net, build_alexnet, build_cifar_net, build_digits_net, build_two_layer_net
 from fedtrain.outline import FlopCounter, fill_with_virtual_zeros
@@ -91,7 +91,7 @@ class Experiment:
             engine="plain" if config.machine.fleet == "stacked" else config.machine.engine,  # vmap does without tricks
         )
 
-    def fleet(self, folder: Path | None = None) -> LocalFleet:
+    def fleet(self, folder: Path | None = None) -> SerialBackend:
         """All clients, in this process; what they keep on disk, if anything, is in the folder."""
         machine, server, clients = self.config.machine, self.config.server, self.federation.clients
         first = self.bench()
@@ -107,8 +107,8 @@ class Experiment:
             cores = torch.get_num_threads()
             if cores > 1 and chosen > 1:
                 benches = [first, *(first.twin() for _ in range(min(chosen, cores + chosen % cores) - 1))]
-                return ThreadFleet(benches, clients, **ways)
-        kind = StackedFleet if machine.fleet == "stacked" else LocalFleet
+                return ThreadsBackend(benches, clients, **ways)
+        kind = VmapBackend if machine.fleet == "stacked" else SerialBackend
         return kind(first, clients, **ways)
 
 

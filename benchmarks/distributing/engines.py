@@ -15,8 +15,8 @@ from pathlib import Path
 from distributing.cases import Case
 from distributing.flower import deployed, simulated
 from distributing.meters import FILE, Enough, Event, events, put_in, watching
-from fedtrain.fleets.group import STORE, Place, leave
-from fedtrain.fleets.ranks import follow, leading
+from fedtrain.fleets.group import STORE_VARIABLE, Rank, exit_process
+from fedtrain.fleets.ranks import open_distributed_backend, serve_rank
 from fedtrain.folder import RunFolder
 from fedtrain.memory import keep_freed_memory
 from fedtrain.run import run_rounds
@@ -31,7 +31,13 @@ def run_on(engine: str, case: Case, folder: Path) -> list[Event]:
     folder.mkdir(parents=True)
     world, meters = WORLDS.get(engine, 0), folder / METERS
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
-    told = {**os.environ, FILE: str(meters), "PYTHONPATH": path, "OMP_NUM_THREADS": "1", STORE: str(folder / "store")}
+    told = {
+        **os.environ,
+        FILE: str(meters),
+        "PYTHONPATH": path,
+        "OMP_NUM_THREADS": "1",
+        STORE_VARIABLE: str(folder / "store"),
+    }
     command = [sys.executable, "-m", "distributing.engines", engine, json.dumps(asdict(case)), str(folder)]
     ranks = [{"RANK": str(k), "LOCAL_RANK": str(k), "WORLD_SIZE": str(world)} for k in range(world)] or [{}]
     with ExitStack() as started:
@@ -59,11 +65,11 @@ def in_process(case: Case, folder: Path) -> None:
 
 def on_ranks(case: Case, folder: Path) -> None:
     """This process is one of them."""
-    work, out, place = case.experiment(), RunFolder(folder / "run"), Place.ours()
+    work, out, place = case.experiment(), RunFolder(folder / "run"), Rank.ours()
     if place is None or place.rank:
-        return follow(work, place or Place(0, 1, 0))
+        return serve_rank(work, place or Rank(0, 1, 0))
     out.begin(work.config, {})
-    with leading(work, place, out) as fleet, suppress(Enough):
+    with open_distributed_backend(work, place, out) as fleet, suppress(Enough):
         run_rounds(work, out, watching(case.rounds), fleet)
     return None
 
@@ -84,7 +90,7 @@ def child(engine: str, case: str, folder: str) -> None:
     put_in()
     ENGINES[engine](Case(**json.loads(case)), Path(folder))
     if engine in WORLDS:
-        leave(0)
+        exit_process(0)
 
 
 if __name__ == "__main__":

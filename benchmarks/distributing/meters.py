@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedtrain.bench import ClientTrainer
 from fedtrain.data.clients import ClientData
-from fedtrain.fleets.wire import Wire
+from fedtrain.fleets.wire import TensorChannel
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast, Update
 from fedtrain.run import RoundProgress
@@ -46,7 +46,7 @@ def events(path: Path) -> list[Event]:
 
 def put_in() -> None:
     """Have this process write down how long its clients train, and the bytes it gives to other ranks."""
-    train, give = ClientTrainer.train, Wire._give
+    train, give = ClientTrainer.train, TensorChannel._give
 
     def timed(
         bench: ClientTrainer, data: ClientData, personal: StateDict, message: Broadcast
@@ -59,7 +59,9 @@ def put_in() -> None:
         note("train", begun, client=data.name, round=message.round + 1)
         return done
 
-    def counted(wire: Wire, move: Callable[[Tensor], object], told: Mapping[str, Any], entries: StateDict) -> None:
+    def counted(
+        wire: TensorChannel, move: Callable[[Tensor], object], told: Mapping[str, Any], entries: StateDict
+    ) -> None:
         begun, given = time.perf_counter(), 0
 
         def weighed(piece: Tensor) -> object:
@@ -70,7 +72,7 @@ def put_in() -> None:
         give(wire, weighed, told, entries)
         note("give", begun, bytes=given, rank=int(os.environ["RANK"]))
 
-    ClientTrainer.train, Wire._give = timed, counted  # type: ignore[method-assign,assignment]
+    ClientTrainer.train, TensorChannel._give = timed, counted  # type: ignore[method-assign,assignment]
 
 
 def watching(rounds: int) -> Callable[[RoundProgress], None]:

@@ -16,14 +16,14 @@ import torch.distributed as dist
 from fedtrain.errors import TrainingError
 from theory.errors import InputError
 
-STORE = "FEDCO2_STORE"
+STORE_VARIABLE = "FEDCO2_STORE"
 """Names a file by which ranks of one machine find each other, so that nothing has to listen for them."""
-PATIENCE = timedelta(days=1)
+GROUP_TIMEOUT = timedelta(days=1)
 """A rank may train for long before it answers; one that dies is noticed at once."""
 
 
 @dataclass(frozen=True)
-class Place:
+class Rank:
     """Which process of how many this is."""
 
     rank: int
@@ -32,7 +32,7 @@ class Place:
     """Its number among those of this machine: the GPU that is its own."""
 
     @classmethod
-    def ours(cls) -> Place | None:
+    def ours(cls) -> Rank | None:
         """As whoever started this process says; None if nobody says anything."""
         if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
             return None
@@ -50,9 +50,9 @@ class Place:
 
 
 @contextmanager
-def joined(place: Place, device: torch.device) -> Iterator[None]:
+def join_process_group(place: Rank, device: torch.device) -> Iterator[None]:
     """Within, the ranks can talk: gloo from CPU to CPU, nccl from GPU to GPU."""
-    store = os.environ.get(STORE)
+    store = os.environ.get(STORE_VARIABLE)
     if store or os.environ.get("LOCAL_WORLD_SIZE") == str(place.world):  # all on this machine
         for library in ("GLOO", "NCCL"):  # else they listen on whatever the host name means, or the first card
             os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo")
@@ -63,7 +63,7 @@ def joined(place: Place, device: torch.device) -> Iterator[None]:
         init_method=f"file://{store}" if store else "env://",
         rank=place.rank,
         world_size=place.world,
-        timeout=PATIENCE,
+        timeout=GROUP_TIMEOUT,
     )
     try:
         yield
@@ -71,7 +71,7 @@ def joined(place: Place, device: torch.device) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def leave(code: int) -> NoReturn:
+def exit_process(code: int) -> NoReturn:
     """End the process of a rank.
 
     A thread of gloo's may still hold the last tensors that it sent, and would abort the process if it let go of them

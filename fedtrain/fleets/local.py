@@ -16,11 +16,11 @@ from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update, message
 from theory.errors import InputError
 
 T = TypeVar("T")
-Turn = tuple[Update, StateDict]
+TrainedClient = tuple[Update, StateDict]
 """What a client sends when it has trained, and what it keeps."""
 
 
-class LocalFleet:
+class SerialBackend:
     """Keeps the data on the bench's device, and what is personal too, unless told where to keep that."""
 
     def __init__(
@@ -71,7 +71,7 @@ class LocalFleet:
     def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
         """Everyone named."""
 
-        def turn(bench: ClientTrainer, name: str) -> Turn:
+        def turn(bench: ClientTrainer, name: str) -> TrainedClient:
             return bench.train(self.clients[name], self.personal[name], self.addressed(message, name))
 
         return self.gather(turn, message.round + 1, list(cohort))
@@ -81,7 +81,7 @@ class LocalFleet:
         return message_for(message, client, self.peers, self.bench.seed)
 
     def gather(
-        self, turn: Callable[[ClientTrainer, str], Turn], round: int, cohort: Sequence[str]
+        self, turn: Callable[[ClientTrainer, str], TrainedClient], round: int, cohort: Sequence[str]
     ) -> list[Update | Failure]:
         """All answers; what clients keep changes when all are done, so that a round can be abandoned."""
 
@@ -89,7 +89,7 @@ class LocalFleet:
             try:
                 answer, kept = turn(bench, name)
             except Exception as error:
-                reason = told(error, name, round)
+                reason = wrap_client_error(error, name, round)
                 if not self.skip_failures:
                     raise reason from error
                 said = str(reason)  # a MemoryError says nothing at all
@@ -118,7 +118,7 @@ class LocalFleet:
         return [work(self.bench, name) for name in names]
 
 
-def told(error: Exception, client: str, round: int) -> Exception:
+def wrap_client_error(error: Exception, client: str, round: int) -> Exception:
     """The error with the client's name; what speaks for itself, or of the whole machine, as it is."""
     if isinstance(error, InputError | MemoryError) or "tried to allocate" in str(error).lower():
         return error

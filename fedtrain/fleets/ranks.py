@@ -10,24 +10,24 @@ from pathlib import Path
 from types import FrameType
 
 from fedtrain.experiment import Experiment
-from fedtrain.fleets.group import Place, joined
-from fedtrain.fleets.station import Station
-from fedtrain.fleets.torchrun import TorchrunFleet
-from fedtrain.fleets.wire import Wire
+from fedtrain.fleets.group import Rank, join_process_group
+from fedtrain.fleets.station import RankWorker
+from fedtrain.fleets.torchrun import DistributedBackend
+from fedtrain.fleets.wire import TensorChannel
 from fedtrain.folder import RunFolder
 from fedtrain.interrupts import INTERRUPT_SIGNALS
 from theory.errors import InputError
 
 
 @contextmanager
-def leading(work: Experiment, place: Place, folder: RunFolder) -> Iterator[TorchrunFleet]:
+def open_distributed_backend(work: Experiment, place: Rank, folder: RunFolder) -> Iterator[DistributedBackend]:
     """On rank 0: the fleet of all ranks, which are let go at the end."""
-    part = of_rank(work, place)
-    wire = Wire(part.config.machine.resolved())
-    with joined(place, wire.device):
+    part = select_rank_clients(work, place)
+    wire = TensorChannel(part.config.machine.resolved())
+    with join_process_group(place, wire.device):
         wire.tell({"folder": str(folder.path.absolute())}, {})
-        fleet = TorchrunFleet(
-            Station(part.fleet(folder.path), folder), [client.name for client in work.federation.clients], wire
+        fleet = DistributedBackend(
+            RankWorker(part.fleet(folder.path), folder), [client.name for client in work.federation.clients], wire
         )
         try:
             yield fleet
@@ -35,13 +35,13 @@ def leading(work: Experiment, place: Place, folder: RunFolder) -> Iterator[Torch
             fleet.end()
 
 
-def follow(work: Experiment, place: Place) -> None:
+def serve_rank(work: Experiment, place: Rank) -> None:
     """On any other rank: do what rank 0 says. To be stopped is for rank 0 to answer; here it ends the turn at hand."""
-    part = of_rank(work, place)
-    wire = Wire(part.config.machine.resolved())
-    with joined(place, wire.device):
+    part = select_rank_clients(work, place)
+    wire = TensorChannel(part.config.machine.resolved())
+    with join_process_group(place, wire.device):
         folder = RunFolder(Path(wire.listen()[0]["folder"]))
-        station = Station(part.fleet(folder.path), folder)
+        station = RankWorker(part.fleet(folder.path), folder)
 
         def halt(number: int, frame: FrameType | None) -> None:
             station.halt()
@@ -54,10 +54,10 @@ def follow(work: Experiment, place: Place) -> None:
                 signal.signal(number, handler)
 
 
-def of_rank(work: Experiment, place: Place) -> Experiment:
+def select_rank_clients(work: Experiment, place: Rank) -> Experiment:
     """The part of an experiment that is one rank's: every so many-th client, on a device of its own."""
     clients, config = work.federation.clients, work.config
-    refuse_idle_ranks(work, place.world)
+    check_rank_count(work, place.world)
     device = str(place.device(config.machine.resolved()))
     return replace(
         work,
@@ -66,7 +66,7 @@ def of_rank(work: Experiment, place: Place) -> Experiment:
     )
 
 
-def refuse_idle_ranks(work: Experiment, ranks: int) -> None:
+def check_rank_count(work: Experiment, ranks: int) -> None:
     """A rank without a client would cost memory and do nothing."""
     if ranks > (clients := len(work.federation.clients)):
         raise InputError(f"{ranks} ranks for {clients} clients: some would idle; start fewer")

@@ -14,13 +14,13 @@ from torch.optim.sgd import sgd
 
 from fedtrain.bench import ClientTrainer
 from fedtrain.data.clients import ClientData
-from fedtrain.fleets.stage import Others, Stage
+from fedtrain.fleets.stage import ClientModule, StackedPeers
 from fedtrain.methods.base import Batch, LossFunction, RoundContext
 from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast
 
 
-class Stack:
+class StackedClients:
     """The clients of one round."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Stack:
         for client in self.clients:
             view = bench.receive(client, personal[client.name], sent[client.name], bench.method.anchored(self.round))
             self.views.append(view)
-            self.stage = Stage(bench.module, view.start)  # the same two modules for everyone
+            self.stage = ClientModule(bench.module, view.start)  # the same two modules for everyone
             starts.append({name: entry.detach().clone() for name, entry in self.stage.entries().items()})
         self.rows = {name: torch.stack([start.pop(name) for start in starts]) for name in self.stage.entries()}
         self.counts = torch.stack([view.counts for view in self.views])
@@ -46,7 +46,7 @@ class Stack:
         self.heads = list(place)
         heard = [[place[head] for head in view.peers.heads] for view in self.views]
         self.others = [torch.tensor(one, dtype=torch.long, device=bench.device) for one in heard]
-        self.buffers = [name for name, _ in Stage(bench.module).named_buffers()]
+        self.buffers = [name for name, _ in ClientModule(bench.module).named_buffers()]
         self.trained = {name: weight for name, weight in self.stage.named_parameters() if weight.requires_grad}
         plain = set(bench.method.plain(bench.module))
         self.plain = {name for name, weight in self.trained.items() if weight in plain}
@@ -73,7 +73,7 @@ class Stack:
     def load(self, client: str) -> None:
         """Put what a client has become on the bench."""
         row = [data.name for data in self.clients].index(client)
-        for name, entry in Stage(self.bench.module).entries().items():
+        for name, entry in ClientModule(self.bench.module).entries().items():
             entry.copy_(self.rows[name][row])
 
     def _alike(self, batches: Sequence[Batch | None]) -> Iterator[range]:
@@ -113,7 +113,7 @@ class Stack:
         n: Tensor,
     ) -> tuple[Tensor, StateDict]:
         """One client's loss, as vmap sees it, and the buffers that it changed."""
-        view = RoundContext(self.round, Others(self.heads, which), n, self.stage.anchor)
+        view = RoundContext(self.round, StackedPeers(self.heads, which), n, self.stage.anchor)
         with self.bench.mixed():
             value = functional_call(self.stage, {**moving, **still}, (loss, (x, y), view))
         return value, {name: still[name] for name in self.buffers}

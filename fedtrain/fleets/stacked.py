@@ -6,12 +6,12 @@ from collections.abc import Collection
 
 from fedtrain.bench import ClientTrainer
 from fedtrain.errors import TrainingError
-from fedtrain.fleets.local import LocalFleet, Turn
-from fedtrain.fleets.stack import Stack
+from fedtrain.fleets.local import SerialBackend, TrainedClient
+from fedtrain.fleets.stack import StackedClients
 from fedtrain.protocol import Broadcast, Failure, Update
 
 
-class StackedFleet(LocalFleet):
+class VmapBackend(SerialBackend):
     """For a device that one client's small kernels leave idle. Its bench must have the plain engine."""
 
     def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
@@ -19,7 +19,7 @@ class StackedFleet(LocalFleet):
         names = list(cohort)
         try:
             sent = {name: self.addressed(message, name) for name in names}
-            stack = Stack(self.bench, [self.clients[name] for name in names], self.personal, sent)
+            stack = StackedClients(self.bench, [self.clients[name] for name in names], self.personal, sent)
             losses = stack.advance()
         except Exception as error:
             before = dict(self.personal)
@@ -32,7 +32,7 @@ class StackedFleet(LocalFleet):
                 f"the clients cannot train together: {type(error).__name__}: {said}; in turn they can: --fleet in-turn"
             ) from error
 
-        def turn(bench: ClientTrainer, name: str) -> Turn:
+        def turn(bench: ClientTrainer, name: str) -> TrainedClient:
             data = self.clients[name]
             bench.refuse_if_idle(data)
             stack.load(name)

@@ -10,7 +10,7 @@ from fedtrain.methods.base import Batch, LossFunction, Peers, RoundContext
 from fedtrain.partition import StateDict
 
 
-class Others(Peers):
+class StackedPeers(Peers):
     """All published heads, of which each client hears the others': so no client needs copies of its own."""
 
     def __init__(self, heads: Sequence[nn.Module], which: Tensor) -> None:
@@ -25,7 +25,7 @@ class Others(Peers):
         return super().__call__(z)[self.which]
 
 
-class Stage(nn.Module):
+class ClientModule(nn.Module):
     """A client's module and its anchor as one, so that one call puts a client's tensors into both."""
 
     def __init__(self, module: nn.Module, anchor: nn.Module | None = None) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedtrain.errors import TrainingError
-from fedtrain.fleets.local import LocalFleet
-from fedtrain.fleets.wire import Wire
+from fedtrain.fleets.local import SerialBackend
+from fedtrain.fleets.wire import TensorChannel
 from fedtrain.folder import RunFolder
 from fedtrain.parcels import EncodedMessage, decode_broadcast, encode_replies, encode_scores
 from fedtrain.partition import StateDict
@@ -15,10 +15,10 @@ from fedtrain.protocol import Broadcast
 from theory.errors import InputError
 
 
-class Station:
+class RankWorker:
     """Holds what its clients became in their last two turns: a round that is given up can be made again."""
 
-    def __init__(self, fleet: LocalFleet, folder: RunFolder) -> None:
+    def __init__(self, fleet: SerialBackend, folder: RunFolder) -> None:
         self.fleet, self.folder = fleet, folder
         self.held: dict[str, dict[int, StateDict]] = {name: {0: own} for name, own in fleet.personal.items()}
         self.kept: dict[str, int] = {}
@@ -31,7 +31,7 @@ class Station:
         self.halted = True
         self.fleet.halt()
 
-    def serve(self, wire: Wire) -> None:
+    def serve(self, wire: TensorChannel) -> None:
         """Do what rank 0 says until it says that this is the end."""
         while True:
             note, entries = wire.listen()
@@ -82,7 +82,7 @@ class Station:
             raise TrainingError("a rank was told to work before it was told with what")
         return self.message
 
-    def _at(self, turns: Mapping[str, int]) -> LocalFleet:
+    def _at(self, turns: Mapping[str, int]) -> SerialBackend:
         """The clients as they were after these turns."""
         self.fleet.personal |= {name: self.held[name][turn] for name, turn in turns.items()}
         return self.fleet

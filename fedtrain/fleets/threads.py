@@ -11,10 +11,10 @@ import torch
 
 from fedtrain.bench import ClientTrainer, OffloadFunction
 from fedtrain.data.clients import ClientData
-from fedtrain.fleets.local import LocalFleet, T
+from fedtrain.fleets.local import SerialBackend, T
 
 
-class ThreadFleet(LocalFleet):
+class ThreadsBackend(SerialBackend):
     """Clients of a round are independent: two that have a core each are done before two that share both in turn.
 
     Torch lets go of the interpreter while it computes, so threads are enough, and nothing is copied between processes.

@@ -10,8 +10,8 @@ import torch.distributed as dist
 
 from fedtrain.checkpoint import RunState
 from fedtrain.errors import TrainingError
-from fedtrain.fleets.station import Station
-from fedtrain.fleets.wire import Wire
+from fedtrain.fleets.station import RankWorker
+from fedtrain.fleets.wire import TensorChannel
 from fedtrain.folder import RunFolder
 from fedtrain.interrupts import defer_interrupts
 from fedtrain.parcels import EncodedMessage, decode_replies, decode_scores, encode_broadcast, flatten_groups
@@ -20,13 +20,13 @@ from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update
 from theory.errors import InputError
 
 
-class TorchrunFleet:
+class DistributedBackend:
     """Messages and updates travel; what clients keep does not: each rank has its own, and writes it when told.
 
     The sum is rank 0's, over updates in the order of the clients' names, as in one process: so are its bits.
     """
 
-    def __init__(self, station: Station, names: Sequence[str], wire: Wire) -> None:
+    def __init__(self, station: RankWorker, names: Sequence[str], wire: TensorChannel) -> None:
         self.station, self.names, self.wire = station, list(names), wire
         self.personal: dict[str, StateDict] = {}
         self.elsewhere = dict.fromkeys(names, 0)

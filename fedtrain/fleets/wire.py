@@ -18,7 +18,7 @@ from fedtrain.partition import StateDict
 from fedtrain.tables import format_error
 
 
-class Wire:
+class TensorChannel:
     """The note goes as JSON from CPU to CPU (gloo), the tensors as one block from device to device (gloo or nccl)."""
 
     def __init__(self, device: torch.device) -> None:
@@ -42,20 +42,20 @@ class Wire:
 
     def part(self) -> None:
         """Wait until all are ready to leave: who leaves while another still listens would be taken for dead."""
-        with _spoken():
+        with _translate_errors():
             dist.barrier()
 
     def _give(self, move: Callable[[Tensor], object], note: Mapping[str, Any], entries: StateDict) -> None:
         forms, block = pack_tensors(entries, self.device)
         text = json.dumps({"note": note, "forms": forms, "size": len(block)}).encode()
         header = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-        with _spoken():
+        with _translate_errors():
             for piece in (torch.tensor([len(header)]), header, *([block] if len(block) else [])):
                 move(piece)
 
     def _get(self, move: Callable[[Tensor], object]) -> EncodedMessage:
         length = torch.zeros(1, dtype=torch.int64)
-        with _spoken():
+        with _translate_errors():
             move(length)
             header = torch.empty(int(length), dtype=torch.uint8)
             move(header)
@@ -67,7 +67,7 @@ class Wire:
 
 
 @contextmanager
-def _spoken() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """What torch says of a rank that is gone, in our words."""
     try:
         yield

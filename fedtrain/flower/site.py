@@ -14,7 +14,7 @@ from fedtrain.config import parse_config
 from fedtrain.cupboard import ClientStateStore, make_folder_name
 from fedtrain.data.federation import build_single_client
 from fedtrain.experiment import Experiment
-from fedtrain.fleets.local import LocalFleet
+from fedtrain.fleets.local import SerialBackend
 from fedtrain.folder import RunFolder
 from fedtrain.parcels import EncodedMessage, decode_broadcast, encode_replies, encode_scores
 from fedtrain.partition import StateDict
@@ -73,7 +73,7 @@ class ClientSession:
         before the server hears of it.
         """
         message, turn, name = decode_broadcast(note, entries), int(note["turn"]), self.name
-        fleet = LocalFleet(self.work.bench(), self.work.federation.clients, skip_failures=True)
+        fleet = SerialBackend(self.work.bench(), self.work.federation.clients, skip_failures=True)
         if turn:
             fleet.personal = {name: remembered if remembered is not None else self.cupboard.take(name, turn)}
         scores = encode_scores(fleet.evaluate(message, note["splits"])) if note["splits"] else {}

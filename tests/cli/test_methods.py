@@ -17,7 +17,7 @@ from fedtrain.bench import ClientTrainer
 from fedtrain.config import ModelSettings
 from fedtrain.data.clients import ClientData, Samples
 from fedtrain.experiment import get_model_builder
-from fedtrain.fleets.local import LocalFleet
+from fedtrain.fleets.local import SerialBackend
 from fedtrain.ledger import measure_exchange
 from fedtrain.methods import METHODS
 from fedtrain.protocol import federate
@@ -47,7 +47,7 @@ def test_the_bytes_are_those_of_a_real_round(ask, model, side, names):
         config = summarise_method(name, model).config
         make = get_model_builder(config.model, config.method, 10, (3, side, side))
         bench = ClientTrainer(config.method, make, 10, local=config.local)
-        fleet = LocalFleet(bench, [ClientData(client, some, some) for client in "abc"])
+        fleet = SerialBackend(bench, [ClientData(client, some, some) for client in "abc"])
         first = fleet.opening()
         (made,) = federate(fleet, first, 1)
         for update in made.updates:

@@ -12,7 +12,7 @@ from torch import nn
 from fedtrain.bench import ClientTrainer
 from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
 from fedtrain.experiment import Experiment
-from fedtrain.fleets.local import LocalFleet
+from fedtrain.fleets.local import SerialBackend
 from fedtrain.folder import RunFolder
 from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS, Peers, RoundContext
@@ -54,7 +54,7 @@ def frozen(module):
 class Run:
     """A fleet after its rounds, and every round of it."""
 
-    fleet: LocalFleet
+    fleet: SerialBackend
     history: list
 
     @property
@@ -124,7 +124,7 @@ class Toy:
         return RoundContext(1, Peers([frozen(head) for head in peers]), torch.tensor(counts), start)
 
     def run(self, method, rounds=2, *, clients=None, sample=1.0, weights="uniform", seed=0, **options):
-        fleet = LocalFleet(self.bench(method, seed=seed, **options), clients or self.clients())
+        fleet = SerialBackend(self.bench(method, seed=seed, **options), clients or self.clients())
         options = {"sample": sample, "weights": weights, "seed": seed}
         return Run(fleet, list(federate(fleet, fleet.opening(), rounds, **options)))
 

@@ -17,7 +17,7 @@ from fedtrain.bench import ClientTrainer
 from fedtrain.config import CheckpointSettings, Config, EvaluationSettings, ServerSettings
 from fedtrain.data.clients import Samples
 from fedtrain.errors import TrainingError
-from fedtrain.fleets.local import LocalFleet
+from fedtrain.fleets.local import SerialBackend
 from fedtrain.folder import LAST_CHECKPOINT, METRICS_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS
@@ -110,7 +110,7 @@ def test_skip_is_a_round_without_that_client(name, begin, monkeypatch, same):
 def test_who_is_skipped_is_said_everywhere_and_keeps_its_own(fault, words, begin, monkeypatch, same):
     work, folder = begin(SKIP)
     seen, kept = [], [work.fleet().personal]
-    train = LocalFleet.train
+    train = SerialBackend.train
 
     def noted(fleet, message, cohort):
         answers = train(fleet, message, cohort)
@@ -119,7 +119,7 @@ def test_who_is_skipped_is_said_everywhere_and_keeps_its_own(fault, words, begin
 
     with monkeypatch.context() as patch:
         broken(patch, fault)
-        patch.setattr(LocalFleet, "train", noted)
+        patch.setattr(SerialBackend, "train", noted)
         summary = run_rounds(work, folder, seen.append)
     assert [[failure.client for failure in progress.failures] for progress in seen] == [[], ["a"], []]
     assert set(seen[1].losses) == {"b", "c"}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from small import bits
 
 from fedtrain.cupboard import ClientStateStore
-from fedtrain.fleets.wire import Wire
+from fedtrain.fleets.wire import TensorChannel
 from fedtrain.packing import pack_tensors, unpack_tensors
 from fedtrain.parcels import (
     decode_broadcast,
@@ -139,7 +139,7 @@ class Loop:
 
 
 def test_what_a_wire_moves(monkeypatch):
-    loop, wire = Loop(monkeypatch), Wire(torch.device("cpu"))
+    loop, wire = Loop(monkeypatch), TensorChannel(torch.device("cpu"))
 
     @LAWS
     @given(st.dictionaries(NAMES, st.one_of(NAMES, st.integers(-(2**70), 2**70), LOSSES), max_size=3), STATES)

@@ -12,9 +12,9 @@ import small
 import torch
 
 from fedtrain.checkpoint import read_last_trained_rounds
-from fedtrain.fleets.group import Place
-from fedtrain.fleets.ranks import of_rank
-from fedtrain.fleets.station import Station
+from fedtrain.fleets.group import Rank
+from fedtrain.fleets.ranks import select_rank_clients
+from fedtrain.fleets.station import RankWorker
 from fedtrain.folder import CLIENT_STATES_FOLDER, RunFolder
 from fedtrain.interrupts import defer_interrupts
 from fedtrain.protocol import Failure
@@ -215,12 +215,12 @@ def test_a_damaged_a_foreign_and_a_missing_file_are_refused(root):
 
 def test_more_ranks_than_clients_are_refused():
     with pytest.raises(InputError, match="99 ranks for 5 clients: some would idle; start fewer"):
-        of_rank(small.experiment("fedavg all"), Place(0, 99, 0))
+        select_rank_clients(small.experiment("fedavg all"), Rank(0, 99, 0))
 
 
 def test_every_client_has_one_rank():
     work = small.experiment("fedavg all")
-    names = [[c.name for c in of_rank(work, Place(i, 2, i)).federation.clients] for i in range(2)]
+    names = [[c.name for c in select_rank_clients(work, Rank(i, 2, i)).federation.clients] for i in range(2)]
     assert [len(part) for part in names] == [3, 2]
     assert sorted(names[0] + names[1]) == sorted(client.name for client in work.federation.clients)
 
@@ -228,17 +228,17 @@ def test_every_client_has_one_rank():
 def test_a_place_is_what_the_environment_says(monkeypatch):
     for key in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(key, raising=False)
-    assert Place.ours() is None
+    assert Rank.ours() is None
     monkeypatch.setenv("RANK", "1")
-    assert Place.ours() is None
+    assert Rank.ours() is None
     monkeypatch.setenv("WORLD_SIZE", "3")
-    assert Place.ours() == Place(1, 3, 0)
+    assert Rank.ours() == Rank(1, 3, 0)
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert Place.ours() == Place(1, 3, 1)
-    assert Place(1, 3, 1).device(torch.device("cpu")) == torch.device("cpu")
-    assert Place(0, 1, 0).device(torch.device("cuda:0")) == torch.device("cuda:0")
+    assert Rank.ours() == Rank(1, 3, 1)
+    assert Rank(1, 3, 1).device(torch.device("cpu")) == torch.device("cpu")
+    assert Rank(0, 1, 0).device(torch.device("cuda:0")) == torch.device("cuda:0")
     with pytest.raises(InputError, match="cuda:0 cannot be the GPU of 3 ranks"):
-        Place(1, 3, 1).device(torch.device("cuda:0"))
+        Rank(1, 3, 1).device(torch.device("cuda:0"))
 
 
 # --- to be stopped
@@ -289,7 +289,7 @@ def test_a_rank_that_is_stopped_says_so_and_no_client_of_its_has_failed(tmp_path
     work = small.experiment("fedbn all", server={"on_client_failure": "skip"})
     folder = RunFolder(tmp_path / "run")
     folder.begin(work.config, {})
-    station = Station(work.fleet(), folder)
+    station = RankWorker(work.fleet(), folder)
     names, message = station.fleet.names, station.fleet.opening()
     note, entries = ranks.as_parcel(message, {"do": "train", "cohort": names, "turns": dict.fromkeys(names, 0)})
     told, _ = station.obey(note, entries)

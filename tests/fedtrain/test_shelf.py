@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from fedtrain import shelf
 from fedtrain.bench import ClientTrainer
 from fedtrain.config import Config, EvaluationSettings, MachineSettings, ServerSettings
-from fedtrain.fleets.local import LocalFleet
-from fedtrain.fleets.threads import ThreadFleet
+from fedtrain.fleets.local import SerialBackend
+from fedtrain.fleets.threads import ThreadsBackend
 from fedtrain.folder import METRICS_FILE
 from fedtrain.local import LocalSettings
 from fedtrain.methods.fedavg import FedAvg
@@ -176,7 +176,9 @@ def stopping_after(count):
 def test_an_abandoned_round_changes_nothing_and_older_entries_stay(at_once, toy, same, tmp_path, monkeypatch):
     benches = [toy.bench(FedCO2()), toy.bench(FedCO2())]
     how = {"keep": lambda entries: offload(entries, tmp_path)}
-    fleet = ThreadFleet(benches, toy.clients(), **how) if at_once else LocalFleet(benches[0], toy.clients(), **how)
+    fleet = (
+        ThreadsBackend(benches, toy.clients(), **how) if at_once else SerialBackend(benches[0], toy.clients(), **how)
+    )
     first = dict(fleet.personal)
     copies = {name: {key: value.clone() for key, value in own.items()} for name, own in first.items()}
     message = fleet.opening()
@@ -238,7 +240,7 @@ def test_clients_that_begin_alike_share_one_file(toy):
         calls.append(entries)
         return offload(entries)
 
-    assert same_tensors(LocalFleet(toy.bench(FedBN()), toy.clients(), keep=keep).personal)
+    assert same_tensors(SerialBackend(toy.bench(FedBN()), toy.clients(), keep=keep).personal)
     assert len(calls) == 1
 
 

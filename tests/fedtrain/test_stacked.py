@@ -15,10 +15,10 @@ from fedtrain.bench import ClientTrainer, Precision
 from fedtrain.config import Config, MachineSettings, ServerSettings
 from fedtrain.data.clients import ClientData, Preprocessing, Samples
 from fedtrain.errors import TrainingError
-from fedtrain.fleets.local import LocalFleet
-from fedtrain.fleets.stack import Stack
-from fedtrain.fleets.stacked import StackedFleet
-from fedtrain.fleets.stage import Others
+from fedtrain.fleets.local import SerialBackend
+from fedtrain.fleets.stack import StackedClients
+from fedtrain.fleets.stacked import VmapBackend
+from fedtrain.fleets.stage import StackedPeers
 from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS, Peers
 from fedtrain.methods.copa import Copa
@@ -64,7 +64,7 @@ def fleet(kind, method, clients=None, make=convolutional, skip_failures=False, p
 
 
 def both(*args, **options):
-    return [fleet(kind, *args, **options) for kind in (LocalFleet, StackedFleet)]
+    return [fleet(kind, *args, **options) for kind in (SerialBackend, VmapBackend)]
 
 
 def close(one, other, tolerance=CLOSE):
@@ -170,7 +170,7 @@ def test_shorter_numbers_where_they_are_wished():
     """The same bits of bfloat16 are not to be had: sums are made in another order."""
     in_turn, stacked = both(Copa(), make=bare, precision=Precision(amp=True))
     agree(in_turn, stacked, rounds=1, tolerance=0.02)
-    exact, short = (fleet(StackedFleet, Copa(), make=bare, precision=Precision(amp=amp)) for amp in (False, True))
+    exact, short = (fleet(VmapBackend, Copa(), make=bare, precision=Precision(amp=amp)) for amp in (False, True))
     losses = [[update.loss for update in each.train(each.opening(), ["d"])] for each in (exact, short)]
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.02)
@@ -199,12 +199,14 @@ def test_clients_that_published_nothing_hear_more_than_the_others(make):
 
 def test_others_are_chosen_from_heads_that_are_there_once():
     heads, z = [nn.Linear(4, 3) for _ in range(4)], torch.randn(5, 4)
-    said = Others(heads, torch.tensor([3, 0]))
+    said = StackedPeers(heads, torch.tensor([3, 0]))
     assert len(said) == 2
-    assert not Others(heads, torch.tensor([], dtype=torch.long))
+    assert not StackedPeers(heads, torch.tensor([], dtype=torch.long))
     assert torch.equal(said(z), Peers([heads[3], heads[0]])(z))
-    each = fleet(StackedFleet, FedCO2())
-    stack = Stack(each.bench, list(each.clients.values()), each.personal, dict.fromkeys(each.names, each.opening()))
+    each = fleet(VmapBackend, FedCO2())
+    stack = StackedClients(
+        each.bench, list(each.clients.values()), each.personal, dict.fromkeys(each.names, each.opening())
+    )
     assert len(stack.heads) == 4
     assert [len(set(which.tolist())) for which in stack.others] == [3] * 4
     for client, which in zip(stack.clients, stack.others, strict=True):
@@ -237,7 +239,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("make", [FedAvg, FedCO2])
 def test_a_client_that_fails_is_named_and_nothing_has_changed(fault, make, same):
-    stacked = fleet(StackedFleet, make(), spoilt(fault))
+    stacked = fleet(VmapBackend, make(), spoilt(fault))
     before = deepcopy(stacked.personal)
     with pytest.raises(TrainingError, match=FAULTS[fault]):
         stacked.train(stacked.opening(), stacked.names)
@@ -263,7 +265,7 @@ class Peeking(SingleSet):
 
 
 def test_what_cannot_be_done_together_is_said_with_the_way_out(same):
-    stacked = fleet(StackedFleet, Peeking())
+    stacked = fleet(VmapBackend, Peeking())
     before = deepcopy(stacked.personal)
     with pytest.raises(TrainingError, match=r"^the clients cannot train together: .*: --fleet in-turn$") as said:
         stacked.train(stacked.opening(), stacked.names)
@@ -281,7 +283,7 @@ def test_a_run_has_the_same_cohorts_and_the_same_bytes(begin, monkeypatch):
         "fedtrain.protocol.sample_cohort", lambda *about: seen.append(sample_cohort(*about)) or seen[-1]
     )
     ends = []
-    for name, kind in (("in-turn", LocalFleet), ("stacked", StackedFleet)):
+    for name, kind in (("in-turn", SerialBackend), ("stacked", VmapBackend)):
         machine = MachineSettings(dtype="float64", fleet=name)
         work, folder = begin(
             Config(local=LocalSettings(batch_size=8), server=ServerSettings(rounds=3, sample=0.7), machine=machine)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from fedtrain.bench import ClientTrainer, Precision
 from fedtrain.data.clients import ClientData, Samples
-from fedtrain.fleets.local import LocalFleet
+from fedtrain.fleets.local import SerialBackend
 from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS, Peers, RoundContext
 from fedtrain.methods.fedbn import FedBN
@@ -60,7 +60,7 @@ def clients():
 
 def fleet_of(method, lr=1e-3):
     how = LocalSettings(lr=lr, batch_size=max(SIZES))
-    return LocalFleet(ClientTrainer(method, make, CLASSES, local=how, precision=Precision(torch.float64)), clients())
+    return SerialBackend(ClientTrainer(method, make, CLASSES, local=how, precision=Precision(torch.float64)), clients())
 
 
 def modules(fleet, message):

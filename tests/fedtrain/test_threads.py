@@ -7,8 +7,8 @@ import torch
 
 from fedtrain.bench import TrainingStopped
 from fedtrain.errors import TrainingError
-from fedtrain.fleets.local import LocalFleet
-from fedtrain.fleets.threads import ThreadFleet
+from fedtrain.fleets.local import SerialBackend
+from fedtrain.fleets.threads import ThreadsBackend
 from fedtrain.methods import METHODS
 from fedtrain.protocol import Failure, federate
 
@@ -17,7 +17,7 @@ PATIENCE = 20  # seconds until a test that waits for another thread gives up
 
 def threaded(toy, method, benches=2, **options):
     first = toy.bench(method)
-    return ThreadFleet([first, *(first.twin() for _ in range(benches - 1))], toy.clients(), **options)
+    return ThreadsBackend([first, *(first.twin() for _ in range(benches - 1))], toy.clients(), **options)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def two_cores():
 
 @pytest.mark.parametrize("benches", [2, 3])
 def test_the_same_bits_as_one_after_the_other_on_one_core(benches, toy, method, same, two_cores):
-    fleets = LocalFleet(toy.bench(method), toy.clients()), threaded(toy, method, benches)
+    fleets = SerialBackend(toy.bench(method), toy.clients()), threaded(toy, method, benches)
     found = []
     for fleet, cores in zip(fleets, (1, 2), strict=True):
         torch.set_num_threads(cores)

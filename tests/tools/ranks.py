@@ -18,9 +18,9 @@ import torch
 from fedtrain import run as module
 from fedtrain.bench import ClientTrainer
 from fedtrain.errors import TrainingError
-from fedtrain.fleets.group import STORE, Place, leave
-from fedtrain.fleets.ranks import follow, leading
-from fedtrain.fleets.wire import Wire
+from fedtrain.fleets.group import STORE_VARIABLE, Rank, exit_process
+from fedtrain.fleets.ranks import open_distributed_backend, serve_rank
+from fedtrain.fleets.wire import TensorChannel
 from fedtrain.folder import RunFolder
 from fedtrain.parcels import encode_broadcast, flatten_groups
 
@@ -75,26 +75,26 @@ def main(root: Path, group: Path) -> None:
     """One rank."""
     torch.set_num_threads(1)
     module.draw_run_figures = lambda folder, summary: []
-    place = Place.ours()
+    place = Rank.ours()
     for number, job in enumerate(json.loads((group / "jobs.json").read_text())):
-        os.environ[STORE] = str(group / f"store {number}")
+        os.environ[STORE_VARIABLE] = str(group / f"store {number}")
         log: list[tuple[str, str]] = []
         listen_in(log)
         name = job.get("folder", job["case"])
         work = small.experiment(job["case"], learning=True, **job.get("changes", {}))
         if place.rank:
             die_in(job.get("die"), root)
-            follow(work, place)
+            serve_rank(work, place)
         else:
             lead(work, place, RunFolder(root / name), job, root)
         (group / f"sent {place.rank} {name}.json").write_text(json.dumps(log))
 
 
-def lead(work, place: Place, folder: RunFolder, job: dict, root: Path) -> None:
+def lead(work, place: Rank, folder: RunFolder, job: dict, root: Path) -> None:
     if not folder.holds_a_run:
         folder.begin(work.config, {})
     try:
-        with suppress(KeyboardInterrupt), leading(work, place, folder) as fleet:
+        with suppress(KeyboardInterrupt), open_distributed_backend(work, place, folder) as fleet:
             module.run_rounds(work, folder, small.stopping(job.get("stop")), fleet)
     except TrainingError as error:
         if not job.get("die") or "another rank is gone" not in str(error):
@@ -102,14 +102,14 @@ def lead(work, place: Place, folder: RunFolder, job: dict, root: Path) -> None:
         (root / "told").write_text(repr(time.time()))
 
 
-def listen_in(log: list[tuple[str, str]], honest=Wire._give) -> None:
+def listen_in(log: list[tuple[str, str]], honest=TensorChannel._give) -> None:
     """Write down what this rank sends."""
 
     def give(wire, move, note, entries):
         log.extend((name, digest(value)) for name, value in entries.items())
         honest(wire, move, note, entries)
 
-    Wire._give = give
+    TensorChannel._give = give
 
 
 def die_in(round: int | None, root: Path) -> None:
@@ -127,4 +127,4 @@ def die_in(round: int | None, root: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), Path(sys.argv[2]))
-    leave(0)
+    exit_process(0)
