@@ -12,8 +12,8 @@ import zipfile
 import zlib
 from functools import cache
 
-from .packing import MAT_HEAD, mat, npy, packed, png, tar_head, tar_seed, tarred, told, zip_seed
-from .pictures import COLOUR, GREY, LABELS
+from fuzzing.packing import MAT_HEAD, mat, npy, packed, png, tar_head, tar_seed, tarred, told, zip_seed
+from fuzzing.pictures import COLOUR, GREY, LABELS
 
 MIB = 2**20
 BOMB = 17 * MIB  # a little above what may be unpacked at any ratio

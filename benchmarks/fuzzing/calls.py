@@ -7,7 +7,7 @@ import pickle
 import struct
 from typing import Any
 
-from .pictures import COLOUR, GREY, LABELS
+from fuzzing.pictures import COLOUR, GREY, LABELS
 
 UNBUILT = b"\x80\x03cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"
 

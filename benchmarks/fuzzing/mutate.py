@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 from random import Random
 
-from .seed import Seed
+from fuzzing.seed import Seed
 
 LARGEST = 2**20  # bytes of an input: damage shall be small, so that many can be tried
 EXTREMES = [

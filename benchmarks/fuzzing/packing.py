@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .seed import Seed
+from fuzzing.seed import Seed
 
 BLOCK = 512
 MAT_HEAD = b"MATLAB 5.0".ljust(124) + struct.pack("<H", 0x0100) + b"IM"

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from .packing import mat, npy, packed, png_seed, tar_seed, zip_seed
-from .seed import Seed, plain
+from fuzzing.packing import mat, npy, packed, png_seed, tar_seed, zip_seed
+from fuzzing.seed import Seed, plain
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (4, 5, 6), dtype=np.uint8)

@@ -12,12 +12,11 @@ from fedtrain import checkpoint, config, presets
 from fedtrain.data import domain_file, importing, readers
 from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.folder import MANIFEST_FILE, METRICS_FILE, RunFolder
+from fuzzing import attacks, calls, pictures, records
+from fuzzing.packing import tar_seed
+from fuzzing.seed import Seed
 from theory import userdata
 from theory.errors import InputError
-
-from . import attacks, calls, pictures, records
-from .packing import tar_seed
-from .seed import Seed
 
 Read = Callable[[Path, Path], object]
 PARTS: tuple[Literal["train", "test"], ...] = ("train", "test")

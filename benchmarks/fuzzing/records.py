@@ -19,9 +19,8 @@ from fedtrain.data.domain_file import DomainInfo, StoredImages, write_domain_fil
 from fedtrain.ledger import CommunicationCost, PayloadBytes
 from fedtrain.protocol import Broadcast
 from fedtrain.sealed import compute_checksum
-
-from .packing import npy, tensors, tensors_seed, zip_seed
-from .seed import Seed, plain
+from fuzzing.packing import npy, tensors, tensors_seed, zip_seed
+from fuzzing.seed import Seed, plain
 
 TOML_WORDS = [
     *(b"nan", b"inf", b"-inf", b"1e999", b"true", b'"none"', b"[]", b"{}", b"[[local]]\n", b"[method]\n", b"\n", b"="),

@@ -13,10 +13,9 @@ import torch
 
 from fedtrain.experiment import Experiment
 from fedtrain.memory import keep_freed_memory
-
-from .sides import fleet_rounds, plain_rounds
-from .timing import where_time_goes
-from .workloads import TOYS, WORKLOADS, Workload
+from racing.sides import fleet_rounds, plain_rounds
+from racing.timing import where_time_goes
+from racing.workloads import TOYS, WORKLOADS, Workload
 
 
 @dataclass(frozen=True)

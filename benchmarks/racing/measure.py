@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from .child import Task
-from .timing import Rate, sgemm_rate, useful_flops
+from racing.child import Task
+from racing.timing import Rate, sgemm_rate, useful_flops
 
 SCRIPT = Path(__file__).resolve().parents[1] / "rounds.py"
 

@@ -12,8 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from fedtrain.data.clients import ClientData, Samples
-
-from .workloads import enlarged
+from racing.workloads import enlarged
 
 FILED = 300
 """Pixels a side of a photograph in its file, as Office's Amazon images have."""

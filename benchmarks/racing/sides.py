@@ -11,8 +11,7 @@ import plain
 
 from fedtrain.experiment import Experiment
 from fedtrain.protocol import Scores, Split, federate
-
-from .published import READERS, filed
+from racing.published import READERS, filed
 
 Pace = Callable[[int], None]
 """Called before each round, counted from 0, which begins when it returns."""
