@@ -24,13 +24,13 @@ from fedtrain.use.personal import TrainedRun, load_run
 from fedtrain.use.scoring import load_run_data
 from theory.errors import InputError
 
-Flags = NDArray[np.bool_]
-Shares = NDArray[np.float64]
-Found = dict[str, Any]
-EDGES = (2.5, 97.5)
+CorrectFlags = NDArray[np.bool_]
+AccuracyDraws = NDArray[np.float64]
+RankedRun = dict[str, Any]
+INTERVAL_PERCENTILES = (2.5, 97.5)
 
 
-def hits(run: TrainedRun, data_dir: Path | None) -> dict[str, Flags]:
+def find_correct_predictions(run: TrainedRun, data_dir: Path | None) -> dict[str, CorrectFlags]:
     """For each client, which of its test images its model gets right."""
     found = {}
     for client in load_run_data(run, data_dir).clients:
@@ -41,22 +41,26 @@ def hits(run: TrainedRun, data_dir: Path | None) -> dict[str, Flags]:
     return found
 
 
-def redrawn(right: Sequence[Flags], draws: int, chance: np.random.Generator) -> Shares:
+def resample_accuracies(right: Sequence[CorrectFlags], draws: int, chance: np.random.Generator) -> AccuracyDraws:
     """(draws, runs): the share that each run gets right of the same images, drawn with replacement.
 
     Images that the same runs get right are alike, so it is enough to draw how many there are of each kind.
     """
     kinds, counts = np.unique(np.stack(right, 1), axis=0, return_counts=True)
     drawn = chance.multinomial(counts.sum(), counts / counts.sum(), size=draws)
-    shares: Shares = drawn @ kinds / counts.sum()
+    shares: AccuracyDraws = drawn @ kinds / counts.sum()
     return shares
 
 
-def ranked(names: Sequence[str], right: Sequence[dict[str, Flags]], draws: int, seed: int = 0) -> list[Found]:
+def rank_runs(
+    names: Sequence[str], right: Sequence[dict[str, CorrectFlags]], draws: int, seed: int = 0
+) -> list[RankedRun]:
     """The runs, the best first: mean accuracy over clients in %, its interval, and what is lost against the best."""
     chance = np.random.default_rng(seed)
     clients = list(right[0])
-    means = 100 * np.mean([redrawn([one[client] for one in right], draws, chance) for client in clients], axis=0)
+    means = 100 * np.mean(
+        [resample_accuracies([one[client] for one in right], draws, chance) for client in clients], axis=0
+    )
     here = [100 * float(np.mean([one[client].mean() for client in clients])) for one in right]
     order = sorted(range(len(names)), key=lambda k: -here[k])
     best = order[0]
@@ -64,16 +68,16 @@ def ranked(names: Sequence[str], right: Sequence[dict[str, Flags]], draws: int, 
         {
             "name": names[k],
             "mean": here[k],
-            "interval": np.percentile(means[:, k], EDGES).tolist(),
+            "interval": np.percentile(means[:, k], INTERVAL_PERCENTILES).tolist(),
             "behind": here[k] - here[best],
-            "behind_interval": np.percentile(means[:, k] - means[:, best], EDGES).tolist(),
+            "behind_interval": np.percentile(means[:, k] - means[:, best], INTERVAL_PERCENTILES).tolist(),
             "above_next": None if place + 1 == len(order) else float(np.mean(means[:, k] > means[:, order[place + 1]])),
         }
         for place, k in enumerate(order)
     ]
 
 
-def table(found: Sequence[Found]) -> str:
+def format_table(found: Sequence[RankedRun]) -> str:
     """In Markdown."""
     heads = ("run", "mean test accuracy, %", "95 % of draws", "behind the best", "95 % of draws", "above the next in")
     rows = []
@@ -103,9 +107,9 @@ def main(runs: tuple[Path, ...], draws: int, data_dir: Path | None, as_json: boo
         if len(tested) > 1:
             raise InputError(f"{path}: it has other data than those before it; name runs on the same data")
         names.append(run.config.method.title)
-        right.append(hits(run, data_dir))
-    found = ranked(names, right, draws)
-    click.echo(json.dumps(found) if as_json else table(found))
+        right.append(find_correct_predictions(run, data_dir))
+    found = rank_runs(names, right, draws)
+    click.echo(json.dumps(found) if as_json else format_table(found))
 
 
 if __name__ == "__main__":

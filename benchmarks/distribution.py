@@ -34,19 +34,19 @@ from distributing import heads as heading
 from distributing import overhead as beyond
 from distributing import paper, shown, traffic
 from distributing.cases import Case
-from distributing.engines import ENGINES, METERS, WORLDS, run_on
-from distributing.flower import TRAFFIC
-from distributing.meters import Event, events
+from distributing.engines import BACKENDS, EVENTS_FILE, WORLD_SIZES, run_on_backend
+from distributing.flower import TRAFFIC_FILE
+from distributing.meters import Event, read_events
 
 CASES = (("small", "fedbn"), ("small", "fedco2"), ("large", "fedbn"))
-WIRED = ("deployment", "torchrun-2")
-CLIENTS = (10, 20, 50, 100, 200)
-SITES = 1000
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-rounds = click.option(
+TRAFFIC_BACKENDS = ("deployment", "torchrun-2")
+CLIENT_COUNTS = (10, 20, 50, 100, 200)
+EXTRAPOLATED_CLIENTS = 1000
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+rounds_option = click.option(
     "--rounds", type=click.IntRange(2), default=4, show_default=True, help="The first is not counted."
 )
-of_cases = click.option(
+case_option = click.option(
     "--case",
     "chosen",
     multiple=True,
@@ -61,36 +61,42 @@ def main() -> None:
 
 
 @main.command()
-@of_cases
-@click.option("--engine", "engines", multiple=True, type=click.Choice(list(ENGINES)), help="Only this, as --case.")
-@rounds
+@case_option
+@click.option("--engine", "engines", multiple=True, type=click.Choice(list(BACKENDS)), help="Only this, as --case.")
+@rounds_option
 @click.option("--keep", type=click.Path(path_type=Path), help="Leave what was measured here, for `wire --seen`.")
-@as_json
+@json_option
 def overhead(chosen: tuple[str, ...], engines: tuple[str, ...], rounds: int, keep: Path | None, as_json: bool) -> None:
     """Seconds of a round beyond training."""
     found = []
-    for (size, method), engine in product(cases(chosen), engines or ENGINES):
+    for (size, method), engine in product(select_cases(chosen), engines or BACKENDS):
         load = os.getloadavg()[0]
-        happened, _ = run(engine, Case(size, method, rounds), keep)
-        found.append({"size": size, "method": method, "engine": engine, **beyond.beyond(happened), "load": load})
-    tell(found, beyond.table(found), as_json)
+        happened, _ = run_case(engine, Case(size, method, rounds), keep)
+        found.append(
+            {"size": size, "method": method, "engine": engine, **beyond.summarise_overhead(happened), "load": load}
+        )
+    print_results(found, beyond.format_table(found), as_json)
 
 
 @main.command()
-@of_cases
-@rounds
+@case_option
+@rounds_option
 @click.option("--seen", type=click.Path(path_type=Path, exists=True), help="What `overhead --keep` has left.")
-@as_json
+@json_option
 def wire(chosen: tuple[str, ...], rounds: int, seen: Path | None, as_json: bool) -> None:
     """Bytes on the wire beside those of the ledger."""
     found = []
-    for (size, method), engine in product(cases(chosen), WIRED):
+    for (size, method), engine in product(select_cases(chosen), TRAFFIC_BACKENDS):
         case = Case(size, method, rounds)
-        happened, counted = look(seen / named(engine, case)) if seen else run(engine, case)
-        ranks = engine in WORLDS
-        rows = [traffic.of_ranks(happened, WORLDS[engine])] if ranks else traffic.of_deployment(happened, counted)
+        happened, counted = load_measurements(seen / format_case_name(engine, case)) if seen else run_case(engine, case)
+        ranks = engine in WORLD_SIZES
+        rows = (
+            [traffic.summarise_ranks(happened, WORLD_SIZES[engine])]
+            if ranks
+            else traffic.summarise_deployment(happened, counted)
+        )
         found += [{"size": size, "method": method, **row} for row in rows]
-    tell(found, traffic.table(found), as_json)
+    print_results(found, traffic.format_table(found), as_json)
 
 
 @main.command()
@@ -99,67 +105,76 @@ def wire(chosen: tuple[str, ...], rounds: int, seen: Path | None, as_json: bool)
 )
 @click.option("--megabytes", default=1.0, show_default=True, help="Of a second kind of head, beside that for CIFAR.")
 @click.option("--point", hidden=True)
-@as_json
+@json_option
 def heads(peers: int, megabytes: float, point: str | None, as_json: bool) -> None:
     """What all heads to all clients are to the server."""
     if point is not None:
-        click.echo(json.dumps(heading.point(**json.loads(point))))
+        click.echo(json.dumps(heading.measure_point(**json.loads(point))))
         return
     ways = list(product((0.0, megabytes), (0, peers)))
     measured = [
-        alone({"clients": clients, "peers": few, "megabytes": size}) for size, few in ways for clients in CLIENTS
+        measure_in_subprocess({"clients": clients, "peers": few, "megabytes": size})
+        for size, few in ways
+        for clients in CLIENT_COUNTS
     ]
-    sites = [paper.on_paper(network, SITES, few) for network, few in product(paper.NETWORKS, (0, peers))]
-    found = {"measured": measured, "fitted": shown.fitted(measured, SITES), "on_paper": sites}
-    tell(found, shown.tables(found), as_json)
+    sites = [
+        paper.compute_round_traffic(network, EXTRAPOLATED_CLIENTS, few)
+        for network, few in product(paper.NETWORKS, (0, peers))
+    ]
+    found = {"measured": measured, "fitted": shown.fit_growth(measured, EXTRAPOLATED_CLIENTS), "on_paper": sites}
+    print_results(found, shown.format_tables(found), as_json)
 
 
 @main.command()
 @click.option("--rounds", type=click.IntRange(4), default=6, show_default=True, help="Of each run.")
-@as_json
+@json_option
 def faults(rounds: int, as_json: bool) -> None:
     """How long a run is held up when a part of a deployment is killed."""
     from distributing import faults as striking
 
     with TemporaryDirectory(prefix="fedco2-") as scratch:
-        found = striking.measured(Case("small", "fedbn", rounds), Path(scratch))
-    tell(found, striking.table(found), as_json)
+        found = striking.measure_faults(Case("small", "fedbn", rounds), Path(scratch))
+    print_results(found, striking.format_table(found), as_json)
 
 
-def cases(chosen: tuple[str, ...]) -> list[tuple[str, str]]:
+def select_cases(chosen: tuple[str, ...]) -> list[tuple[str, str]]:
     """Those that were asked for."""
     return [case for case in CASES if not chosen or " ".join(case) in chosen]
 
 
-def named(engine: str, case: Case) -> str:
+def format_case_name(engine: str, case: Case) -> str:
     """The folder of what was measured."""
     return f"{case.size}-{case.method}-{engine}"
 
 
-def run(engine: str, case: Case, keep: Path | None = None) -> tuple[list[Event], dict[str, Any]]:
+def run_case(engine: str, case: Case, keep: Path | None = None) -> tuple[list[Event], dict[str, Any]]:
     """What the meters say, and of a deployment what was counted on the way."""
     click.echo(f"{engine}: {case.size}, {case.method} ...", err=True)
     with TemporaryDirectory(prefix="fedco2-") as scratch:
         folder = Path(scratch) / "it"
-        run_on(engine, case, folder)
+        run_on_backend(engine, case, folder)
         if keep is not None:
-            shutil.copytree(folder, keep / named(engine, case), ignore=lambda _, names: {*names} - {METERS, TRAFFIC})
-        return look(folder)
+            shutil.copytree(
+                folder,
+                keep / format_case_name(engine, case),
+                ignore=lambda _, names: {*names} - {EVENTS_FILE, TRAFFIC_FILE},
+            )
+        return load_measurements(folder)
 
 
-def look(folder: Path) -> tuple[list[Event], dict[str, Any]]:
+def load_measurements(folder: Path) -> tuple[list[Event], dict[str, Any]]:
     """The same, from its files."""
-    counted = folder / TRAFFIC
-    return events(folder / METERS), json.loads(counted.read_text()) if counted.exists() else {}
+    counted = folder / TRAFFIC_FILE
+    return read_events(folder / EVENTS_FILE), json.loads(counted.read_text()) if counted.exists() else {}
 
 
-def alone(where: dict[str, float]) -> heading.Point:
+def measure_in_subprocess(where: dict[str, float]) -> heading.HeadCost:
     """One point, in a process of its own."""
     command = [sys.executable, __file__, "heads", "--point", json.dumps(where)]
     return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
 
 
-def tell(found: Any, table: str, as_json: bool) -> None:
+def print_results(found: Any, table: str, as_json: bool) -> None:
     """JSON, or the table."""
     about = {
         "torch": torch.__version__,

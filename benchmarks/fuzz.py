@@ -22,41 +22,44 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy and torch are loaded
 
-from fuzzing.mutate import damaged
-from fuzzing.pictures import idx
+from fuzzing.mutate import mutate_seed
+from fuzzing.pictures import build_idx_seeds
 from fuzzing.readers import READERS, Reader
-from fuzzing.seed import Seed, plain
-from fuzzing.watch import Watch
+from fuzzing.seed import Seed, build_plain_seed
+from fuzzing.watch import ReaderMonitor
 
-MEMORY = 3 * 2**30
+MEMORY_LIMIT = 3 * 2**30
 """Bytes of address space of a process; torch and NumPy take about 0.8 GiB of it."""
-SMALL = 2**16
+MAX_MUTATED_ATTACK = 2**16
 """Attacks of up to so many bytes are also damaged."""
-CANARY = "canary"
-PATIENCE = 300.0
+CANARY_FILE = "canary"
+BASE_TIMEOUT = 300.0
 """Seconds of a process beside 0.2 for each input."""
 
 
-def fuzz(name: str, count: int, seed: int, keep: Path) -> dict[str, Any]:
+def fuzz_reader(name: str, count: int, seed: int, keep: Path) -> dict[str, Any]:
     """Try one reader; what came of it."""
     reader, box = READERS[name], Path.cwd()
-    made = reader.attacks(str(box / CANARY))
+    made = reader.attacks(str(box / CANARY_FILE))
     seeds = [*reader.seeds()]
-    mixed = [*seeds * (1 + len(made) // len(seeds)), *(plain(one) for one in made if len(one) <= SMALL)]
+    mixed = [
+        *seeds * (1 + len(made) // len(seeds)),
+        *(build_plain_seed(one) for one in made if len(one) <= MAX_MUTATED_ATTACK),
+    ]
     home = box / "home" / "digits"
     home.mkdir(parents=True)
-    for other, one in zip(("images", "labels"), idx(), strict=False):
+    for other, one in zip(("images", "labels"), build_idx_seeds(), strict=False):
         (home / other).write_bytes(one.whole)
     file, target = home / reader.file, box / "home" / "target"
-    watch = Watch(target)
+    watch = ReaderMonitor(target)
     result: dict[str, Any] = {"inputs": 0, "accepted": 0, "slowest": 0.0, "memory": 0, "wrong": []}
     for number in range(-len(made) - len(seeds), count):
-        data = _input(reader, name, seed, number, seeds, made, mixed)
+        data = _build_input(reader, name, seed, number, seeds, made, mixed)
         for place in (reader.file, reader.copy or reader.file):
             (home / place).write_bytes(data)
         outcome = watch.try_out(lambda: reader.read(file, target), box)
         shutil.rmtree(target, ignore_errors=True)
-        wrong = outcome.wrong or ("created a file by a call" if (box / CANARY).exists() else "")
+        wrong = outcome.wrong or ("created a file by a call" if (box / CANARY_FILE).exists() else "")
         if number < -len(made) and not (outcome.accepted or wrong) and name != "image":  # some images are not read
             wrong = "a good file is refused"
         if wrong:
@@ -70,7 +73,7 @@ def fuzz(name: str, count: int, seed: int, keep: Path) -> dict[str, Any]:
     return result
 
 
-def _input(
+def _build_input(
     reader: Reader, name: str, seed: int, number: int, seeds: list[Seed], made: list[bytes], mixed: list[Seed]
 ) -> bytes:
     """Good files come first, then attacks (both numbered below 0), then damage."""
@@ -78,14 +81,14 @@ def _input(
         return seeds[number].whole if not made else seeds[number + len(made)].whole
     if number < 0:
         return made[number]
-    return damaged(mixed, Random(f"{name} {seed} {number}"), reader.words)
+    return mutate_seed(mixed, Random(f"{name} {seed} {number}"), reader.words)
 
 
-def in_a_process(name: str, count: int, seed: int, keep: Path) -> dict[str, Any]:
+def fuzz_in_subprocess(name: str, count: int, seed: int, keep: Path) -> dict[str, Any]:
     """The same in a process that may die of it."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as box:
         command = [sys.executable, __file__, "--inside", "--reader", name, "--count", str(count), "--seed", str(seed)]
-        limit = f"{PATIENCE + 0.2 * count:.0f}"  # for what waits, or never lets the signal of the clock through
+        limit = f"{BASE_TIMEOUT + 0.2 * count:.0f}"  # for what waits, or never lets the signal of the clock through
         whole = ["timeout", "--signal=KILL", limit, *command, "--keep", str(keep)]
         done = subprocess.run(whole, cwd=box, capture_output=True, text=True, check=False)
         if done.returncode == 0:
@@ -109,13 +112,13 @@ def main() -> int:
     options = parser.parse_args()
     keep = options.keep.absolute()
     if options.inside:
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        print(json.dumps(fuzz(options.reader[0], options.count, options.seed, keep)))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+        print(json.dumps(fuzz_reader(options.reader[0], options.count, options.seed, keep)))
         return 0
     print(f"{'reader':14}{'inputs':>8}{'accepted':>10}{'refused':>9}{'slowest s':>11}{'memory MiB':>12}{'wrong':>7}")
     bad: list[str] = []
     for name in options.reader or READERS:
-        found = in_a_process(name, options.count, options.seed, keep)
+        found = fuzz_in_subprocess(name, options.count, options.seed, keep)
         inputs, accepted, wrong = found["inputs"], found["accepted"], found["wrong"]
         line = f"{name:14}{inputs:8}{accepted:10}{inputs - accepted:9}{found['slowest']:11.2f}"
         print(f"{line}{found['memory'] / 2**20:12.0f}{len(wrong):7}", flush=True)

@@ -21,20 +21,20 @@ from typing import Any
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # before torch is loaded: as the command does
 
 import torch
-from racing.child import peak
+from racing.child import read_peak_memory
 from racing.workloads import Workload
 
 from fedtrain.memory import keep_freed_memory
 from fedtrain.protocol import federate
 
-ASKED = 5
+CLIENTS_PER_ROUND = 5
 """Clients that train in a round."""
-GROWTHS: dict[str, tuple[str, list[dict[str, Any]]]] = {
+SWEEPS: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "clients": ("clients", [{"clients": n} for n in (5, 10, 20, 50, 100, 200, 500)]),
     "images": ("training images a client", [{"images": n} for n in (50, 100, 200, 400, 800, 1600)]),
     "width": ("hidden units of two-layer", [{"width": n} for n in (128, 256, 512, 1024, 2048, 4096)]),
 }
-Point = dict[str, float]
+ScalingPoint = dict[str, float]
 
 
 def main() -> None:
@@ -46,31 +46,36 @@ def main() -> None:
     parser.add_argument("--point", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.point:
-        print(json.dumps(point(options.repeats, **json.loads(options.point))))
+        print(json.dumps(measure_point(options.repeats, **json.loads(options.point))))
         return
-    found = {name: [alone(where, options.repeats) for where in points] for name, (_, points) in GROWTHS.items()}
+    found = {
+        name: [measure_in_subprocess(where, options.repeats) for where in points]
+        for name, (_, points) in SWEEPS.items()
+    }
     if options.json:
         print(json.dumps({"threads": torch.get_num_threads(), "torch": torch.__version__, **found}))
     else:
-        print("\n\n".join(table(name, points) for name, points in found.items()))
+        print("\n\n".join(format_table(name, points) for name, points in found.items()))
     if options.plot:
         plot(found, options.plot)
 
 
-def alone(where: dict[str, Any], repeats: int) -> Point:
+def measure_in_subprocess(where: dict[str, Any], repeats: int) -> ScalingPoint:
     """One point, in a process of its own."""
     command = [sys.executable, __file__, "--repeats", str(repeats), "--point", json.dumps(where)]
-    found: Point = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    found: ScalingPoint = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     return {**where, **found}
 
 
-def point(repeats: int, clients: int = 5, images: int = 50, width: int = 0) -> Point:
+def measure_point(repeats: int, clients: int = 5, images: int = 50, width: int = 0) -> ScalingPoint:
     """Rounds in this process; with a ``width`` of the two-layer network, else of the one for CIFAR."""
-    bare = peak()
+    bare = read_peak_memory()
     keep_freed_memory()
     model = {"model": {"name": "two-layer", "width": width}} if width else {}
     sizes = Workload("growth", "cifar10", 32, (images,) * clients, (10,) * clients, evaluate_train=False)
-    work = sizes.experiment("fedco2", {"server": {"sample": ASKED / clients}, "local": {"epochs": 1}, **model})
+    work = sizes.experiment(
+        "fedco2", {"server": {"sample": CLIENTS_PER_ROUND / clients}, "local": {"epochs": 1}, **model}
+    )
     fleet, server = work.fleet(), work.config.server
     training, evaluation = [], []
     coming = federate(fleet, fleet.opening(), repeats + 1, sample=server.sample, weights=server.weights)
@@ -86,17 +91,17 @@ def point(repeats: int, clients: int = 5, images: int = 50, width: int = 0) -> P
     return {
         "train_s": statistics.median(training[1:]),
         "evaluate_s": statistics.median(evaluation[1:]),
-        "peak_mb": peak(),
+        "peak_mb": read_peak_memory(),
         "bare_mb": bare,
         "kept_mb": kept / 1e6,
         "data_mb": data / 1e6,
     }
 
 
-def table(name: str, points: Sequence[Point]) -> str:
+def format_table(name: str, points: Sequence[ScalingPoint]) -> str:
     """In Markdown."""
     heads = (
-        GROWTHS[name][0],
+        SWEEPS[name][0],
         "training, s",
         "evaluation, s",
         "peak, MB",
@@ -109,7 +114,7 @@ def table(name: str, points: Sequence[Point]) -> str:
     return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows])
 
 
-def plot(found: dict[str, list[Point]], path: Path) -> None:
+def plot(found: dict[str, list[ScalingPoint]], path: Path) -> None:
     """Three panels of seconds, and under each its memory."""
     from theory.report.style import (
         DASHED,
@@ -124,7 +129,7 @@ def plot(found: dict[str, list[Point]], path: Path) -> None:
     blue, orange, green = "#0072B2", "#D55E00", "#009E73"
     with use_plot_style():
         body = create_canvas(
-            f"A round of Fed-CO2 in which {ASKED} clients train and all are evaluated (all axes logarithmic)",
+            f"A round of Fed-CO2 in which {CLIENTS_PER_ROUND} clients train and all are evaluated (all axes logarithmic)",
             FULL_WIDTH,
             6.0,
         )
@@ -143,8 +148,8 @@ def plot(found: dict[str, list[Point]], path: Path) -> None:
             for axes in (seconds, memory):
                 set_log_axis(axes, x, "x")
                 set_x_ticks(axes, x, panels=3)
-            seconds.set_title(f"against {GROWTHS[name][0]}")
-            memory.set_xlabel(GROWTHS[name][0])
+            seconds.set_title(f"against {SWEEPS[name][0]}")
+            memory.set_xlabel(SWEEPS[name][0])
             if not column:
                 seconds.set_ylabel("seconds a round")
                 memory.set_ylabel("MB")

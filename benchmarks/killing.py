@@ -29,17 +29,17 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-SERVER = multiprocessing.get_context("forkserver")
-LOADED = ["cli.train_run", "cli.data_run", "fedtrain.report.figures", "matplotlib.backends.backend_agg"]
+REPO_ROOT = Path(__file__).resolve().parents[1]
+FORK_SERVER = multiprocessing.get_context("forkserver")
+PRELOADED_MODULES = ["cli.train_run", "cli.data_run", "fedtrain.report.figures", "matplotlib.backends.backend_agg"]
 METHODS = ("singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa", "fedbn", "fedco2")
-SETTINGS = {
+CONVENTION_OPTIONS = {
     "feature": ["--dataset", "digits", "--set", "data.percent=none"],
     "label": ["--dataset", "cifar10", "--skew", "pathological", "--clients", "5", "--sample", "0.6"],
 }
-SMALL = ["--data", "real", "--set", "model.name=two-layer", "--set", "model.width=32", "--threads", "1"]
-OFTEN = ["--checkpoint-every", "1", "--eval-every", "1", "--set", "evaluation.window=4"]
-PLACES = ("start", "training", "checkpoint", "figures", "other files", "end")
+SMALL_RUN_OPTIONS = ["--data", "real", "--set", "model.name=two-layer", "--set", "model.width=32", "--threads", "1"]
+CHECKPOINT_OPTIONS = ["--checkpoint-every", "1", "--eval-every", "1", "--set", "evaluation.window=4"]
+KILL_PHASES = ("start", "training", "checkpoint", "figures", "other files", "end")
 """Where a kill can hit; the last three after the last round, or (other files) while settings or summary are written."""
 
 
@@ -67,39 +67,52 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        tally = stress(Path(place), options.kills, options.each, options.rounds, options.seed)
+        tally = run_stress_test(Path(place), options.kills, options.each, options.rounds, options.seed)
     if options.json:
         print(json.dumps(asdict(tally)))
     else:
-        show(tally)
+        print_tally(tally)
     return int(bool(tally.differences))
 
 
-def stress(place: Path, kills: int, each: int, rounds: int, seed: int) -> Tally:
+def run_stress_test(place: Path, kills: int, each: int, rounds: int, seed: int) -> Tally:
     """Case after case until there were so many kills; every method once, then again under the other convention."""
     chance, tally = random.Random(seed), Tally()
-    os.environ |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
-    SERVER.set_forkserver_preload(LOADED)
+    os.environ |= {"PYTHONPATH": str(REPO_ROOT), "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+    FORK_SERVER.set_forkserver_preload(PRELOADED_MODULES)
     make_data(place)
     deck: list[tuple[str, str]] = []
     while tally.kills < kills:
         if not deck:
-            methods, conventions = chance.sample(METHODS, len(METHODS)), chance.sample(list(SETTINGS), len(SETTINGS))
+            methods, conventions = (
+                chance.sample(METHODS, len(METHODS)),
+                chance.sample(list(CONVENTION_OPTIONS), len(CONVENTION_OPTIONS)),
+            )
             deck = [(method, conventions[(i + turn) % 2]) for turn in (0, 1) for i, method in enumerate(methods)]
         method, convention = deck.pop()
-        settings = [*SMALL, *OFTEN, *SETTINGS[convention], "--method", method, "--rounds", str(rounds)]
+        settings = [
+            *SMALL_RUN_OPTIONS,
+            *CHECKPOINT_OPTIONS,
+            *CONVENTION_OPTIONS[convention],
+            "--method",
+            method,
+            "--rounds",
+            str(rounds),
+        ]
         whole, torn = place / f"whole-{tally.runs}", place / f"killed-{tally.runs}"
         begun = time.monotonic()
-        finish(start(place, settings, whole))
+        wait_for_exit(start_training(place, settings, whole))
         takes = time.monotonic() - begun
         wanted, ended = min(each, kills - tally.kills), False
         while wanted and not ended:  # a process that ends before its blow was not killed
-            ended = not strike(start(place, settings, torn), torn, takes * chance.random(), tally, rounds)
+            ended = not kill_process(
+                start_training(place, settings, torn), torn, takes * chance.random(), tally, rounds
+            )
             wanted -= not ended
         if not ended:
             over = (torn / "summary.json").exists()  # killed after its last word: refused as finished
-            finish(start(place, settings, torn), code=2 if over else 0)
-        judge(f"{method} {convention}", whole, torn, tally)
+            wait_for_exit(start_training(place, settings, torn), code=2 if over else 0)
+        compare_runs(f"{method} {convention}", whole, torn, tally)
         print(f"{tally.kills:4} kills, {tally.identical} of {tally.runs} runs identical", file=sys.stderr)
     return tally
 
@@ -114,17 +127,17 @@ def make_data(place: Path) -> None:
             labels = np.arange(count, dtype=np.uint8) % 10
             np.savez(place / f"{name}.npz", x_train=images[0], y_train=labels, x_test=images[1], y_test=labels)
         paths = [str(place / f"{name}.npz") for name, _, _ in domains]
-        finish(command(place, ["data", "add", dataset, *paths], place / f"{dataset}.log"))
+        wait_for_exit(start_command(place, ["data", "add", dataset, *paths], place / f"{dataset}.log"))
 
 
-def command(place: Path, arguments: list[str], log: Path) -> BaseProcess:
+def start_command(place: Path, arguments: list[str], log: Path) -> BaseProcess:
     """``fedco2`` in a process of its own."""
-    process = SERVER.Process(target=work, args=([*arguments, "--data-dir", str(place / "data")], log))
+    process = FORK_SERVER.Process(target=run_command, args=([*arguments, "--data-dir", str(place / "data")], log))
     process.start()
     return process
 
 
-def work(arguments: list[str], log: Path) -> None:
+def run_command(arguments: list[str], log: Path) -> None:
     """What the process does."""
     from cli.main import main as fedco2
 
@@ -136,24 +149,24 @@ def work(arguments: list[str], log: Path) -> None:
     sys.exit(fedco2(arguments))
 
 
-def start(place: Path, settings: list[str], out: Path) -> BaseProcess:
+def start_training(place: Path, settings: list[str], out: Path) -> BaseProcess:
     """Begin, or go on: the command is the same."""
-    return command(place, ["train", *settings, "--out", str(out)], log_of(out))
+    return start_command(place, ["train", *settings, "--out", str(out)], get_log_path(out))
 
 
-def log_of(out: Path) -> Path:
+def get_log_path(out: Path) -> Path:
     """What the process that is at work in a folder says."""
     return out.with_name(f"{out.name}.log")
 
 
-def finish(process: BaseProcess, code: int = 0) -> None:
+def wait_for_exit(process: BaseProcess, code: int = 0) -> None:
     """Let it come to its end, which must be this one."""
     process.join(600)
     if process.exitcode != code:
         raise SystemExit(f"exit code {process.exitcode} instead of {code}; see what it said")
 
 
-def strike(process: BaseProcess, out: Path, after: float, tally: Tally, rounds: int) -> bool:
+def kill_process(process: BaseProcess, out: Path, after: float, tally: Tally, rounds: int) -> bool:
     """Kill the process in so many seconds, or (every third time) in its next checkpoint; False if it ended before."""
     aimed = tally.kills % 3 == 2
     process.join(after / 2 if aimed else after)
@@ -162,57 +175,59 @@ def strike(process: BaseProcess, out: Path, after: float, tally: Tally, rounds: 
     process.kill()
     process.join()
     if process.exitcode != -signal.SIGKILL:
-        finish(process)
+        wait_for_exit(process)
         return False
     tally.kills += 1
-    tally.hit[where(out, rounds)] += 1
-    tally.half_rows_at_the_kill += half_row(out)
+    tally.hit[classify_kill(out, rounds)] += 1
+    tally.half_rows_at_the_kill += has_half_row(out)
     return True
 
 
-def parts(out: Path) -> list[Path]:
+def list_temporary_files(out: Path) -> list[Path]:
     """Temporary files."""
     return [part for pattern in (".*.part", "figures/.*.part", "checkpoints/.*") for part in out.glob(pattern)]
 
 
-def half_row(out: Path) -> bool:
+def has_half_row(out: Path) -> bool:
     """Whether the last row of the metrics was cut off."""
     metrics = out / "metrics.jsonl"
     text = metrics.read_bytes() if metrics.exists() else b""
     return bool(text) and not text.endswith(b"\n")
 
 
-def where(out: Path, rounds: int) -> str:
+def classify_kill(out: Path, rounds: int) -> str:
     """What a process was doing when it was killed, by what it was writing or else by what it had said."""
-    written = {part.parent.name for part in parts(out)}
+    written = {part.parent.name for part in list_temporary_files(out)}
     if "checkpoints" in written:
         return "checkpoint"
     if "figures" in written:
         return "figures"
     if written:
         return "other files"
-    said = log_of(out).read_text()
+    said = get_log_path(out).read_text()
     return "end" if f"round {rounds}/{rounds}" in said else "training" if "\nseeds " in said else "start"
 
 
-def judge(name: str, whole: Path, torn: Path, tally: Tally) -> None:
+def compare_runs(name: str, whole: Path, torn: Path, tally: Tally) -> None:
     """Compare what two runs left."""
-    one, other = left_by(whole), left_by(torn)
+    one, other = read_run_files(whole), read_run_files(torn)
     strays = set(other) - set(one)
     wrong = sorted(strays | {key for key in one if one[key] != other.get(key)})
     tally.runs += 1
     tally.identical += not wrong
     tally.stray_files_left += len(strays)
-    tally.half_rows_left += half_row(torn)
+    tally.half_rows_left += has_half_row(torn)
     tally.differences += [f"{name}: {key}" for key in wrong]
 
 
-def left_by(out: Path) -> dict[str, Any]:
+def read_run_files(out: Path) -> dict[str, Any]:
     """Every file of a run by its name: what must be equal of it."""
-    return {str(path.relative_to(out)): lasting(path) for path in sorted(out.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(out)): read_comparable_content(path) for path in sorted(out.rglob("*")) if path.is_file()
+    }
 
 
-def lasting(path: Path) -> object:
+def read_comparable_content(path: Path) -> object:
     """The content of a file without what may differ: the clock, and how often a run was resumed."""
     from fedtrain.checkpoint import load_checkpoint
 
@@ -229,9 +244,13 @@ def lasting(path: Path) -> object:
     return path.read_bytes()
 
 
-def show(tally: Tally) -> None:
+def print_tally(tally: Tally) -> None:
     """As a table."""
-    told = {"kills": tally.kills, **{f"  during {place}": tally.hit[place] for place in PLACES}, "runs": tally.runs}
+    told = {
+        "kills": tally.kills,
+        **{f"  during {place}": tally.hit[place] for place in KILL_PHASES},
+        "runs": tally.runs,
+    }
     told |= {"identical": tally.identical, "half rows at the kill": tally.half_rows_at_the_kill}
     told |= {"half rows left": tally.half_rows_left, "stray files left": tally.stray_files_left}
     for what, count in told.items():

@@ -76,7 +76,7 @@ class Result:
     scores: list[Scores]
 
 
-class Prepared(Dataset[tuple[Tensor, Tensor]]):
+class PreparedSamples(Dataset[tuple[Tensor, Tensor]]):
     """Samples as a network reads them, prepared one at a time."""
 
     def __init__(self, job: Job, samples: Samples, training: bool = False) -> None:
@@ -98,19 +98,19 @@ class Prepared(Dataset[tuple[Tensor, Tensor]]):
         return (x - self.mean) / self.std, self.samples.labels[index]
 
 
-def first_network(job: Job, part: str = "") -> Net:
+def build_common_network(job: Job, part: str = "") -> Net:
     """The common start; another one for each ``part``."""
     with fork_rng(job.seed, "network", part):
         return job.make().to(job.dtype)
 
 
-def own_network(job: Job, client: str, part: str = "") -> Net:
+def build_client_network(job: Job, client: str, part: str = "") -> Net:
     """A start of the client's own."""
     with fork_rng(job.seed, "network", part, "of", client):
         return job.make().to(job.dtype)
 
 
-def asked(job: Job, round: int) -> list[ClientData]:
+def select_cohort(job: Job, round: int) -> list[ClientData]:
     """The clients that train in this round, by name; with this a round begins."""
     job.before_round(round)
     ranked = sorted(job.clients, key=lambda client: client.name)
@@ -119,22 +119,24 @@ def asked(job: Job, round: int) -> list[ClientData]:
     return [ranked[i] for i in sorted(drawn[:size].tolist())]
 
 
-def batches(job: Job, model: nn.Module, client: ClientData, round: int, phase: int) -> Iterator[tuple[Tensor, Tensor]]:
+def iterate_batches(
+    job: Job, model: nn.Module, client: ClientData, round: int, phase: int
+) -> Iterator[tuple[Tensor, Tensor]]:
     """One pass over the training data, in the order that belongs to this client, round and phase."""
     order = torch.randperm(len(client.train), generator=make_generator(job.seed, client.name, round, phase, "order"))
-    dataset = Prepared(job, client.train, training=True)
+    dataset = PreparedSamples(job, client.train, training=True)
     for x, y in DataLoader(dataset, job.batch_size, sampler=order.tolist(), generator=torch.Generator()):
-        if len(y) == 1 and batch_norm_names(model):
+        if len(y) == 1 and list_batch_norm_names(model):
             continue  # one sample has no variance
         yield x, y
 
 
-def sgd(job: Job, model: nn.Module) -> torch.optim.SGD:
+def build_sgd(job: Job, model: nn.Module) -> torch.optim.SGD:
     """A new optimiser, as in every round."""
     return torch.optim.SGD(model.parameters(), lr=job.lr, momentum=job.momentum, weight_decay=job.weight_decay)
 
 
-def batch_norm_names(model: nn.Module, statistics: bool = True) -> set[str]:
+def list_batch_norm_names(model: nn.Module, statistics: bool = True) -> set[str]:
     """State-dict names of batch norm; without ``statistics`` only weights and biases."""
     names = set()
     for path, layer in model.named_modules():
@@ -145,7 +147,7 @@ def batch_norm_names(model: nn.Module, statistics: bool = True) -> set[str]:
     return names
 
 
-def head_names(model: Net) -> set[str]:
+def list_head_names(model: Net) -> set[str]:
     """State-dict names of the head."""
     return {name for name in model.state_dict() if name.startswith("head.")}
 
@@ -181,7 +183,7 @@ def evaluate(job: Job, predict: Predict) -> Scores:
             right: dict[str, int] = {}
             loss: dict[str, float] = {}
             with torch.no_grad():
-                for x, y in DataLoader(Prepared(job, samples), job.batch_size, generator=torch.Generator()):
+                for x, y in DataLoader(PreparedSamples(job, samples), job.batch_size, generator=torch.Generator()):
                     for branch, logits in predict(client.name, x).items():
                         right[branch] = right.get(branch, 0) + int((logits.argmax(1) == y).sum())
                         loss[branch] = loss.get(branch, 0.0) + F.cross_entropy(logits, y).item() * len(y)
@@ -190,12 +192,12 @@ def evaluate(job: Job, predict: Predict) -> Scores:
     return found
 
 
-def alone(models: Mapping[str, nn.Module]) -> Predict:
+def build_own_predictor(models: Mapping[str, nn.Module]) -> Predict:
     """Each client predicts with its one model."""
     return lambda name, x: {"fused": models[name].eval()(x)}
 
 
-def entries(**models: nn.Module) -> dict[str, Tensor]:
+def merge_state_dicts(**models: nn.Module) -> dict[str, Tensor]:
     """One state dict of several models, each under its name."""
     return {f"{part}.{name}": value for part, model in models.items() for name, value in model.state_dict().items()}
 
@@ -203,9 +205,9 @@ def entries(**models: nn.Module) -> dict[str, Tensor]:
 def train_on_labels(job: Job, model: Net, client: ClientData, round: int) -> None:
     """Local training with cross entropy alone."""
     model.train()
-    optimiser = sgd(job, model)
+    optimiser = build_sgd(job, model)
     for epoch in range(job.epochs):
-        for x, y in batches(job, model, client, round, epoch):
+        for x, y in iterate_batches(job, model, client, round, epoch):
             optimiser.zero_grad()
             F.cross_entropy(model(x), y).backward()
             optimiser.step()
@@ -213,55 +215,60 @@ def train_on_labels(job: Job, model: Net, client: ClientData, round: int) -> Non
 
 def singleset(job: Job, *, start: str = "common") -> Result:
     """Every client alone."""
-    models = {c.name: first_network(job) if start == "common" else own_network(job, c.name) for c in job.clients}
+    models = {
+        c.name: build_common_network(job) if start == "common" else build_client_network(job, c.name)
+        for c in job.clients
+    }
     scores = []
     for round in range(job.rounds):
-        for client in asked(job, round):
+        for client in select_cohort(job, round):
             train_on_labels(job, models[client.name], client, round)
-        scores.append(evaluate(job, alone(models)))
+        scores.append(evaluate(job, build_own_predictor(models)))
     return Result({name: model.state_dict() for name, model in models.items()}, scores)
 
 
-def averaged_but(job: Job, kept: Collection[str]) -> Result:
+def train_and_average_except(job: Job, kept: Collection[str]) -> Result:
     """Train on labels and average, but for the entries kept."""
-    models = {client.name: first_network(job) for client in job.clients}
+    models = {client.name: build_common_network(job) for client in job.clients}
     scores = []
     for round in range(job.rounds):
-        sampled = asked(job, round)
+        sampled = select_cohort(job, round)
         for client in sampled:
             train_on_labels(job, models[client.name], client, round)
         average(job, sampled, models, kept)
-        scores.append(evaluate(job, alone(models)))
+        scores.append(evaluate(job, build_own_predictor(models)))
     return Result({name: model.state_dict() for name, model in models.items()}, scores)
 
 
 def fedavg(job: Job) -> Result:
     """Nothing is kept."""
-    return averaged_but(job, kept=())
+    return train_and_average_except(job, kept=())
 
 
 def fedper(job: Job) -> Result:
     """The head is kept."""
-    return averaged_but(job, kept=head_names(first_network(job)))
+    return train_and_average_except(job, kept=list_head_names(build_common_network(job)))
 
 
 def fedbn(job: Job, *, bn_stats: str = "local") -> Result:
     """Batch norm is kept, with its running statistics or without."""
-    return averaged_but(job, kept=batch_norm_names(first_network(job), statistics=bn_stats == "local"))
+    return train_and_average_except(
+        job, kept=list_batch_norm_names(build_common_network(job), statistics=bn_stats == "local")
+    )
 
 
 def fedprox(job: Job, *, mu: float = 1e-2, squared: bool = True) -> Result:
     """FedAvg with a pull to the model that the round began with."""
-    models = {client.name: first_network(job) for client in job.clients}
+    models = {client.name: build_common_network(job) for client in job.clients}
     scores = []
     for round in range(job.rounds):
-        sampled = asked(job, round)
+        sampled = select_cohort(job, round)
         for client in sampled:
             model = models[client.name].train()
             server = copy.deepcopy(model)
-            optimiser = sgd(job, model)
+            optimiser = build_sgd(job, model)
             for epoch in range(job.epochs):
-                for step, (x, y) in enumerate(batches(job, model, client, round, epoch)):
+                for step, (x, y) in enumerate(iterate_batches(job, model, client, round, epoch)):
                     optimiser.zero_grad()
                     loss = F.cross_entropy(model(x), y)
                     distance = torch.zeros((), dtype=job.dtype)
@@ -274,27 +281,29 @@ def fedprox(job: Job, *, mu: float = 1e-2, squared: bool = True) -> Result:
                     loss.backward()
                     optimiser.step()
         average(job, sampled, models)
-        scores.append(evaluate(job, alone(models)))
+        scores.append(evaluate(job, build_own_predictor(models)))
     return Result({name: model.state_dict() for name, model in models.items()}, scores)
 
 
 def moon(job: Job, *, mu: float = 1.0, tau: float = 0.5, previous: str = "last") -> Result:
     """FedAvg whose features are to be like the global model's and unlike the client's previous model's."""
-    models = {client.name: first_network(job) for client in job.clients}
+    models = {client.name: build_common_network(job) for client in job.clients}
     before = {
-        client.name: first_network(job) if previous == "last" else own_network(job, client.name, "previous")
+        client.name: build_common_network(job)
+        if previous == "last"
+        else build_client_network(job, client.name, "previous")
         for client in job.clients
     }
     scores = []
     for round in range(job.rounds):
-        sampled = asked(job, round)
+        sampled = select_cohort(job, round)
         for client in sampled:
             model = models[client.name].train()
             global_model = copy.deepcopy(model).eval().requires_grad_(False)
             previous_model = before[client.name].eval().requires_grad_(False)
-            optimiser = sgd(job, model)
+            optimiser = build_sgd(job, model)
             for epoch in range(job.epochs):
-                for x, y in batches(job, model, client, round, epoch):
+                for x, y in iterate_batches(job, model, client, round, epoch):
                     optimiser.zero_grad()
                     z = model.features(x)
                     like = F.cosine_similarity(z, global_model.features(x), dim=1)
@@ -306,14 +315,14 @@ def moon(job: Job, *, mu: float = 1.0, tau: float = 0.5, previous: str = "last")
             if previous == "last":
                 before[client.name] = copy.deepcopy(model)
         average(job, sampled, models)
-        scores.append(evaluate(job, alone(models)))
-    return Result({name: entries(model=models[name], previous=before[name]) for name in models}, scores)
+        scores.append(evaluate(job, build_own_predictor(models)))
+    return Result({name: merge_state_dicts(model=models[name], previous=before[name]) for name in models}, scores)
 
 
 def fedrod(job: Job, *, balanced: bool = False, personal_sgd: str = "same") -> Result:
     """A generic network for all, and on its features a personal head that corrects the logits."""
-    generic = {client.name: first_network(job) for client in job.clients}
-    personal = {client.name: first_network(job, "personal head").head for client in job.clients}
+    generic = {client.name: build_common_network(job) for client in job.clients}
+    personal = {client.name: build_common_network(job, "personal head").head for client in job.clients}
 
     def predict(name: str, x: Tensor) -> dict[str, Tensor]:
         z = generic[name].eval().features(x)
@@ -322,15 +331,15 @@ def fedrod(job: Job, *, balanced: bool = False, personal_sgd: str = "same") -> R
 
     scores = []
     for round in range(job.rounds):
-        sampled = asked(job, round)
+        sampled = select_cohort(job, round)
         for client in sampled:
             model, head = generic[client.name].train(), personal[client.name].train()
-            optimiser = sgd(job, model)
+            optimiser = build_sgd(job, model)
             plain = torch.optim.SGD(head.parameters(), lr=job.lr)
-            head_optimiser = plain if personal_sgd == "plain" else sgd(job, head)
+            head_optimiser = plain if personal_sgd == "plain" else build_sgd(job, head)
             frequency = torch.bincount(client.train.labels, minlength=job.classes).to(job.dtype) / len(client.train)
             for epoch in range(job.epochs):
-                for x, y in batches(job, model, client, round, epoch):
+                for x, y in iterate_batches(job, model, client, round, epoch):
                     # the generic network, on its own logits
                     z = model.features(x)
                     logits = model.head(z)
@@ -343,12 +352,12 @@ def fedrod(job: Job, *, balanced: bool = False, personal_sgd: str = "same") -> R
                     head_optimiser.step()
         average(job, sampled, generic)
         scores.append(evaluate(job, predict))
-    return Result({name: entries(generic=generic[name], personal=personal[name]) for name in generic}, scores)
+    return Result({name: merge_state_dicts(generic=generic[name], personal=personal[name]) for name in generic}, scores)
 
 
 def copa(job: Job) -> Result:
     """Heads are kept, but everyone's head judges everyone's features, and all heads vote."""
-    models = {client.name: first_network(job) for client in job.clients}
+    models = {client.name: build_common_network(job) for client in job.clients}
 
     def predict(name: str, x: Tensor) -> dict[str, Tensor]:
         z = models[name].eval().features(x)
@@ -361,13 +370,13 @@ def copa(job: Job) -> Result:
 
     scores = []
     for round in range(job.rounds):
-        sampled = asked(job, round)
+        sampled = select_cohort(job, round)
         heads = {name: copy.deepcopy(model.head).eval() for name, model in models.items()}  # before anyone trains
         for client in sampled:
             model = models[client.name].train()
-            optimiser = sgd(job, model)
+            optimiser = build_sgd(job, model)
             for epoch in range(job.epochs):
-                for x, y in batches(job, model, client, round, epoch):
+                for x, y in iterate_batches(job, model, client, round, epoch):
                     optimiser.zero_grad()
                     z = model.features(x)
                     loss = F.cross_entropy(model.head(z), y)
@@ -376,7 +385,7 @@ def copa(job: Job) -> Result:
                             loss = loss + F.cross_entropy(head(z), y)
                     loss.backward()
                     optimiser.step()
-        average(job, sampled, models, kept=head_names(models[sampled[0].name]))
+        average(job, sampled, models, kept=list_head_names(models[sampled[0].name]))
         scores.append(evaluate(job, predict))
     return Result({name: model.state_dict() for name, model in models.items()}, scores)
 
@@ -394,16 +403,16 @@ def fedco2(
     start: str = "common",
 ) -> Result:
     """An online model that is averaged but for its personal part, and an offline one that is not."""
-    online = {c.name: first_network(job) for c in job.clients}
+    online = {c.name: build_common_network(job) for c in job.clients}
     offline = {
-        c.name: copy.deepcopy(online[c.name]) if start == "common" else own_network(job, c.name, "offline")
+        c.name: copy.deepcopy(online[c.name]) if start == "common" else build_client_network(job, c.name, "offline")
         for c in job.clients
     }
     kept: set[str] = set()
     if personal in ("bn", "bn+head"):
-        kept |= batch_norm_names(first_network(job), statistics=bn_stats == "local")
+        kept |= list_batch_norm_names(build_common_network(job), statistics=bn_stats == "local")
     if personal in ("head", "bn+head"):
-        kept |= head_names(first_network(job))
+        kept |= list_head_names(build_common_network(job))
 
     def predict(name: str, x: Tensor) -> dict[str, Tensor]:
         one, other = online[name].eval()(x), offline[name].eval()(x)
@@ -412,17 +421,17 @@ def fedco2(
 
     scores = []
     for round in range(job.rounds):
-        sampled = asked(job, round)
+        sampled = select_cohort(job, round)
         heads = {name: copy.deepcopy(model.head).eval() for name, model in offline.items()}  # before anyone trains
         for client in sampled:
             on, off = online[client.name].train(), offline[client.name].train()
-            on_optimiser, off_optimiser = sgd(job, on), sgd(job, off)
+            on_optimiser, off_optimiser = build_sgd(job, on), build_sgd(job, off)
             phase = 0
 
             # Phase 1: each model learns from the other one, as that was when the round began.
             if round > 0 and intra != "none":
                 on_teacher, off_teacher = copy.deepcopy(on).eval(), copy.deepcopy(off).eval()
-                for x, _ in batches(job, on, client, round, phase):
+                for x, _ in iterate_batches(job, on, client, round, phase):
                     if intra in ("online", "both"):
                         on_optimiser.zero_grad()
                         target = off_teacher(x).softmax(1).detach()
@@ -438,7 +447,7 @@ def fedco2(
             # Phase 2: each model learns from the labels, under its own head and under those of the peers.
             foreign = [head for name, head in heads.items() if name != client.name]
             for epoch in range(job.epochs):
-                for x, y in batches(job, on, client, round, phase + epoch):
+                for x, y in iterate_batches(job, on, client, round, phase + epoch):
                     for side, model, optimiser in (("online", on, on_optimiser), ("offline", off, off_optimiser)):
                         optimiser.zero_grad()
                         z = model.features(x)
@@ -451,7 +460,7 @@ def fedco2(
                         optimiser.step()
         average(job, sampled, online, kept)
         scores.append(evaluate(job, predict))
-    return Result({name: entries(online=online[name], offline=offline[name]) for name in online}, scores)
+    return Result({name: merge_state_dicts(online=online[name], offline=offline[name]) for name in online}, scores)
 
 
 METHODS: dict[str, Callable[..., Result]] = {
@@ -467,7 +476,7 @@ METHODS: dict[str, Callable[..., Result]] = {
 }
 
 
-def read(
+def split_options(
     make: Callable[[], Net], clients: Sequence[ClientData], given: Mapping[str, Any]
 ) -> tuple[Job, dict[str, Any]]:
     """Part what was given into the job and the options of the method."""
@@ -475,13 +484,13 @@ def read(
     return Job(make, clients, **ours), {name: value for name, value in given.items() if name not in ours}
 
 
-def run(method: str, make: Callable[[], Net], clients: Sequence[ClientData], **given: Any) -> Result:
+def run_reference(method: str, make: Callable[[], Net], clients: Sequence[ClientData], **given: Any) -> Result:
     """Train by a method; given are fields of `Job`, and options by the names that fedtrain's method gives them."""
-    job, options = read(make, clients, given)
+    job, options = split_options(make, clients, given)
     return METHODS[method](job, **options)
 
 
-def engine(method: str, make: Callable[[], Net], clients: Sequence[ClientData], **given: Any) -> Result:
+def run_fedtrain(method: str, make: Callable[[], Net], clients: Sequence[ClientData], **given: Any) -> Result:
     """The same by fedtrain, told in the same form."""
     from fedtrain.bench import ClientTrainer, Precision
     from fedtrain.data.clients import Preprocessing
@@ -490,7 +499,7 @@ def engine(method: str, make: Callable[[], Net], clients: Sequence[ClientData], 
     from fedtrain.methods import METHODS as OURS
     from fedtrain.protocol import Split, federate
 
-    job, options = read(make, clients, given)
+    job, options = split_options(make, clients, given)
     local = LocalSettings(job.lr, job.momentum, job.weight_decay, job.epochs, job.batch_size)
     look, numbers = Preprocessing(job.mean, job.std), Precision(job.dtype)
     bench = ClientTrainer(
@@ -511,7 +520,7 @@ def engine(method: str, make: Callable[[], Net], clients: Sequence[ClientData], 
     return Result({name: {**fleet.personal[name], **message.shared} for name in fleet.names}, scores)
 
 
-class Apart(NamedTuple):
+class Differences(NamedTuple):
     """Largest differences between two results."""
 
     entries: float
@@ -520,7 +529,7 @@ class Apart(NamedTuple):
     accuracy: float
 
 
-def apart(one: Result, other: Result) -> Apart:
+def measure_differences(one: Result, other: Result) -> Differences:
     """How far two results are from each other; they must speak of the same things."""
 
     def pairs(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
@@ -534,20 +543,20 @@ def apart(one: Result, other: Result) -> Apart:
         return float(difference.max() / (b.double().abs().max() or 1.0))
 
     scores = [pair for a, b in zip(one.scores, other.scores, strict=True) for pair in pairs(a, b)]
-    return Apart(
+    return Differences(
         max(relative(a, b) for a, b in pairs(one.states, other.states)),
         max(abs(a.loss - b.loss) / b.loss for a, b in scores),
         max(abs(a.accuracy - b.accuracy) for a, b in scores),
     )
 
 
-def small_net() -> Net:
+def build_small_net() -> Net:
     """For images of 3 x 8 x 8 of 4 classes, with batch norm on both sides of the cut."""
     conv = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
     return Net(conv, nn.Sequential(nn.Linear(54, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 4)))
 
 
-def small_clients(sizes: Mapping[str, int], seed: int = 0) -> list[ClientData]:
+def build_small_clients(sizes: Mapping[str, int], seed: int = 0) -> list[ClientData]:
     """Images with a pattern for each class, on a ground and with a contrast that differ from client to client."""
     clients = []
     patterns = torch.rand(4, 3, 8, 8, generator=make_generator(seed, "patterns"))
@@ -571,14 +580,14 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    clients = small_clients({"north": 33, "east": 20, "south": 45, "west": 26}, options.seed)
+    clients = build_small_clients({"north": 33, "east": 20, "south": 45, "west": 26}, options.seed)
     task = {"rounds": options.rounds, "epochs": options.epochs, "seed": options.seed}
     task |= {"lr": 0.1, "batch_size": 16, "classes": 4, "dtype": torch.float64}
-    plain = run(options.method, small_net, clients, **task)
-    ours = engine(options.method, small_net, clients, **task)
+    plain = run_reference(options.method, build_small_net, clients, **task)
+    ours = run_fedtrain(options.method, build_small_net, clients, **task)
     for name, split in plain.scores[-1].items():
         print(f"{name:8}", *(f"{branch} {score.accuracy:.3f}" for branch, score in split["test"].items()))
-    weights, loss, accuracy = apart(plain, ours)
+    weights, loss, accuracy = measure_differences(plain, ours)
     print(f"largest difference from the engine: entries {weights:.1e}, loss {loss:.1e}, accuracy {accuracy:.1e}")
 
 

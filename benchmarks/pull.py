@@ -30,23 +30,23 @@ METHODS: dict[str, dict[str, Any]] = {
     "published": {"name": "fedprox", "squared": False, "mu": 1e-3},
     "next to none": {"name": "fedprox", "mu": 1e-9},
 }
-Found = dict[str, dict[str, float]]
+PullByClient = dict[str, dict[str, float]]
 
 
-def distance(a: StateDict, b: StateDict) -> float:
+def compute_distance(a: StateDict, b: StateDict) -> float:
     """Over all weights; running statistics are not moved by gradients."""
     weights = (name for name in a if a[name].is_floating_point() and "running_" not in name)
     return sqrt(sum(float((a[name].double() - b[name].double()).square().sum()) for name in weights))
 
 
-def most(method: FedProx, way: float) -> float:
+def compute_max_pull(method: FedProx, way: float) -> float:
     """The longest gradient that the pull can have, for a client that goes so far."""
     return method.mu * way if method.squared else method.mu / 2
 
 
-def measured(dataset: str, source: str, more: dict[str, Any] | None = None) -> Found:
+def measure_pull(dataset: str, source: str, more: dict[str, Any] | None = None) -> PullByClient:
     """By client: how far it moves; of each pull what it can move, and how far from there it ends."""
-    found: Found = {}
+    found: PullByClient = {}
     alone: dict[str, StateDict] = {}
     for name, chosen in METHODS.items():
         config, data = plan_experiment(dataset, {"data": {"source": source}, "method": chosen, **(more or {})})
@@ -57,16 +57,16 @@ def measured(dataset: str, source: str, more: dict[str, Any] | None = None) -> F
                 raise RuntimeError(f"{one.client} failed")
             if not isinstance(config.method, FedProx):
                 alone[one.client] = one.shared
-                found[one.client] = {"moved": distance(one.shared, message.shared)}
+                found[one.client] = {"moved": compute_distance(one.shared, message.shared)}
                 continue
             steps = config.local.epochs * -(-one.num_examples // config.local.batch_size)
-            pull = most(config.method, distance(one.shared, message.shared))
-            ends = distance(one.shared, alone[one.client])
+            pull = compute_max_pull(config.method, compute_distance(one.shared, message.shared))
+            ends = compute_distance(one.shared, alone[one.client])
             found[one.client] |= {f"{name}: pull": steps * config.local.lr * pull, f"{name}: ends": ends}
     return found
 
 
-def table(found: Found) -> str:
+def format_table(found: PullByClient) -> str:
     """In Markdown."""
     kinds = [name for name in METHODS if name != "none"]
     heads = ["client", "an epoch moves it", *(word for kind in kinds for word in (f"{kind}: pull", "ends away"))]
@@ -85,8 +85,8 @@ def main(dataset: str, source: str, as_json: bool) -> None:
     """See the docstring of this file."""
     keep_freed_memory()
     torch.set_num_threads(1)
-    found = measured(dataset, source)
-    click.echo(json.dumps(found) if as_json else table(found))
+    found = measure_pull(dataset, source)
+    click.echo(json.dumps(found) if as_json else format_table(found))
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ from typing import get_args
 
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # before torch is loaded, and for both sides: as the command does
 
-from racing.child import Task, play
+from racing.child import Task, run_side
 from racing.measure import measure
-from racing.shown import plot, table
+from racing.shown import format_table, plot
 from racing.workloads import WORKLOADS
 
 from fedtrain.bench import StepEngine
@@ -38,10 +38,10 @@ METHODS = ("fedavg", "fedbn", "fedco2")
 
 def main() -> None:
     """Measure, print."""
-    options = arguments()
+    options = parse_arguments()
     if options.child:
         side, task = options.child
-        play(side, Task(**json.loads(task)))
+        run_side(side, Task(**json.loads(task)))
         return
     first = Task(
         options.workload, options.method, options.repeats + 1, options.threads, options.small, options.plain_data,
@@ -58,12 +58,12 @@ def main() -> None:
     if options.json:
         print(json.dumps(found[0] if len(found) == 1 else {"cases": found}))
     else:
-        print(table(found))
+        print(format_table(found))
     if options.plot:
         plot(found, options.plot)
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", choices=[*WORKLOADS, "all"], default="w1")

@@ -29,8 +29,8 @@ from fedtrain.local import LocalSettings
 from fedtrain.manifest import build_manifest, describe_data
 from fedtrain.run import RoundProgress, run_rounds
 
-EVERY = 10
-SETTLED = 100
+EVALUATION_INTERVAL = 10
+WARMUP_ROUNDS = 100
 """From this round on nothing may grow: buffers, thread pools and caches are all there."""
 
 
@@ -63,8 +63,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as place:
-        readings = soak(options.rounds, Path(place) / "run")
-    found = judged(readings)
+        readings = run_soak(options.rounds, Path(place) / "run")
+    found = summarise_readings(readings)
     if options.json:
         print(json.dumps({**found, "readings": [asdict(reading) for reading in readings]}))
     else:
@@ -74,32 +74,32 @@ def main() -> None:
         plot(readings, found, options.plot)
 
 
-def soak(rounds: int, place: Path) -> list[Reading]:
+def run_soak(rounds: int, place: Path) -> list[Reading]:
     """Train, and read the meters after every round."""
     config = Config(
         model=ModelSettings(name="cifar"),
         local=LocalSettings(batch_size=8),
         server=ServerSettings(rounds=rounds),
-        evaluation=EvaluationSettings(every=EVERY),
+        evaluation=EvaluationSettings(every=EVALUATION_INTERVAL),
         checkpoints=CheckpointSettings(every=25, keep=3),
     )
-    work, folder = Experiment(config, federation()), RunFolder(place)
+    work, folder = Experiment(config, build_federation()), RunFolder(place)
     folder.begin(config, build_manifest(config, describe_data(work.federation), "soak"))
     readings: list[Reading] = []
-    clock, measure = time.process_time(), yardstick(work)
+    clock, measure = time.process_time(), build_yardstick(work)
 
     def read(progress: RoundProgress) -> None:
         nonlocal clock
         took = time.process_time() - clock
         files = len(os.listdir("/proc/self/fd")) - 1  # without the one that lists them
-        readings.append(Reading(progress.round, resident(), files, took, measure(), bool(progress.scores)))
+        readings.append(Reading(progress.round, read_resident_memory(), files, took, measure(), bool(progress.scores)))
         clock = time.process_time()
 
     run_rounds(work, folder, read)
     return readings
 
 
-def yardstick(work: Experiment) -> Callable[[], float]:
+def build_yardstick(work: Experiment) -> Callable[[], float]:
     """The same piece of work again and again, on a bench of its own; its seconds."""
     fleet = work.fleet()
     message, client = fleet.opening(), work.federation.clients[0]
@@ -113,7 +113,7 @@ def yardstick(work: Experiment) -> Callable[[], float]:
     return measure
 
 
-def federation() -> Federation:
+def build_federation() -> Federation:
     """Three clients with 8 images each: noise will do."""
     chance = torch.Generator().manual_seed(0)
 
@@ -125,15 +125,15 @@ def federation() -> Federation:
     return Federation(clients, tuple("0123456789"), "Noise", True, Preprocessing())
 
 
-def resident() -> float:
+def read_resident_memory() -> float:
     """Memory of this process in MB."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) / 1000
 
 
-def judged(readings: list[Reading]) -> dict[str, float]:
+def summarise_readings(readings: list[Reading]) -> dict[str, float]:
     """What grew after the first rounds: of memory the level (a median of 20), of time a straight line."""
-    later = readings[min(SETTLED, len(readings) // 2) :]
+    later = readings[min(WARMUP_ROUNDS, len(readings) // 2) :]
     plain = [reading for reading in later if not reading.evaluated and reading.round % 25 != 1]  # 1: after a checkpoint
     halves = plain[: len(plain) // 2], plain[len(plain) // 2 :]
     early, late = (statistics.median(reading.multiple for reading in half) for half in halves)
@@ -158,7 +158,7 @@ def plot(readings: list[Reading], found: dict[str, Any], path: Path) -> None:
     plain = [reading for reading in readings if not reading.evaluated]
     grown = found["MB resident, at last"] - found["MB resident, at first"]
     slower = found["yardsticks a round, second half"] / found["yardsticks a round, first half"] - 1
-    since = f"since round {SETTLED}: memory {grown:+.1f} MB, time {100 * slower:+.0f} %"
+    since = f"since round {WARMUP_ROUNDS}: memory {grown:+.1f} MB, time {100 * slower:+.0f} %"
     title = f"{len(readings)} rounds of Fed-CO2 in one process; {since}"
     with use_plot_style():
         body = create_canvas(title, FULL_WIDTH, 3.6)

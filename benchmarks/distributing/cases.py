@@ -12,12 +12,12 @@ from fedtrain.data.source import LoadedDataset
 from fedtrain.experiment import Experiment, build_experiment, plan_experiment
 from fedtrain.tables import merge_tables
 
-COMMON: dict[str, Any] = {
+COMMON_SETTINGS: dict[str, Any] = {
     "machine": {"threads": 1, "device": "cpu"},
     "evaluation": {"every": 10**6, "report": "last"},
     "data": {"source": "standin", "percent": "none", "val_size": 0, "augment": False},
 }
-SIZES: dict[str, tuple[str, dict[str, Any]]] = {
+NETWORK_SIZES: dict[str, tuple[str, dict[str, Any]]] = {
     "small": (
         "digits",
         {
@@ -43,9 +43,9 @@ class Case:
     @cached_property
     def planned(self) -> tuple[Config, LoadedDataset]:
         """The configuration, and where its data come from."""
-        preset, own = SIZES[self.size]
+        preset, own = NETWORK_SIZES[self.size]
         last = {"method": {"name": self.method}, "server": {"rounds": self.rounds + 1}}
-        return plan_experiment(preset, merge_tables(COMMON, own, last))
+        return plan_experiment(preset, merge_tables(COMMON_SETTINGS, own, last))
 
     @property
     def clients(self) -> int:

@@ -13,27 +13,27 @@ from dataclasses import asdict
 from pathlib import Path
 
 from distributing.cases import Case
-from distributing.flower import deployed, simulated
-from distributing.meters import FILE, Enough, Event, events, put_in, watching
+from distributing.flower import run_deployment, run_simulation
+from distributing.meters import LOG_VARIABLE, EnoughRounds, Event, build_round_logger, install_meters, read_events
 from fedtrain.fleets.group import STORE_VARIABLE, Rank, exit_process
 from fedtrain.fleets.ranks import open_distributed_backend, serve_rank
 from fedtrain.folder import RunFolder
 from fedtrain.memory import keep_freed_memory
 from fedtrain.run import run_rounds
 
-METERS = "meters.jsonl"
-WORLDS = {"torchrun-1": 1, "torchrun-2": 2}
+EVENTS_FILE = "meters.jsonl"
+WORLD_SIZES = {"torchrun-1": 1, "torchrun-2": 2}
 """Ranks."""
 
 
-def run_on(engine: str, case: Case, folder: Path) -> list[Event]:
+def run_on_backend(engine: str, case: Case, folder: Path) -> list[Event]:
     """Start its processes and wait for them; what the meters say."""
     folder.mkdir(parents=True)
-    world, meters = WORLDS.get(engine, 0), folder / METERS
+    world, meters = WORLD_SIZES.get(engine, 0), folder / EVENTS_FILE
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
     told = {
         **os.environ,
-        FILE: str(meters),
+        LOG_VARIABLE: str(meters),
         "PYTHONPATH": path,
         "OMP_NUM_THREADS": "1",
         STORE_VARIABLE: str(folder / "store"),
@@ -43,55 +43,55 @@ def run_on(engine: str, case: Case, folder: Path) -> list[Event]:
     with ExitStack() as started:
         processes = [subprocess.Popen(command, env={**told, **own}) for own in ranks]
         for process in processes:
-            started.callback(_end, process)
+            started.callback(_terminate, process)
         if any([process.wait() for process in processes]):  # noqa: C419 - of all
             raise SystemExit(f"{engine}: a process failed; what it said is above, the rest is in {folder}")
-    return events(meters)
+    return read_events(meters)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _terminate(process: subprocess.Popen[bytes]) -> None:
     """Nothing stays behind."""
     process.terminate()
     process.wait()
 
 
-def in_process(case: Case, folder: Path) -> None:
+def run_serial(case: Case, folder: Path) -> None:
     """One client after the other."""
     work, out = case.experiment(), RunFolder(folder / "run")
     out.begin(work.config, {})
-    with suppress(Enough):
-        run_rounds(work, out, watching(case.rounds))
+    with suppress(EnoughRounds):
+        run_rounds(work, out, build_round_logger(case.rounds))
 
 
-def on_ranks(case: Case, folder: Path) -> None:
+def run_distributed(case: Case, folder: Path) -> None:
     """This process is one of them."""
     work, out, place = case.experiment(), RunFolder(folder / "run"), Rank.ours()
     if place is None or place.rank:
         return serve_rank(work, place or Rank(0, 1, 0))
     out.begin(work.config, {})
-    with open_distributed_backend(work, place, out) as fleet, suppress(Enough):
-        run_rounds(work, out, watching(case.rounds), fleet)
+    with open_distributed_backend(work, place, out) as fleet, suppress(EnoughRounds):
+        run_rounds(work, out, build_round_logger(case.rounds), fleet)
     return None
 
 
-ENGINES: dict[str, Callable[[Case, Path], None]] = {
-    "in-process": in_process,
-    "torchrun-1": on_ranks,
-    "torchrun-2": on_ranks,
-    "simulation": simulated,
-    "deployment": deployed,
+BACKENDS: dict[str, Callable[[Case, Path], None]] = {
+    "in-process": run_serial,
+    "torchrun-1": run_distributed,
+    "torchrun-2": run_distributed,
+    "simulation": run_simulation,
+    "deployment": run_deployment,
 }
 
 
-def child(engine: str, case: str, folder: str) -> None:
-    """What a process of `run_on` does."""
+def run_child(engine: str, case: str, folder: str) -> None:
+    """What a process of `run_on_backend` does."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # else nobody would end what it has deployed
     keep_freed_memory()  # as the command does
-    put_in()
-    ENGINES[engine](Case(**json.loads(case)), Path(folder))
-    if engine in WORLDS:
+    install_meters()
+    BACKENDS[engine](Case(**json.loads(case)), Path(folder))
+    if engine in WORLD_SIZES:
         exit_process(0)
 
 
 if __name__ == "__main__":
-    child(*sys.argv[1:])
+    run_child(*sys.argv[1:])

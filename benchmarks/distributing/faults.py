@@ -25,8 +25,8 @@ from fedtrain.interrupts import defer_interrupts
 from fedtrain.manifest import build_manifest, describe_data
 from fedtrain.run import run_rounds
 
-Found = dict[str, Any]
-STRUCK, PATIENCE, TIMEOUT, PAUSE = 2, 1800.0, 30.0, 0.1
+FaultTiming = dict[str, Any]
+ROUNDS_BEFORE_FAULT, RUN_TIMEOUT, CLIENT_TIMEOUT, POLL_INTERVAL = 2, 1800.0, 30.0, 0.1
 """Rounds before the fault; seconds for a run, for a client that never answers, and between two looks."""
 
 
@@ -43,7 +43,7 @@ class Fault:
     """How many clients need not answer."""
 
 
-def family(root: Process | None) -> list[Process]:
+def list_process_tree(root: Process | None) -> list[Process]:
     """With all that it has started."""
     return [] if root is None else [root, *find_descendants([root])]
 
@@ -51,16 +51,16 @@ def family(root: Process | None) -> list[Process]:
 FAULTS = {
     "none": Fault(),
     "a SuperNode is killed, and started again": Fault(
-        lambda deployment: family(load_deployment_state(deployment.folder).nodes[2].process)[:1],
+        lambda deployment: list_process_tree(load_deployment_state(deployment.folder).nodes[2].process)[:1],
         lambda deployment: deployment.restart_node(2),
     ),
     "SuperLink and ServerApp are killed, the SuperLink is started again, the run resumed": Fault(
-        lambda deployment: family(load_deployment_state(deployment.folder).superlink.process),
+        lambda deployment: list_process_tree(load_deployment_state(deployment.folder).superlink.process),
         Deployment.restart_superlink,
         again=True,
     ),
-    f"a client never answers again (--min-clients 4 --timeout {TIMEOUT:g})": Fault(
-        lambda deployment: family(load_deployment_state(deployment.folder).nodes[4].process),
+    f"a client never answers again (--min-clients 4 --timeout {CLIENT_TIMEOUT:g})": Fault(
+        lambda deployment: list_process_tree(load_deployment_state(deployment.folder).nodes[4].process),
         lambda deployment: deployment.restart_node(4),
         at_once=False,
         absent=1,
@@ -68,7 +68,7 @@ FAULTS = {
 }
 
 
-def measured(case: Case, scratch: Path) -> list[Found]:
+def measure_faults(case: Case, scratch: Path) -> list[FaultTiming]:
     """All of them, one after the other, on one deployment."""
     config, found = case.planned
     config = replace(
@@ -77,12 +77,12 @@ def measured(case: Case, scratch: Path) -> list[Found]:
     work, alone = build_experiment(config, found), RunFolder(scratch / "alone")
     alone.begin(config, build_manifest(config, describe_data(work.federation), "benchmark"))
     run_rounds(work, alone, lambda progress: None)
-    deployment, rows = Deployment(scratch / "deployment"), list[Found]()
+    deployment, rows = Deployment(scratch / "deployment"), list[FaultTiming]()
     deployment.up(case.clients)
     try:
         for name, fault in FAULTS.items():
-            told = one(deployment, work, fault, scratch / f"run {len(rows)}")
-            same = bits(RunFolder(scratch / f"run {len(rows)}")) == bits(alone)
+            told = measure_fault(deployment, work, fault, scratch / f"run {len(rows)}")
+            same = read_shared_bytes(RunFolder(scratch / f"run {len(rows)}")) == read_shared_bytes(alone)
             rows.append({"fault": name, "same": same, **told})
     finally:
         with defer_interrupts():
@@ -90,10 +90,10 @@ def measured(case: Case, scratch: Path) -> list[Found]:
     return rows
 
 
-def one(deployment: Deployment, work: Experiment, fault: Fault, path: Path) -> Found:
+def measure_fault(deployment: Deployment, work: Experiment, fault: Fault, path: Path) -> FaultTiming:
     """A run that is struck in the round after the first ``STRUCK``."""
     log, clients, rounds = path.with_suffix(".log"), len(work.federation.clients), work.config.server.rounds
-    least, patience = clients - fault.absent, TIMEOUT if fault.absent else PATIENCE
+    least, patience = clients - fault.absent, CLIENT_TIMEOUT if fault.absent else RUN_TIMEOUT
 
     def submit(number: int) -> None:
         from fedtrain.flower.app import write_app
@@ -106,13 +106,13 @@ def one(deployment: Deployment, work: Experiment, fault: Fault, path: Path) -> F
 
     submit(0)
     ends: list[tuple[int, float]] = []
-    struck, limit = 0.0, time.monotonic() + PATIENCE
+    struck, limit = 0.0, time.monotonic() + RUN_TIMEOUT
     while not RunFolder(path).finished:
         if time.monotonic() > limit:
-            raise SystemExit(f"{path}: not over after {PATIENCE:g} s; see {log}")
-        time.sleep(PAUSE)
-        ends += [(number, time.monotonic()) for number in rounds_told(log)[len(ends) :]]
-        if not struck and len(ends) == STRUCK and training(deployment):
+            raise SystemExit(f"{path}: not over after {RUN_TIMEOUT:g} s; see {log}")
+        time.sleep(POLL_INTERVAL)
+        ends += [(number, time.monotonic()) for number in read_logged_rounds(log)[len(ends) :]]
+        if not struck and len(ends) == ROUNDS_BEFORE_FAULT and is_training(deployment):
             struck = time.monotonic()
             for process in fault.strike(deployment):
                 process.signal(signal.SIGKILL)
@@ -120,17 +120,17 @@ def one(deployment: Deployment, work: Experiment, fault: Fault, path: Path) -> F
                 fault.mend(deployment)
             if fault.again:
                 submit(1)
-    ends += [(number, time.monotonic()) for number in rounds_told(log)[len(ends) :]]
+    ends += [(number, time.monotonic()) for number in read_logged_rounds(log)[len(ends) :]]
     if not fault.at_once:
         fault.mend(deployment)
-    return told(ends, struck, rounds)
+    return summarise_rounds(ends, struck, rounds)
 
 
-def told(ends: Sequence[tuple[int, float]], struck: float, rounds: int) -> Found:
+def summarise_rounds(ends: Sequence[tuple[int, float]], struck: float, rounds: int) -> FaultTiming:
     """From when rounds ended: what one takes without a fault, when the next ended after it, and how many came twice."""
     times = [at for _, at in ends]
     before = [b - a for a, b in pairwise(times) if b <= struck]
-    later_ones = [at for number, at in ends if at > struck and number > STRUCK]
+    later_ones = [at for number, at in ends if at > struck and number > ROUNDS_BEFORE_FAULT]
     return {
         "round_s": median(before),
         "next_s": later_ones[0] - struck,
@@ -139,18 +139,18 @@ def told(ends: Sequence[tuple[int, float]], struck: float, rounds: int) -> Found
     }
 
 
-def training(deployment: Deployment) -> bool:
+def is_training(deployment: Deployment) -> bool:
     """Whether the app of every node is at work: beside its helper it has a process then."""
-    return all(len(family(node.process)) > 2 for node in load_deployment_state(deployment.folder).nodes)
+    return all(len(list_process_tree(node.process)) > 2 for node in load_deployment_state(deployment.folder).nodes)
 
 
-def rounds_told(log: Path) -> list[int]:
+def read_logged_rounds(log: Path) -> list[int]:
     """The rounds that the server said were over."""
     text = log.read_text(encoding="utf-8") if log.exists() else ""
     return [int(number) for number in re.findall(r"^round +(\d+)/", text, re.MULTILINE)]
 
 
-def bits(folder: RunFolder) -> list[tuple[str, bytes]]:
+def read_shared_bytes(folder: RunFolder) -> list[tuple[str, bytes]]:
     """The averaged entries at the end."""
     state = folder.restore()
     assert state is not None
@@ -159,7 +159,7 @@ def bits(folder: RunFolder) -> list[tuple[str, bytes]]:
     ]
 
 
-def table(found: Sequence[Found]) -> str:
+def format_table(found: Sequence[FaultTiming]) -> str:
     """In Markdown."""
     heads = (
         "fault, in mid-round",

@@ -11,19 +11,19 @@ from pathlib import Path
 from threading import Event as Flag
 
 from distributing.cases import Case
-from distributing.meters import FILE, events
-from distributing.proxy import Proxy, proxy
+from distributing.meters import LOG_VARIABLE, read_events
+from distributing.proxy import Proxy, open_proxy
 from fedtrain.flower.control import SuperLinkControl
 from fedtrain.flower.environment import build_environment
 from fedtrain.folder import RunFolder
 from fedtrain.interrupts import defer_interrupts
 
-PATIENCE, LOOK = 600.0, 30.0
+ROUND_TIMEOUT, STATUS_INTERVAL = 600.0, 30.0
 """Seconds of a round; between two looks whether a run that says nothing has failed."""
-TRAFFIC = "traffic.json"
+TRAFFIC_FILE = "traffic.json"
 
 
-def simulated(case: Case, folder: Path) -> None:
+def run_simulation(case: Case, folder: Path) -> None:
     """A worker for each core."""
     os.environ.update(build_environment(folder / "flower"))  # before anything of Flower's is loaded
     from distributing import halves
@@ -31,42 +31,46 @@ def simulated(case: Case, folder: Path) -> None:
     from fedtrain.flower.conduct import ServerPlan
     from fedtrain.flower.simulate import simulate
 
-    node.app = halves.node
-    plan = ServerPlan(case.planned[0], RunFolder(folder / "run"), case.clients, case.clients, PATIENCE, "benchmark")
-    simulate(case.clients, os.cpu_count() or 1, lambda grid: halves.metered(grid, plan), Flag())
+    node.app = halves.client_app
+    plan = ServerPlan(
+        case.planned[0], RunFolder(folder / "run"), case.clients, case.clients, ROUND_TIMEOUT, "benchmark"
+    )
+    simulate(case.clients, os.cpu_count() or 1, lambda grid: halves.run_metered_server(grid, plan), Flag())
 
 
-def deployed(case: Case, folder: Path) -> None:
+def run_deployment(case: Case, folder: Path) -> None:
     """A node for each client; what the first one sends and receives is counted on its way."""
     from fedtrain.flower import app
     from fedtrain.flower.conduct import ServerPlan
     from fedtrain.flower.deployment import Deployment
 
-    app.SERVER_APP, app.CLIENT_APP = "distributing.halves:server", "distributing.halves:node"
-    plan = ServerPlan(case.planned[0], RunFolder(folder / "run"), case.clients, case.clients, PATIENCE, "benchmark")
+    app.SERVER_APP, app.CLIENT_APP = "distributing.halves:server_app", "distributing.halves:client_app"
+    plan = ServerPlan(
+        case.planned[0], RunFolder(folder / "run"), case.clients, case.clients, ROUND_TIMEOUT, "benchmark"
+    )
     (folder / "app").mkdir()
     app.write_app(folder / "app", plan, folder / "log")
     deployment = Deployment(folder / "deployment")
-    with before_first_node() as proxies:
+    with proxy_first_node() as proxies:
         deployment.up(case.clients)
         try:
             run_id = deployment.control.submit(folder / "app")
-            marks = awaited(deployment.control, run_id)
+            marks = wait_for_run(deployment.control, run_id)
             seen = deployment.control.run_state(run_id)
             told = {"inbound": seen.inbound, "outbound": seen.outbound}
             ways = {"up": proxies[0].up.between(marks), "down": proxies[0].down.between(marks)}
-            (folder / TRAFFIC).write_text(json.dumps({**told, **ways}), encoding="utf-8")
+            (folder / TRAFFIC_FILE).write_text(json.dumps({**told, **ways}), encoding="utf-8")
         finally:
             with defer_interrupts():
                 deployment.down()
 
 
-def awaited(control: SuperLinkControl, run_id: str) -> list[float]:
+def wait_for_run(control: SuperLinkControl, run_id: str) -> list[float]:
     """Wait for the end of a run; when its rounds ended."""
     looked = time.monotonic()
-    while not (happened := events(Path(os.environ[FILE]))) or happened[-1]["what"] != "over":
+    while not (happened := read_events(Path(os.environ[LOG_VARIABLE]))) or happened[-1]["what"] != "over":
         time.sleep(0.5)
-        if time.monotonic() - looked > LOOK:
+        if time.monotonic() - looked > STATUS_INTERVAL:
             state, looked = control.run_state(run_id), time.monotonic()
             if state.over and not state.completed:
                 raise SystemExit(f"the run did not end well: {state.details}")
@@ -74,7 +78,7 @@ def awaited(control: SuperLinkControl, run_id: str) -> list[float]:
 
 
 @contextmanager
-def before_first_node() -> Iterator[list[Proxy]]:
+def proxy_first_node() -> Iterator[list[Proxy]]:
     """Within, the node that is started first is given the address of a proxy for that of the SuperLink."""
     from fedtrain.flower import commands
 
@@ -84,7 +88,7 @@ def before_first_node() -> Iterator[list[Proxy]]:
 
         def supernode(address: str, port: int, config: str, ca: Path | None, key: Path | None) -> list[str]:
             if not proxies:
-                proxies.append(open_ones.enter_context(proxy(int(address.rpartition(":")[2]))))
+                proxies.append(open_ones.enter_context(open_proxy(int(address.rpartition(":")[2]))))
                 address = proxies[0].address
             return honest(address, port, config, ca, key)
 

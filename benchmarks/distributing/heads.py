@@ -19,10 +19,10 @@ from fedtrain.partition import StateDict, copy_entries
 from fedtrain.presets import resolve_preset
 from fedtrain.protocol import Broadcast, Failure, extract_published, message_for
 
-Point = dict[str, float]
+HeadCost = dict[str, float]
 
 
-def filled(state: StateDict) -> StateDict:
+def fill_with_random(state: StateDict) -> StateDict:
     """Tensors of these forms, in memory of their own and different from all others."""
     return {
         name: torch.rand(value.shape) if value.is_floating_point() else torch.zeros(value.shape, dtype=value.dtype)
@@ -30,7 +30,7 @@ def filled(state: StateDict) -> StateDict:
     }
 
 
-def sizes(network: str) -> tuple[StateDict, StateDict]:
+def build_meta_states(network: str) -> tuple[StateDict, StateDict]:
     """What Fed-CO2 averages and what a client publishes, without memory; CIFAR's preset publishes nothing by itself."""
     config = resolve_preset(PRESET_FOR_MODEL[network], {"method": {"name": "fedco2", "inter": "both"}})
     data, method = get_dataset_info(config.data.dataset), config.method
@@ -39,51 +39,51 @@ def sizes(network: str) -> tuple[StateDict, StateDict]:
     return copy_entries(module, method.shared(module)), extract_published(method, module.state_dict())
 
 
-def broadcast(clients: int, megabytes: float = 0.0) -> Broadcast:
+def build_broadcast(clients: int, megabytes: float = 0.0) -> Broadcast:
     """Fed-CO2's after a round on the network for CIFAR, or with heads of so many MB and nothing else."""
-    shared, head = sizes("cifar")
+    shared, head = build_meta_states("cifar")
     if megabytes:
         shared, head = {}, {"weight": torch.empty(int(megabytes * 1e6 / 4), device="meta")}
-    return Broadcast(1, filled(shared), {f"client{i:04}": filled(head) for i in range(clients)})
+    return Broadcast(1, fill_with_random(shared), {f"client{i:04}": fill_with_random(head) for i in range(clients)})
 
 
-def letters(message: Broadcast, peers: int) -> Iterator[tuple[dict[str, object], dict[str, StateDict]]]:
+def build_messages(message: Broadcast, peers: int) -> Iterator[tuple[dict[str, object], dict[str, StateDict]]]:
     """What each client is told, as the server on Flower has it."""
     for name in message.peers:
         sent = message_for(message, name, peers, 0)
         yield encode_broadcast(replace(sent, peers={peer: head for peer, head in sent.peers.items() if peer != name}))
 
 
-def point(clients: int, peers: int, megabytes: float = 0.0) -> Point:
+def measure_point(clients: int, peers: int, megabytes: float = 0.0) -> HeadCost:
     """In this process: bytes by the ledger, memory, and seconds of packing."""
     from fedtrain.flower.records import NOTE_RECORD, RecordPacker
 
-    bare = resident()
-    message = broadcast(clients, megabytes)
-    held = resident()
+    bare = read_resident_memory()
+    message = build_broadcast(clients, megabytes)
+    held = read_resident_memory()
     begun = time.perf_counter()
     packing = RecordPacker()
-    packed = [packing.letter(*letter) for letter in letters(message, peers)]
+    packed = [packing.letter(*letter) for letter in build_messages(message, peers)]
     seconds = time.perf_counter() - begun
     return {
         "clients": clients,
         "peers": peers,
         "head_mb": megabytes,
-        "down_mb": down(message, peers) / 1e6,
+        "down_mb": count_downlink_bytes(message, peers) / 1e6,
         "notes_mb": sum(len(str(letter.config_records[NOTE_RECORD]["json"])) for letter in packed) / 1e6,
         "held_mb": held - bare,
-        "packed_mb": resident() - held,
+        "packed_mb": read_resident_memory() - held,
         "packing_s": seconds,
     }
 
 
-def down(message: Broadcast, peers: int) -> int:
+def count_downlink_bytes(message: Broadcast, peers: int) -> int:
     """Bytes to all clients by the ledger."""
     told = ((name, message_for(message, name, peers, 0)) for name in message.peers)
     return sum(measure_exchange(sent, Failure(name, ""), frozenset()).down.total for name, sent in told)
 
 
-def resident() -> float:
+def read_resident_memory() -> float:
     """Memory of this process, in MB."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) / 1000

@@ -19,32 +19,32 @@ from fedtrain.partition import StateDict
 from fedtrain.protocol import Broadcast, Update
 from fedtrain.run import RoundProgress
 
-FILE = "FEDCO2_METERS"
+LOG_VARIABLE = "FEDCO2_METERS"
 """Environment: the file."""
 Event = dict[str, Any]
 
 
-class Enough(Exception):  # noqa: N818 - nothing went wrong
+class EnoughRounds(Exception):  # noqa: N818 - nothing went wrong
     """All rounds that are looked at were made."""
 
 
-def note(what: str, begun: float, **more: object) -> None:
+def log_event(what: str, begun: float, **more: object) -> None:
     """Write down what took from then till now; in one piece, for others write too."""
     now = time.perf_counter()  # the machine's own: the same in all processes
     line = json.dumps({"what": what, "pid": os.getpid(), "seconds": now - begun, "at": now, **more}) + "\n"
-    handle = os.open(os.environ[FILE], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    handle = os.open(os.environ[LOG_VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(handle, line.encode())
     finally:
         os.close(handle)
 
 
-def events(path: Path) -> list[Event]:
+def read_events(path: Path) -> list[Event]:
     """All so far."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def put_in() -> None:
+def install_meters() -> None:
     """Have this process write down how long its clients train, and the bytes it gives to other ranks."""
     train, give = ClientTrainer.train, TensorChannel._give
 
@@ -53,10 +53,10 @@ def put_in() -> None:
     ) -> tuple[Update, StateDict]:
         begun = time.perf_counter()
         importlib.import_module("torch._dynamo")  # the first optimiser of a process does it: the process's price
-        note("load", begun, round=message.round + 1)
+        log_event("load", begun, round=message.round + 1)
         begun = time.perf_counter()
         done = train(bench, data, personal, message)
-        note("train", begun, client=data.name, round=message.round + 1)
+        log_event("train", begun, client=data.name, round=message.round + 1)
         return done
 
     def counted(
@@ -70,19 +70,19 @@ def put_in() -> None:
             return move(piece)
 
         give(wire, weighed, told, entries)
-        note("give", begun, bytes=given, rank=int(os.environ["RANK"]))
+        log_event("give", begun, bytes=given, rank=int(os.environ["RANK"]))
 
     ClientTrainer.train, TensorChannel._give = timed, counted  # type: ignore[method-assign,assignment]
 
 
-def watching(rounds: int) -> Callable[[RoundProgress], None]:
+def build_round_logger(rounds: int) -> Callable[[RoundProgress], None]:
     """Write down each round, and end the run after so many."""
 
     def watch(progress: RoundProgress) -> None:
         up, down = progress.traffic.up.total, progress.traffic.down.total
         begun = time.perf_counter() - progress.seconds
-        note("round", begun, round=progress.round, up=up, down=down, clients=len(progress.losses))
+        log_event("round", begun, round=progress.round, up=up, down=down, clients=len(progress.losses))
         if progress.round >= rounds:
-            raise Enough
+            raise EnoughRounds
 
     return watch

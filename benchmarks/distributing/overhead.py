@@ -9,10 +9,10 @@ from typing import Any
 
 from distributing.meters import Event
 
-Found = dict[str, Any]
+OverheadRow = dict[str, Any]
 
 
-def longest(events: Iterable[Event], what: str, round: int) -> float:
+def find_longest_chain(events: Iterable[Event], what: str, round: int) -> float:
     """Seconds of the process that is at it longest: what one does is done in turn, what several do at the same time."""
     chains: defaultdict[int, float] = defaultdict(float)
     for event in events:
@@ -21,10 +21,13 @@ def longest(events: Iterable[Event], what: str, round: int) -> float:
     return max(chains.values(), default=0.0)
 
 
-def beyond(events: Sequence[Event]) -> Found:
+def summarise_overhead(events: Sequence[Event]) -> OverheadRow:
     """Medians over all rounds but the first."""
     rounds = [event for event in events if event["what"] == "round"][1:]
-    chains = {what: [longest(events, what, event["round"]) for event in rounds] for what in ("train", "site", "load")}
+    chains = {
+        what: [find_longest_chain(events, what, event["round"]) for event in rounds]
+        for what in ("train", "site", "load")
+    }
     seconds = [event["seconds"] for event in rounds]
     rest = [whole - training for whole, training in zip(seconds, chains["train"], strict=True)]
     return {
@@ -39,7 +42,7 @@ def beyond(events: Sequence[Event]) -> Found:
     }
 
 
-def table(found: Sequence[Found]) -> str:
+def format_table(found: Sequence[OverheadRow]) -> str:
     """In Markdown."""
     heads = ("network, method", "engine", "a round, s", "training, s", "beyond, s", "of it data anew", "torch anew")
     rows = [

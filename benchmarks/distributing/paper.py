@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from distributing.heads import Point, sizes
+from distributing.heads import HeadCost, build_meta_states
 from fedtrain.ledger import count_bytes
 
 NETWORKS = ("cifar", "digits", "alexnet")
 
 
-def exponent(points: Sequence[Point], key: str) -> float:
+def fit_exponent(points: Sequence[HeadCost], key: str) -> float:
     """p of a value that grows as clients^p, by least squares of the logarithms."""
     x, y = (np.log([one[name] for one in points]) for name in ("clients", key))
     return float(np.polyfit(x, y, 1)[0])
 
 
-def foretold(points: Sequence[Point], key: str, clients: int) -> float:
+def extrapolate_clients(points: Sequence[HeadCost], key: str, clients: int) -> float:
     """a + b N + c N(N - 1) for so many clients, none of them negative, by least squares of relative errors."""
 
     def terms(n: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -32,9 +32,9 @@ def foretold(points: Sequence[Point], key: str, clients: int) -> float:
     return float(terms(np.array(float(clients))) @ factors)
 
 
-def on_paper(network: str, clients: int, peers: int = 0) -> dict[str, Any]:
+def compute_round_traffic(network: str, clients: int, peers: int = 0) -> dict[str, Any]:
     """A round of Fed-CO2 in which all take part, in MB; the server holds all heads, and packs each once."""
-    shared, head = map(count_bytes, sizes(network))
+    shared, head = map(count_bytes, build_meta_states(network))
     one = shared + head * min(peers or clients, clients - 1)
     return {
         "network": network,

@@ -12,11 +12,11 @@ from itertools import accumulate, pairwise
 from threading import Thread
 
 LOOPBACK = "127.0.0.1"
-PIECE = 2**18
+CHUNK_SIZE = 2**18
 
 
 @dataclass
-class Passed:
+class ByteCounter:
     """Bytes one way, and when."""
 
     pieces: list[tuple[float, int]] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Proxy:
 
     def __init__(self, listener: socket.socket, port: int) -> None:
         self.listener, self.port = listener, port
-        self.up, self.down = Passed(), Passed()
+        self.up, self.down = ByteCounter(), ByteCounter()
 
     @property
     def address(self) -> str:
@@ -56,15 +56,15 @@ class Proxy:
     def _relay(self, near: socket.socket, far: socket.socket) -> None:
         """Until both have nothing more to say."""
         with near, far:
-            back = Thread(target=_pump, args=(far, near, self.down), daemon=True)
+            back = Thread(target=_forward_bytes, args=(far, near, self.down), daemon=True)
             back.start()
-            _pump(near, far, self.up)
+            _forward_bytes(near, far, self.up)
             back.join()
 
 
-def _pump(one: socket.socket, other: socket.socket, passed: Passed) -> None:
+def _forward_bytes(one: socket.socket, other: socket.socket, passed: ByteCounter) -> None:
     with suppress(OSError):
-        while piece := one.recv(PIECE):
+        while piece := one.recv(CHUNK_SIZE):
             passed.pieces.append((time.perf_counter(), len(piece)))
             other.sendall(piece)
     with suppress(OSError):
@@ -72,7 +72,7 @@ def _pump(one: socket.socket, other: socket.socket, passed: Passed) -> None:
 
 
 @contextmanager
-def proxy(port: int) -> Iterator[Proxy]:
+def open_proxy(port: int) -> Iterator[Proxy]:
     """One before this port."""
     with socket.create_server((LOOPBACK, 0)) as listener:
         made = Proxy(listener, port)

@@ -8,27 +8,29 @@ from typing import Any
 
 from distributing.meters import Event
 
-Found = dict[str, Any]
+TrafficRow = dict[str, Any]
 
 
-def of_deployment(events: Sequence[Event], counted: Mapping[str, Any]) -> list[Found]:
+def summarise_deployment(events: Sequence[Event], counted: Mapping[str, Any]) -> list[TrafficRow]:
     """One client's, a round, by the proxy; all clients', all rounds, by Flower itself."""
     rounds = [event for event in events if event["what"] == "round"]
     last, made = rounds[-1], len(rounds)
     whose = {
-        "deployment, one client (proxy)": {way: (median(counted[way]), last[way] / last["clients"]) for way in WAYS},
+        "deployment, one client (proxy)": {
+            way: (median(counted[way]), last[way] / last["clients"]) for way in DIRECTIONS
+        },
         "deployment, all clients (Flower's own count)": {
             "up": (counted["inbound"] / made, last["up"]),
             "down": (counted["outbound"] / made, last["down"]),
         },
     }
-    return [row(name, **ways) for name, ways in whose.items()]
+    return [build_row(name, **ways) for name, ways in whose.items()]
 
 
-WAYS = ("up", "down")
+DIRECTIONS = ("up", "down")
 
 
-def of_ranks(events: Sequence[Event], world: int) -> Found:
+def summarise_ranks(events: Sequence[Event], world: int) -> TrafficRow:
     """What rank 0 gives to the others, each of them, and what they give to it, in the last round."""
     rounds = [event for event in events if event["what"] == "round"]
     before, last = rounds[-2], rounds[-1]
@@ -40,24 +42,24 @@ def of_ranks(events: Sequence[Event], world: int) -> Found:
     ]
     up = sum(event["bytes"] for event in given if event["rank"])
     down = sum(event["bytes"] * (world - 1) for event in given if not event["rank"])
-    return row(f"torchrun, {world} ranks", up=(up, last["up"]), down=(down, last["down"]))
+    return build_row(f"torchrun, {world} ranks", up=(up, last["up"]), down=(down, last["down"]))
 
 
-def row(whose: str, up: tuple[float, float], down: tuple[float, float]) -> Found:
+def build_row(whose: str, up: tuple[float, float], down: tuple[float, float]) -> TrafficRow:
     """Wire and ledger, a round."""
-    found: Found = {"whose": whose}
-    for way, (wire, ledger) in zip(WAYS, (up, down), strict=True):
+    found: TrafficRow = {"whose": whose}
+    for way, (wire, ledger) in zip(DIRECTIONS, (up, down), strict=True):
         found |= {f"{way}_wire": wire, f"{way}_ledger": ledger, f"{way}_ratio": wire / ledger}
     return found
 
 
-def table(found: Sequence[Found]) -> str:
+def format_table(found: Sequence[TrafficRow]) -> str:
     """In Markdown, bytes of a round."""
     heads = ("network, method", "whose", "up: wire", "ledger", "ratio", "down: wire", "ledger", "ratio")
     rows = []
     for one in found:
         cells = [f"{one['size']}, {one['method']}", one["whose"]]
-        for way in WAYS:
+        for way in DIRECTIONS:
             cells += [f"{one[f'{way}_wire']:,.0f}", f"{one[f'{way}_ledger']:,.0f}", f"{one[f'{way}_ratio']:.4f}"]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows])

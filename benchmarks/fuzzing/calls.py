@@ -7,12 +7,12 @@ import pickle
 import struct
 from typing import Any
 
-from fuzzing.pictures import COLOUR, GREY, LABELS
+from fuzzing.pictures import COLOUR_IMAGES, GREY_IMAGES, LABELS
 
-UNBUILT = b"\x80\x03cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"
+UNBUILT_ARRAY = b"\x80\x03cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"
 
 
-class Call:
+class PickledCall:
     """Pickled, it is a call."""
 
     def __init__(self, function: Any, *arguments: object) -> None:
@@ -22,22 +22,22 @@ class Call:
         return self.parts
 
 
-def pickles(canary: str) -> list[bytes]:
+def build_pickle_attacks(canary: str) -> list[bytes]:
     """Each that calls would create the file ``canary``."""
     code = f"open({canary!r}, 'w').close()"
     line, shell = code.encode(), f"touch {canary}".encode()
     text, command = (b"X" + struct.pack("<I", len(one)) + one for one in (line, shell))
-    evaluate = Call(eval, code)
+    evaluate = PickledCall(eval, code)
     values: list[object] = [
-        Call(os.system, shell.decode()),
+        PickledCall(os.system, shell.decode()),
         evaluate,
-        Call(exec, code),
-        (COLOUR, evaluate),
-        [COLOUR, [LABELS, {"a": evaluate}]],
-        {b"data": GREY, b"labels": [1, evaluate]},
-        Call(eval, Call(str, code)),
-        Call(getattr, Call(__import__, "os"), "system"),
-        Call(map, exec, [code]),
+        PickledCall(exec, code),
+        (COLOUR_IMAGES, evaluate),
+        [COLOUR_IMAGES, [LABELS, {"a": evaluate}]],
+        {b"data": GREY_IMAGES, b"labels": [1, evaluate]},
+        PickledCall(eval, PickledCall(str, code)),
+        PickledCall(getattr, PickledCall(__import__, "os"), "system"),
+        PickledCall(map, exec, [code]),
     ]
     return [
         *(pickle.dumps(value, protocol) for value in values for protocol in range(6)),
@@ -47,8 +47,8 @@ def pickles(canary: str) -> list[bytes]:
         b"\x80\x04cbuiltins\nexec\n" + text + b"\x85}\x92.",  # NEWOBJ_EX
         b"\x80\x04\x8c\x08builtins\x8c\x04exec\x93" + text + b"\x85R.",  # STACK_GLOBAL
         b"\x80\x04(\x8c\x02os\x94\x8c\x06system\x94h\x00h\x01\x93" + command + b"\x85Rt.",  # its names from the memo
-        UNBUILT + b"q\x01cos\nsystem\nq\x01h\x01" + command + b"\x85R\x86.",  # a memo entry that changes
-        UNBUILT + b"}X\x09\0\0\0__class__cos\nsystem\nsb.",  # BUILD
+        UNBUILT_ARRAY + b"q\x01cos\nsystem\nq\x01h\x01" + command + b"\x85R\x86.",  # a memo entry that changes
+        UNBUILT_ARRAY + b"}X\x09\0\0\0__class__cos\nsystem\nsb.",  # BUILD
         b"\x80\x04\x8c\x05numpy\x8c\x0ef2py.os.system\x93" + command + b"\x85R.",  # a dotted name
         b"\x80\x02\x82\x01" + text + b"\x85R.",  # EXT1
         b"\x80\x02\x83\x01\0" + text + b"\x85R.",  # EXT2

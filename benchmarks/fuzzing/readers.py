@@ -13,13 +13,13 @@ from fedtrain.data import domain_file, importing, readers
 from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.folder import MANIFEST_FILE, METRICS_FILE, RunFolder
 from fuzzing import attacks, calls, pictures, records
-from fuzzing.packing import tar_seed
+from fuzzing.packing import build_tar_seed
 from fuzzing.seed import Seed
 from theory import userdata
 from theory.errors import InputError
 
-Read = Callable[[Path, Path], object]
-PARTS: tuple[Literal["train", "test"], ...] = ("train", "test")
+ReadFile = Callable[[Path, Path], object]
+SPLITS: tuple[Literal["train", "test"], ...] = ("train", "test")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Reader:
     """``read`` takes the file and the target, a place that it may write to."""
 
     file: str
-    read: Read
+    read: ReadFile
     seeds: Callable[[], list[Seed]]
     attacks: Callable[[str], list[bytes]]
     """Takes the path of a file that must not come to be."""
@@ -36,7 +36,7 @@ class Reader:
     """Another name under which the same bytes are found."""
 
 
-def each(*reads: Callable[[], object]) -> None:
+def read_all(*reads: Callable[[], object]) -> None:
     """Do all of them, whatever becomes of the others; an error of the user's kind is raised if none went well."""
     errors: list[InputError] = []
     for read in reads:
@@ -48,106 +48,137 @@ def each(*reads: Callable[[], object]) -> None:
         raise errors[-1]
 
 
-def _idx(file: Path, target: Path) -> None:
+def _read_idx(file: Path, target: Path) -> None:
     folder = file.parent
-    each(
+    read_all(
         lambda: readers.read_idx(file, folder / "labels"),
         lambda: readers.read_idx(folder / "images", file),
     )
 
 
-def _config(file: Path, target: Path) -> None:
+def _read_config(file: Path, target: Path) -> None:
     tables = config.load_toml(file)
-    each(
+    read_all(
         lambda: config.format_config(config.parse_config(tables)),
         *(partial(presets.resolve_preset, preset, tables) for preset in ("digits", "cifar10")),
     )
 
 
-def _checkpoint(file: Path, target: Path) -> None:
-    each(lambda: checkpoint.read_round(file), lambda: checkpoint.load_checkpoint(file))
+def _read_checkpoint(file: Path, target: Path) -> None:
+    read_all(lambda: checkpoint.read_round(file), lambda: checkpoint.load_checkpoint(file))
 
 
-def _domain(file: Path, target: Path) -> None:
+def _read_domain(file: Path, target: Path) -> None:
     data = get_dataset_info("digits")
-    each(
+    read_all(
         lambda: domain_file.read_domain_info(file),
-        *(partial(domain_file.read_labels, file, part, data) for part in PARTS),
-        *(partial(domain_file.read_images, file, part, data) for part in PARTS),
+        *(partial(domain_file.read_labels, file, part, data) for part in SPLITS),
+        *(partial(domain_file.read_images, file, part, data) for part in SPLITS),
     )
 
 
-def _folder(file: Path, target: Path) -> None:
+def _read_run_folder(file: Path, target: Path) -> None:
     folder = RunFolder(file.parent)
-    each(folder.rows, lambda: folder.read_json(MANIFEST_FILE))
+    read_all(folder.rows, lambda: folder.read_json(MANIFEST_FILE))
 
 
-def _import(file: Path, target: Path) -> None:
+def _import_file(file: Path, target: Path) -> None:
     importing.import_dataset("digits", [file], target, domain="usps")
 
 
-def _pickle(data: Callable[[str], list[bytes]]) -> Callable[[str], list[bytes]]:
+def _wrap_in_archive(data: Callable[[str], list[bytes]]) -> Callable[[str], list[bytes]]:
     """The same as the batches of an archive."""
 
     def archived(canary: str) -> list[bytes]:
         names = [f"cifar-10/data_batch_{number}" for number in range(1, 6)]
-        return [tar_seed(dict.fromkeys(names, one), pack=False).whole for one in data(canary)]
+        return [build_tar_seed(dict.fromkeys(names, one), pack=False).whole for one in data(canary)]
 
     return archived
 
 
-def _claims(kind: str) -> Callable[[str], list[bytes]]:
-    return lambda canary: attacks.claims()[kind]
+def _select_header_attacks(kind: str) -> Callable[[str], list[bytes]]:
+    return lambda canary: attacks.build_header_attacks()[kind]
 
 
 READERS: dict[str, Reader] = {
-    "idx": Reader("idx", _idx, pictures.idx, _claims("idx")),
-    "mat": Reader("a.mat", lambda file, _: readers.read_mat(file), pictures.matlab, _claims("mat")),
+    "idx": Reader("idx", _read_idx, pictures.build_idx_seeds, _select_header_attacks("idx")),
+    "mat": Reader(
+        "a.mat", lambda file, _: readers.read_mat(file), pictures.build_matlab_seeds, _select_header_attacks("mat")
+    ),
     "libsvm": Reader(
         "usps",
         lambda file, _: readers.read_libsvm(file),
-        pictures.libsvm,
-        _claims("libsvm"),
+        pictures.build_libsvm_seeds,
+        _select_header_attacks("libsvm"),
         [b" 7:", b"nan", b"1e400"],
     ),
     "cifar-python": Reader(
         "c",
         lambda file, _: readers.read_cifar10(file, "train"),
-        lambda: pictures.cifar(False),
-        _pickle(calls.pickles),
+        lambda: pictures.build_cifar_seeds(False),
+        _wrap_in_archive(calls.build_pickle_attacks),
     ),
     "cifar-binary": Reader(
-        "c", lambda file, _: readers.read_cifar10(file, "train"), lambda: pictures.cifar(True), attacks.archives
+        "c",
+        lambda file, _: readers.read_cifar10(file, "train"),
+        lambda: pictures.build_cifar_seeds(True),
+        attacks.build_archive_attacks,
     ),
     "digits": Reader(
-        "test.pkl", lambda file, _: readers.read_fedbn_digits(file.parent, "test"), pictures.digits, calls.pickles
+        "test.pkl",
+        lambda file, _: readers.read_fedbn_digits(file.parent, "test"),
+        pictures.build_digits_seeds,
+        calls.build_pickle_attacks,
     ),
-    "index": Reader("a.pkl", lambda file, _: readers.read_image_list(file), pictures.index, calls.pickles),
+    "index": Reader(
+        "a.pkl", lambda file, _: readers.read_image_list(file), pictures.build_index_seeds, calls.build_pickle_attacks
+    ),
     "npz": Reader(
         "a.npz",
-        lambda file, _: each(lambda: readers.read_npz(file, "train", 10), lambda: readers.read_npz(file, "test")),
-        pictures.npz,
-        _claims("npz"),
+        lambda file, _: read_all(lambda: readers.read_npz(file, "train", 10), lambda: readers.read_npz(file, "test")),
+        pictures.build_npz_seeds,
+        _select_header_attacks("npz"),
         [b"'|O'", b"'<U9'", b"'|V0'", b"True", b"(2**99,)", b"(-1,)", b"()", b"'<f8'"],
     ),
     "image": Reader(
-        "a.png", lambda file, _: readers.read_image(file, (8, 8)), pictures.image, lambda canary: attacks.images()
+        "a.png",
+        lambda file, _: readers.read_image(file, (8, 8)),
+        pictures.build_image_seeds,
+        lambda canary: attacks.build_image_attacks(),
     ),
     "archive": Reader(
-        "a", lambda file, target: readers.extract_archive(file, target), pictures.archive, attacks.archives
+        "a",
+        lambda file, target: readers.extract_archive(file, target),
+        pictures.build_archive_seeds,
+        attacks.build_archive_attacks,
     ),
-    "import": Reader("a.npz", _import, pictures.npz, _claims("npz")),
-    "config": Reader("c.toml", _config, records.config, lambda canary: [*records.TOML_WORDS], records.TOML_WORDS),
-    "checkpoint": Reader("c", _checkpoint, records.checkpoints, _claims("tensors"), records.JSON_WORDS),
-    "domain": Reader("usps.safetensors", _domain, records.domain, _claims("tensors"), records.JSON_WORDS),
+    "import": Reader("a.npz", _import_file, pictures.build_npz_seeds, _select_header_attacks("npz")),
+    "config": Reader(
+        "c.toml", _read_config, records.build_config_seeds, lambda canary: [*records.TOML_WORDS], records.TOML_WORDS
+    ),
+    "checkpoint": Reader(
+        "c", _read_checkpoint, records.build_checkpoint_seeds, _select_header_attacks("tensors"), records.JSON_WORDS
+    ),
+    "domain": Reader(
+        "usps.safetensors",
+        _read_domain,
+        records.build_domain_seeds,
+        _select_header_attacks("tensors"),
+        records.JSON_WORDS,
+    ),
     "run-folder": Reader(
-        METRICS_FILE, _folder, records.results, lambda canary: [*records.JSON_WORDS], records.JSON_WORDS, MANIFEST_FILE
+        METRICS_FILE,
+        _read_run_folder,
+        records.build_result_seeds,
+        lambda canary: [*records.JSON_WORDS],
+        records.JSON_WORDS,
+        MANIFEST_FILE,
     ),
     "theory-npz": Reader(
         "a.npz",
         lambda file, _: userdata.load_user_data(file, 1e-3),
-        records.arrays,
-        _claims("npz"),
+        records.build_theory_npz_seeds,
+        _select_header_attacks("npz"),
         [b"'|O'", b"'<U9'", b"'|V0'", b"'<M8'", b"True", b"(2**99,)", b"(-1,)", b"()", b"'<f2'", b"'<c16'"],
     ),
 }

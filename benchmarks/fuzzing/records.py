@@ -19,8 +19,8 @@ from fedtrain.data.domain_file import DomainInfo, StoredImages, write_domain_fil
 from fedtrain.ledger import CommunicationCost, PayloadBytes
 from fedtrain.protocol import Broadcast
 from fedtrain.sealed import compute_checksum
-from fuzzing.packing import npy, tensors, tensors_seed, zip_seed
-from fuzzing.seed import Seed, plain
+from fuzzing.packing import build_safetensors, build_safetensors_seed, build_zip_seed, encode_npy
+from fuzzing.seed import Seed, build_plain_seed
 
 TOML_WORDS = [
     *(b"nan", b"inf", b"-inf", b"1e999", b"true", b'"none"', b"[]", b"{}", b"[[local]]\n", b"[method]\n", b"\n", b"="),
@@ -64,7 +64,7 @@ JSON_WORDS = [
 ]
 
 
-def made(make: Callable[[Path], None]) -> bytes:
+def capture_file(make: Callable[[Path], None]) -> bytes:
     """The bytes of a file that something writes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"
@@ -72,53 +72,55 @@ def made(make: Callable[[Path], None]) -> bytes:
         return path.read_bytes()
 
 
-def config() -> list[Seed]:
+def build_config_seeds() -> list[Seed]:
     """The defaults in full, and all presets, line by line."""
-    texts = [format_config(Config()), *(_preset(name) for name in presets.list_presets())]
+    texts = [format_config(Config()), *(_dump_preset(name) for name in presets.list_presets())]
     return [Seed(tuple(line.encode() + b"\n" for line in text.splitlines())) for text in texts if text]
 
 
-def _preset(name: str) -> str:
+def _dump_preset(name: str) -> str:
     """As a user may copy it: without what only presets have."""
     return tomli_w.dumps({k: v for k, v in presets.load_preset_chain(name)[-1].items() if k not in ("title", "when")})
 
 
-def checkpoints() -> list[Seed]:
+def build_checkpoint_seeds() -> list[Seed]:
     """Two clients and published heads; also with its account of itself as a part of its own, and the sum made right."""
     shared = {"w": torch.arange(6.0).reshape(2, 3), "n": torch.tensor(3), "half": torch.ones(2, dtype=torch.float16)}
     message = Broadcast(3, shared, {"b": {"head": torch.ones(2)}})
     ledger = CommunicationCost(PayloadBytes(1, 2, 3), PayloadBytes(4, 5, 6))
     state = checkpoint.RunState(message, {"a": {"p": torch.zeros(1)}, "b": {"p": torch.ones(1)}}, ledger)
-    whole = tensors_seed(made(lambda path: checkpoint.save_checkpoint(state, path)))
+    whole = build_safetensors_seed(capture_file(lambda path: checkpoint.save_checkpoint(state, path)))
     about = json.loads(whole.parts[0])["__metadata__"]["about"].encode()
-    return [whole, Seed((about, *whole.parts), _summed)]
+    return [whole, Seed((about, *whole.parts), _rebuild_checkpoint)]
 
 
-def _summed(parts: Sequence[bytes]) -> bytes:
+def _rebuild_checkpoint(parts: Sequence[bytes]) -> bytes:
     """A checkpoint whose account of itself is the first part, and whose checksum is right."""
     header, data, about = json.loads(parts[1]), parts[-1], parts[0].decode("latin-1")
     header["__metadata__"] = {"about": about}
     try:
-        held = safetensors.torch.load(tensors([json.dumps(header).encode(), data]))
+        held = safetensors.torch.load(build_safetensors([json.dumps(header).encode(), data]))
         header["__metadata__"]["sha256"] = compute_checksum(held, about)
     except (safetensors.SafetensorError, KeyError, TypeError):
         raise ValueError("nothing to sum up") from None
-    return tensors([json.dumps(header).encode(), data])
+    return build_safetensors([json.dumps(header).encode(), data])
 
 
-def domain() -> list[Seed]:
+def build_domain_seeds() -> list[Seed]:
     """A cache of USPS; also with all checksums made right again after the damage."""
     rng = np.random.default_rng(0)
     blocks = [StoredImages(rng.integers(0, 256, (n, 3, 28, 28), dtype=np.uint8), np.arange(n)) for n in (3, 2)]
     about = DomainInfo("digits", "usps", "USPS", "usps.bz2", "split of its source", "3 + 2")
-    seed = tensors_seed(made(lambda path: write_domain_file(path, about, {"train": blocks[0], "test": blocks[1]})))
-    return [seed, Seed(seed.parts, _sealed)]
+    seed = build_safetensors_seed(
+        capture_file(lambda path: write_domain_file(path, about, {"train": blocks[0], "test": blocks[1]}))
+    )
+    return [seed, Seed(seed.parts, _rebuild_domain_file)]
 
 
 DTYPES = {"U8": "|u1", "I64": "<i8", "F64": "<f8", "BOOL": "|b1", "F32": "<f4"}
 
 
-def _sealed(parts: Sequence[bytes]) -> bytes:
+def _rebuild_domain_file(parts: Sequence[bytes]) -> bytes:
     header = json.loads(parts[0])
     said = header["__metadata__"]
     if not isinstance(said, dict):
@@ -130,23 +132,26 @@ def _sealed(parts: Sequence[bytes]) -> bytes:
             said[f"sha256 {name}"] = hashlib.sha256(head + parts[1][start:end]).hexdigest()
     said.pop("seal", None)
     said["seal"] = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-    return tensors([json.dumps(header).encode(), *parts[1:]])
+    return build_safetensors([json.dumps(header).encode(), *parts[1:]])
 
 
-def results() -> list[Seed]:
+def build_result_seeds() -> list[Seed]:
     """Rows of metrics.jsonl, and a manifest or a summary."""
     row = {"round": 1, "client": "a", "split": "test", "branch": "fused", "accuracy": 0.5, "loss": 1.25, "n": 8}
     rows = [json.dumps({**row, "round": number, "client": name}) for number in (1, 2) for name in "ab"]
     client = {"name": "a", "train": [4, 4], "val": [0, 0], "test": [2, 2], "noise": 0.0}
     data = {"title": "Digits", "standin": True, "sha256": "ab", "classes": ["0", "1"], "notes": [], "clients": [client]}
     manifest = {"command": "fedco2 train", "finished": True, "data": data}
-    return [Seed(tuple(line.encode() + b"\n" for line in rows)), plain(json.dumps(manifest).encode())]
+    return [Seed(tuple(line.encode() + b"\n" for line in rows)), build_plain_seed(json.dumps(manifest).encode())]
 
 
-def arrays() -> list[Seed]:
+def build_theory_npz_seeds() -> list[Seed]:
     """theory's X, y and owner: names, numbers; packed, stored."""
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((12, 2)), rng.standard_normal(12)
     owners = [np.repeat(["ward", "lab"], 6), np.repeat([0, 1], 6), np.repeat([0.5, 2.0], 6), np.repeat([b"a", b"b"], 6)]
-    files = [{"X.npy": npy(x, fortran=bool(n % 2)), "y.npy": npy(y), "owner.npy": npy(o)} for n, o in enumerate(owners)]
-    return [zip_seed(one, method) for one in files for method in (0, 8)]
+    files = [
+        {"X.npy": encode_npy(x, fortran=bool(n % 2)), "y.npy": encode_npy(y), "owner.npy": encode_npy(o)}
+        for n, o in enumerate(owners)
+    ]
+    return [build_zip_seed(one, method) for one in files for method in (0, 8)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
-def joined(parts: Sequence[bytes]) -> bytes:
+def join_parts(parts: Sequence[bytes]) -> bytes:
     """One part after another."""
     return b"".join(parts)
 
@@ -16,7 +16,7 @@ class Seed:
     """``build`` makes the file of the parts: it packs them, and writes lengths and checksums that fit."""
 
     parts: tuple[bytes, ...]
-    build: Callable[[Sequence[bytes]], bytes] = joined
+    build: Callable[[Sequence[bytes]], bytes] = join_parts
 
     @property
     def whole(self) -> bytes:
@@ -24,6 +24,6 @@ class Seed:
         return self.build(self.parts)
 
 
-def plain(data: bytes) -> Seed:
+def build_plain_seed(data: bytes) -> Seed:
     """A file of one piece."""
     return Seed((data,))

@@ -17,18 +17,18 @@ from typing import Any
 
 from theory.errors import InputError
 
-SECONDS = 5.0
-MESSAGE = 2000
+TIME_LIMIT = 5.0
+MAX_MESSAGE_LENGTH = 2000
 """Characters of an error: it may hold the path, a name and a value, not the whole file."""
-FORBIDDEN = (
+FORBIDDEN_EVENTS = (
     *("os.system", "os.exec", "os.fork", "os.posix_spawn", "subprocess.", "socket.", "pickle.find_class"),
     *("os.symlink", "os.link", "os.chown", "ctypes.", "webbrowser.", "ftplib.", "urllib."),
 )
-MOVING = {"os.mkdir": (0,), "os.rename": (0, 1), "os.remove": (0,), "os.rmdir": (0,), "os.truncate": (0,)}
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+PATH_EVENTS = {"os.mkdir": (0,), "os.rename": (0, 1), "os.remove": (0,), "os.rmdir": (0,), "os.truncate": (0,)}
+WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
-class Hang(BaseException):
+class TimeLimitExceeded(BaseException):
     """Raised by the clock; no reader catches it as an error of its own."""
 
 
@@ -43,7 +43,7 @@ class Outcome:
     wrong: str
 
 
-class Watch:
+class ReaderMonitor:
     """Follows the process by Python's audit events; they cannot be switched off again, only not listened to."""
 
     def __init__(self, target: Path) -> None:
@@ -53,26 +53,26 @@ class Watch:
 
     def try_out(self, read: Callable[[], object], inside: Path) -> Outcome:
         """Run it; ``inside`` is a folder in which nothing may change but the target."""
-        before, peak, start = _listing(inside, self.target), _peak(), time.process_time()
+        before, peak, start = _list_files(inside, self.target), _read_peak_memory(), time.process_time()
         self.seen = []
         accepted, wrong = False, ""
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:
-                with self._listen(), _clock(SECONDS):
+                with self._listen(), _limit_time(TIME_LIMIT):
                     read()
                 accepted = True
             except InputError as error:
-                wrong = _complaint(error)
-            except Hang:
-                wrong = f"took over {SECONDS:g} s"
+                wrong = _check_message(error)
+            except TimeLimitExceeded:
+                wrong = f"took over {TIME_LIMIT:g} s"
             except Exception as error:
                 wrong = f"{type(error).__name__}: {error}"
         seconds = time.process_time() - start
         wrong = wrong or "; ".join(self.seen) or "; ".join(f"warns: {one.message}" for one in warned)
-        if not wrong and _listing(inside, self.target) != before:
+        if not wrong and _list_files(inside, self.target) != before:
             wrong = "files beside the target were changed"
-        return Outcome(accepted, seconds, _peak() - peak, wrong)
+        return Outcome(accepted, seconds, _read_peak_memory() - peak, wrong)
 
     @contextmanager
     def _listen(self) -> Iterator[None]:
@@ -85,11 +85,11 @@ class Watch:
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.listening:
             return
-        if event.startswith(FORBIDDEN):
+        if event.startswith(FORBIDDEN_EVENTS):
             self.seen.append(f"calls {event} {arguments!r:.200}")
-        elif event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING:
+        elif event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITE_FLAGS:
             self._touched(event, arguments[0])
-        for place in MOVING.get(event, ()):
+        for place in PATH_EVENTS.get(event, ()):
             self._touched(event, arguments[place])
 
     def _touched(self, event: str, path: object) -> None:
@@ -105,7 +105,7 @@ class Watch:
         return full.startswith((target, hidden)) or target.startswith(full + os.sep) or os.sep not in path
 
 
-def _complaint(error: InputError) -> str:
+def _check_message(error: InputError) -> str:
     """Empty if the error is as errors should be: one line, printable, short, and not for want of memory."""
     cause: BaseException | None = error
     while cause is not None:
@@ -115,13 +115,13 @@ def _complaint(error: InputError) -> str:
     text = str(error)
     if not text.isprintable():
         return f"a message with characters that steer a terminal: {text!r:.200}"
-    return f"a message of {len(text)} characters: {text:.200}" if len(text) > MESSAGE else ""
+    return f"a message of {len(text)} characters: {text:.200}" if len(text) > MAX_MESSAGE_LENGTH else ""
 
 
 @contextmanager
-def _clock(seconds: float) -> Iterator[None]:
+def _limit_time(seconds: float) -> Iterator[None]:
     def ring(number: int, frame: FrameType | None) -> None:
-        raise Hang
+        raise TimeLimitExceeded
 
     old = signal.signal(signal.SIGPROF, ring)
     signal.setitimer(signal.ITIMER_PROF, seconds)  # time of the processor: others may be at work too
@@ -132,11 +132,11 @@ def _clock(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, old)
 
 
-def _peak() -> int:
+def _read_peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _listing(folder: Path, target: Path) -> dict[str, tuple[int, int]]:
+def _list_files(folder: Path, target: Path) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for entry in os.scandir(folder):
         if entry.path == str(target):
@@ -144,5 +144,5 @@ def _listing(folder: Path, target: Path) -> dict[str, tuple[int, int]]:
         about = entry.stat(follow_symlinks=False)
         found[entry.path] = (about.st_mode, 0 if entry.is_dir(follow_symlinks=False) else about.st_size)
         if entry.is_dir(follow_symlinks=False):
-            found |= _listing(Path(entry.path), target)
+            found |= _list_files(Path(entry.path), target)
     return found

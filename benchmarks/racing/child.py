@@ -13,9 +13,9 @@ import torch
 
 from fedtrain.experiment import Experiment
 from fedtrain.memory import keep_freed_memory
-from racing.sides import fleet_rounds, plain_rounds
-from racing.timing import where_time_goes
-from racing.workloads import TOYS, WORKLOADS, Workload
+from racing.sides import run_backend_rounds, run_reference_rounds
+from racing.timing import profile_round
+from racing.workloads import TOY_WORKLOADS, WORKLOADS, Workload
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Task:
     @property
     def sizes(self) -> Workload:
         """The workload."""
-        return (TOYS if self.small else WORKLOADS)[self.workload]
+        return (TOY_WORKLOADS if self.small else WORKLOADS)[self.workload]
 
     def experiment(self) -> Experiment:
         """The clients with their data; not augmented where the plain loop takes them as they are."""
@@ -48,7 +48,7 @@ class Task:
         return self.plain_data == "as-published"
 
 
-class Turns:
+class RoundSignal:
     """Waits for the word, and answers when it is asked again."""
 
     def __call__(self, round: int) -> None:
@@ -57,39 +57,43 @@ class Turns:
             self.over()
         if not sys.stdin.readline():
             raise SystemExit  # whoever gave the word is gone
-        self.wall, self.cpu = time.perf_counter(), processor_seconds()
+        self.wall, self.cpu = time.perf_counter(), read_cpu_seconds()
 
     def over(self) -> None:
         """Say what the round took."""
-        took = {"wall": time.perf_counter() - self.wall, "cpu": processor_seconds() - self.cpu, "peak_mb": peak()}
+        took = {
+            "wall": time.perf_counter() - self.wall,
+            "cpu": read_cpu_seconds() - self.cpu,
+            "peak_mb": read_peak_memory(),
+        }
         print(json.dumps(took), flush=True)
 
 
-def play(side: str, task: Task) -> None:
+def run_side(side: str, task: Task) -> None:
     """Make the rounds of one side; or, one client after the other, see where the time of a fleet's round goes."""
     task = replace(task, threads=1, fleet="in-turn") if side == "profile" else task
     torch.set_num_threads(task.threads)
-    experiment, splits, turns = task.experiment(), task.sizes.splits, Turns()
+    experiment, splits, turns = task.experiment(), task.sizes.splits, RoundSignal()
     if side == "plain":
-        plain_rounds(experiment, splits, task.rounds, turns, task.published)
+        run_reference_rounds(experiment, splits, task.rounds, turns, task.published)
         turns.over()
     else:
         keep_freed_memory()  # as `fedco2 train` does
         if side == "profile":
-            print(json.dumps(where_time_goes(experiment, splits)), flush=True)
+            print(json.dumps(profile_round(experiment, splits)), flush=True)
             return
-        fleet_rounds(experiment, splits, task.rounds, turns)
+        run_backend_rounds(experiment, splits, task.rounds, turns)
         turns.over()
     sys.stdin.read()  # to clean up takes time as well, which must not fall into the other side's last round
 
 
-def processor_seconds() -> float:
+def read_cpu_seconds() -> float:
     """Of all threads, and of processes that were started here and have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
-def peak() -> float:
+def read_peak_memory() -> float:
     """Most memory so far, in MB. Not ru_maxrss, which begins with that of the parent process."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1000

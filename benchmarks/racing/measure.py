@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from racing.child import Task
-from racing.timing import Rate, sgemm_rate, useful_flops
+from racing.timing import FlopRate, count_useful_flops, measure_sgemm_rate
 
 SCRIPT = Path(__file__).resolve().parents[1] / "rounds.py"
 
 
-class Side:
+class SideProcess:
     """A process that makes one side's rounds, each when it is told to."""
 
     def __init__(self, name: str, task: Task) -> None:
@@ -36,7 +36,7 @@ class Side:
             env={**os.environ, "OMP_NUM_THREADS": str(task.threads)},
         )
 
-    def __enter__(self) -> Side:
+    def __enter__(self) -> SideProcess:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -61,29 +61,29 @@ def measure(task: Task) -> dict[str, Any]:
     """One workload with one method."""
     torch.set_num_threads(task.threads)
     load = os.getloadavg()[0]
-    useful = useful_flops(task.experiment(), task.sizes.splits, task.rounds)
+    useful = count_useful_flops(task.experiment(), task.sizes.splits, task.rounds)
     turns: dict[str, list[dict[str, float]]] = {"plain": [], "fast": []}
     rates = []
-    with Side("plain", task) as plain, Side("fast", task) as fast:
+    with SideProcess("plain", task) as plain, SideProcess("fast", task) as fast:
         for round in range(task.rounds):
             for side in (plain, fast) if round % 2 else (fast, plain):  # drift is nobody's advantage
                 turns[side.name].append(side.answer())
-            rates.append(sgemm_rate(512 if task.small else 2048))
-    with Side("profile", task) as alone:
+            rates.append(measure_sgemm_rate(512 if task.small else 2048))
+    with SideProcess("profile", task) as alone:
         goes = alone.answer()
-    around = [Rate(*((a + b) / 2 for a, b in zip(*both, strict=True))) for both in pairwise(rates)]
-    return judged(turns["plain"][1:], turns["fast"][1:], useful, around) | {
+    around = [FlopRate(*((a + b) / 2 for a, b in zip(*both, strict=True))) for both in pairwise(rates)]
+    return summarise_times(turns["plain"][1:], turns["fast"][1:], useful, around) | {
         "workload": task.workload, "method": task.method, "small": task.small, "what": task.sizes.title,
         "evaluated": task.sizes.splits,
         "plain_data": task.plain_data, "engine": task.engine, "fleet": task.fleet, "repeats": task.rounds - 1,
-        "threads": task.threads, "torch": torch.__version__, "cpu": cpu(), "time_goes": goes,
+        "threads": task.threads, "torch": torch.__version__, "cpu": read_cpu_name(), "time_goes": goes,
         "load_before": load,
         "rounds": {"plain": turns["plain"][1:], "fast": turns["fast"][1:], "sgemm": around, "useful": useful},
     }  # fmt: skip
 
 
-def judged(
-    plain: list[dict[str, float]], fast: list[dict[str, float]], useful: list[float], rates: list[Rate]
+def summarise_times(
+    plain: list[dict[str, float]], fast: list[dict[str, float]], useful: list[float], rates: list[FlopRate]
 ) -> dict[str, float]:
     """Medians over the rounds, each of which is judged by itself."""
     median = statistics.median
@@ -113,7 +113,7 @@ def judged(
     }
 
 
-def cpu() -> str:
+def read_cpu_name() -> str:
     """The processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

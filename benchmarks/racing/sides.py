@@ -11,23 +11,23 @@ import plain
 
 from fedtrain.experiment import Experiment
 from fedtrain.protocol import Scores, Split, federate
-from racing.published import READERS, filed
+from racing.published import SAMPLE_LOADERS, write_client_images
 
-Pace = Callable[[int], None]
+RoundCallback = Callable[[int], None]
 """Called before each round, counted from 0, which begins when it returns."""
 
 
-def plain_rounds(
-    experiment: Experiment, splits: Sequence[Split], rounds: int, pace: Pace, published: bool
+def run_reference_rounds(
+    experiment: Experiment, splits: Sequence[Split], rounds: int, pace: RoundCallback, published: bool
 ) -> plain.Result:
     """The literal loop; with ``published`` it also reads its data as the published code does."""
     config, data, local = experiment.config, experiment.federation, experiment.config.local
     preset = config.data.dataset
-    opened = READERS.get(preset) if published else None
+    opened = SAMPLE_LOADERS.get(preset) if published else None
     with tempfile.TemporaryDirectory() as folder:
         in_files = opened and preset == "office"
-        clients = [filed(client, Path(folder)) for client in data.clients] if in_files else data.clients
-        return plain.run(
+        clients = [write_client_images(client, Path(folder)) for client in data.clients] if in_files else data.clients
+        return plain.run_reference(
             config.method_name, experiment.maker(), clients,
             rounds=rounds, classes=len(data.classes), seed=config.seed, lr=local.lr, momentum=local.momentum,
             weight_decay=local.weight_decay, epochs=local.epochs, batch_size=local.batch_size,
@@ -37,7 +37,9 @@ def plain_rounds(
         )  # fmt: skip
 
 
-def fleet_rounds(experiment: Experiment, splits: Sequence[Split], rounds: int, pace: Pace) -> list[dict[str, Scores]]:
+def run_backend_rounds(
+    experiment: Experiment, splits: Sequence[Split], rounds: int, pace: RoundCallback
+) -> list[dict[str, Scores]]:
     """The rounds of ``fedco2 train``; the scores after each."""
     fleet, server, seed = experiment.fleet(), experiment.config.server, experiment.config.seed
     coming = federate(fleet, fleet.opening(), rounds, sample=server.sample, weights=server.weights, seed=seed)

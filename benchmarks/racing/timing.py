@@ -14,7 +14,7 @@ from fedtrain.about.cost import count_flops
 from fedtrain.experiment import Experiment
 from fedtrain.protocol import Split, aggregate, sample_cohort
 
-KINDS = {
+OPERATION_KINDS = {
     "convolution": ("conv",),
     "matrix products": ("mm", "linear", "matmul", "_product"),
     "batch norm": ("batch_norm", "batchnorm"),
@@ -25,7 +25,7 @@ KINDS = {
 """A kind of work by what the names of torch's operations contain; the first that fits."""
 
 
-def useful_flops(experiment: Experiment, splits: Sequence[Split], rounds: int) -> list[float]:
+def count_useful_flops(experiment: Experiment, splits: Sequence[Split], rounds: int) -> list[float]:
     """Of each round after the first: the products that a round is made of, as one counts them by hand."""
     data, config = experiment.federation.clients, experiment.config
     names = [client.name for client in data]
@@ -37,7 +37,7 @@ def useful_flops(experiment: Experiment, splits: Sequence[Split], rounds: int) -
     return [train * sum(sizes[name] for name in chosen) + forward * scored for chosen in cohorts]
 
 
-class Rate(NamedTuple):
+class FlopRate(NamedTuple):
     """Flops a second."""
 
     wall: float
@@ -45,7 +45,7 @@ class Rate(NamedTuple):
     """A second of the processor, of which several threads use several at a time."""
 
 
-def sgemm_rate(size: int, trials: int = 8) -> Rate:
+def measure_sgemm_rate(size: int, trials: int = 8) -> FlopRate:
     """Of a square product, the best of some trials."""
     a = torch.ones(size, size)
     _ = a @ a
@@ -55,10 +55,10 @@ def sgemm_rate(size: int, trials: int = 8) -> Rate:
         _ = a @ a
         times.append((time.perf_counter() - wall, time.process_time() - cpu))
     wall, cpu = (min(each) for each in zip(*times, strict=True))
-    return Rate(2 * size**3 / wall, 2 * size**3 / cpu)
+    return FlopRate(2 * size**3 / wall, 2 * size**3 / cpu)
 
 
-def where_time_goes(experiment: Experiment, splits: Sequence[Split]) -> dict[str, float]:
+def profile_round(experiment: Experiment, splits: Sequence[Split]) -> dict[str, float]:
     """Shares of a second round."""
     fleet, server, seed = experiment.fleet(), experiment.config.server, experiment.config.seed
     message = replace(fleet.opening(), round=1)
@@ -69,15 +69,15 @@ def where_time_goes(experiment: Experiment, splits: Sequence[Split]) -> dict[str
         answers: Any = fleet.train(message, chosen)
         fleet.evaluate(aggregate(message, answers, server.weights), splits)
         took = time.perf_counter() - begun
-    spent = dict.fromkeys([*KINDS, "optimiser"], 0.0)
+    spent = dict.fromkeys([*OPERATION_KINDS, "optimiser"], 0.0)
     for event in seen.events() or ():
-        kind = kind_of(event)
+        kind = classify_operation(event)
         if kind:
             spent[kind] += event.self_cpu_time_total / 1e6
     return {kind: seconds / took for kind, seconds in spent.items()} | {"rest": 1 - sum(spent.values()) / took}
 
 
-def kind_of(event: Any) -> str | None:
+def classify_operation(event: Any) -> str | None:
     """Optimiser is all that happens within it."""
     above: Any = event
     while above is not None:
@@ -85,4 +85,4 @@ def kind_of(event: Any) -> str | None:
             return "optimiser"
         above = above.cpu_parent
     name = event.name.lower()
-    return next((kind for kind, parts in KINDS.items() if any(part in name for part in parts)), None)
+    return next((kind for kind, parts in OPERATION_KINDS.items() if any(part in name for part in parts)), None)

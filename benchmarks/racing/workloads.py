@@ -18,7 +18,7 @@ from fedtrain.experiment import Experiment
 from fedtrain.presets import resolve_preset
 from fedtrain.protocol import Split
 
-AT_ONCE = 2**20
+PIXELS_AT_ONCE = 2**20
 """Pixels that are drawn at once: the process's peak memory must be that of the rounds."""
 
 
@@ -49,28 +49,28 @@ class Workload:
         clients = []
         for i, (train, test) in enumerate(zip(self.train, self.test, strict=True)):
             chance = make_generator(seed, "images", i)
-            trained, tested = (samples(n, self.side, len(kind.classes), chance) for n in (train, test))
-            val = samples(self.val, self.side, len(kind.classes), chance) if self.val else None
+            trained, tested = (draw_samples(n, self.side, len(kind.classes), chance) for n in (train, test))
+            val = draw_samples(self.val, self.side, len(kind.classes), chance) if self.val else None
             clients.append(ClientData(f"client{i:03}", trained, tested, val))
         look = Preprocessing(kind.mean, kind.std, config.data.augment, config.data.augment_val)
         return Experiment(config, Federation(tuple(clients), kind.classes, self.title, True, look))
 
 
-def samples(count: int, side: int, classes: int, chance: torch.Generator) -> Samples:
+def draw_samples(count: int, side: int, classes: int, chance: torch.Generator) -> Samples:
     """Images as smooth as photographs, so that their files are no larger than such files are; labels by chance."""
     images = torch.empty(count, 3, side, side, dtype=torch.uint8)
-    for part in images.split(max(1, AT_ONCE // side**2)):
+    for part in images.split(max(1, PIXELS_AT_ONCE // side**2)):
         coarse = torch.randint(256, (len(part), 3, side // 6, side // 6), generator=chance, dtype=torch.uint8)
-        part.copy_(enlarged(coarse, side))
+        part.copy_(resize_images(coarse, side))
     return Samples(images, torch.randint(classes, (count,), generator=chance))
 
 
-def enlarged(images: Tensor, side: int) -> Tensor:
+def resize_images(images: Tensor, side: int) -> Tensor:
     """The same at another size."""
     return F.interpolate(images, (side, side), mode="bilinear", antialias=True)
 
 
-chosen = Random(0)
+size_rng = Random(0)
 WORKLOADS = {
     "w1": Workload(
         "W1 Digits: 5 clients x 743 images of 28 x 28, 400 test images each (the real sets are larger)",
@@ -82,10 +82,10 @@ WORKLOADS = {
     ),
     "w3": Workload(
         "W3 CIFAR: 100 clients, 5 a round, 300 to 700 images each, 5 epochs, 100 test images each",
-        "cifar10", 32, tuple(chosen.randint(300, 700) for _ in range(100)), (100,) * 100, evaluate_train=False,
+        "cifar10", 32, tuple(size_rng.randint(300, 700) for _ in range(100)), (100,) * 100, evaluate_train=False,
     ),
 }  # fmt: skip
-TOYS = {
+TOY_WORKLOADS = {
     "w1": replace(WORKLOADS["w1"], title="W1, toy size", train=(40, 30), test=(20, 10)),
     "w2": replace(WORKLOADS["w2"], title="W2, toy size", train=(4, 3), test=(2, 1), val=2),
     "w3": replace(WORKLOADS["w3"], title="W3, toy size", train=(20, 30) * 20, test=(5,) * 40),

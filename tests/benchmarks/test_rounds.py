@@ -11,12 +11,12 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))  # where its scripts look for each other
 
-from racing.measure import judged
-from racing.published import as_tensor, filed, from_file, through_pillow
-from racing.shown import plot, table
-from racing.sides import fleet_rounds, plain_rounds
-from racing.timing import Rate, useful_flops
-from racing.workloads import TOYS, WORKLOADS
+from racing.measure import summarise_times
+from racing.published import convert_to_tensor, load_from_file, load_through_pillow, write_client_images
+from racing.shown import format_table, plot
+from racing.sides import run_backend_rounds, run_reference_rounds
+from racing.timing import FlopRate, count_useful_flops
+from racing.workloads import TOY_WORKLOADS, WORKLOADS
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "rounds.py"
 
@@ -40,10 +40,10 @@ def test_the_script_prints_one_object():
 
 @pytest.mark.parametrize("method", ["fedbn", "fedco2"])
 def test_both_sides_come_to_the_same_scores(method):
-    work = TOYS["w3"].experiment(method)
+    work = TOY_WORKLOADS["w3"].experiment(method)
     begun = {"plain": [], "fleet": []}
-    literal = plain_rounds(work, TOYS["w3"].splits, 2, begun["plain"].append, published=False)
-    ours = fleet_rounds(work, TOYS["w3"].splits, 2, begun["fleet"].append)
+    literal = run_reference_rounds(work, TOY_WORKLOADS["w3"].splits, 2, begun["plain"].append, published=False)
+    ours = run_backend_rounds(work, TOY_WORKLOADS["w3"].splits, 2, begun["fleet"].append)
     assert begun == {"plain": [0, 1], "fleet": [0, 1]}
     for one, other in zip(literal.scores, ours, strict=True):
         assert one.keys() == other.keys()
@@ -54,32 +54,33 @@ def test_both_sides_come_to_the_same_scores(method):
 
 
 def test_digits_through_pillow_are_the_same_numbers():
-    work = TOYS["w1"].experiment("fedavg")
+    work = TOY_WORKLOADS["w1"].experiment("fedavg")
     images = work.federation.clients[0].train
-    read = through_pillow(images, 3, training=True)
+    read = load_through_pillow(images, 3, training=True)
     assert read.dtype == torch.float32
     assert torch.equal(read, (images.inputs[3].float() / 255 - 0.5) / 0.5)
     assert work.federation.preparation.mean == work.federation.preparation.std == (0.5,)
 
 
 def test_photographs_are_opened_resized_and_turned_while_training(tmp_path):
-    client = TOYS["w2"].experiment("fedavg").federation.clients[0]
-    stored = filed(client, tmp_path)
+    client = TOY_WORKLOADS["w2"].experiment("fedavg").federation.clients[0]
+    stored = write_client_images(client, tmp_path)
     assert len(list(tmp_path.iterdir())) == len(client.train) + len(client.val) + len(client.test)
     with Image.open(stored.train.paths[0]) as image:
         assert image.size == (300, 300)
         assert image.format == "JPEG"
-    still = from_file(stored.train, 0, training=False)
+    still = load_from_file(stored.train, 0, training=False)
     assert still.shape == (3, 256, 256)
     assert 0 <= still.min() < still.max() <= 1
     assert (still - client.train.inputs[0] / 255).abs().mean() < 0.03  # the same picture, but for JPEG
-    assert torch.equal(still, from_file(stored.train, 0, training=False))
-    assert not torch.equal(still, from_file(stored.train, 0, training=True))
+    assert torch.equal(still, load_from_file(stored.train, 0, training=False))
+    assert not torch.equal(still, load_from_file(stored.train, 0, training=True))
 
 
 def test_an_image_becomes_a_tensor():
     assert torch.equal(
-        as_tensor(Image.new("RGB", (2, 1), (255, 0, 51))), torch.tensor([1, 0, 0.2]).expand(1, 2, 3).permute(2, 0, 1)
+        convert_to_tensor(Image.new("RGB", (2, 1), (255, 0, 51))),
+        torch.tensor([1, 0, 0.2]).expand(1, 2, 3).permute(2, 0, 1),
     )
 
 
@@ -89,10 +90,10 @@ def test_workloads_are_those_of_the_paper():
     assert set(WORKLOADS["w2"].train) == {62}
     assert sum(WORKLOADS["w3"].train) / 100 == pytest.approx(500, rel=0.1)
     assert WORKLOADS["w2"].splits == ["train", "val", "test"]
-    config = TOYS["w3"].experiment("fedco2").config
+    config = TOY_WORKLOADS["w3"].experiment("fedco2").config
     assert (config.local.epochs, config.local.batch_size, config.local.momentum) == (5, 64, 0.9)
     assert (config.method.intra, config.method.inter, config.method.start) == ("none", "none", "own")
-    assert TOYS["w2"].experiment("fedbn").federation.preparation.augment
+    assert TOY_WORKLOADS["w2"].experiment("fedbn").federation.preparation.augment
 
 
 def test_useful_flops_by_hand():
@@ -100,16 +101,18 @@ def test_useful_flops_by_hand():
     conv1, conv2 = 2 * 3 * 25 * 16 * 28**2, 2 * 16 * 25 * 32 * 10**2
     dense = 2 * (800 * 120 + 120 * 84 + 84 * 10)
     forward, backward = conv1 + conv2 + dense, conv1 + 2 * (conv2 + dense)
-    work = TOYS["w3"].experiment("fedavg")
+    work = TOY_WORKLOADS["w3"].experiment("fedavg")
     sizes = {sum(pair) for pair in ((20, 20), (20, 30), (30, 30))}
-    found = useful_flops(work, ["test"], 2)
+    found = count_useful_flops(work, ["test"], 2)
     assert found[0] in [5 * n * (forward + backward) + 200 * forward for n in sizes]
 
 
 def test_rounds_are_judged_in_pairs(tmp_path):
     plain = [{"wall": wall, "cpu": 2 * wall, "peak_mb": 900.0} for wall in (6.0, 8.0, 30.0)]
     fast = [{"wall": wall, "cpu": wall, "peak_mb": peak} for wall, peak in ((3.0, 500.0), (2.0, 700.0), (10.0, 600.0))]
-    found = judged(plain, fast, [100.0, 100.0, 100.0], [Rate(100.0, 50.0), Rate(100.0, 50.0), Rate(20.0, 10.0)])
+    found = summarise_times(
+        plain, fast, [100.0, 100.0, 100.0], [FlopRate(100.0, 50.0), FlopRate(100.0, 50.0), FlopRate(20.0, 10.0)]
+    )
     assert (found["ratio_low"], found["ratio"], found["ratio_high"]) == (2, 3, 4)
     assert found["ratio_cpu"] == 6
     assert (found["plain_s"], found["fast_s"], found["peak_mb"], found["plain_peak_mb"]) == (8, 3, 700, 900)
@@ -128,7 +131,7 @@ def test_rounds_are_judged_in_pairs(tmp_path):
         "cpu": "a processor",
         "time_goes": goes,
     }
-    assert "| W1 Fed-CO2 | 8.00 | 3.00 | 3.00 (2.00 to 4.00) | 3: met |" in table([case])
-    assert "70%: **missed**" in table([case])
+    assert "| W1 Fed-CO2 | 8.00 | 3.00 | 3.00 (2.00 to 4.00) | 3: met |" in format_table([case])
+    assert "70%: **missed**" in format_table([case])
     plot([case, case | {"method": "fedavg"}], tmp_path / "ratios.png")
     assert (tmp_path / "ratios.png").read_bytes().startswith(b"\x89PNG")
