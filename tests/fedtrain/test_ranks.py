@@ -56,13 +56,13 @@ def root(tmp_path_factory):
         {"case": KILLED, "folder": "killed", "stop": 1},
         {"case": KILLED, "folder": "killed", "die": 3},
     ]
-    assert ranks.on_ranks(2, root, two) == [0, -signal.SIGKILL]
+    assert ranks.run_on_ranks(2, root, two) == [0, -signal.SIGKILL]
     one = [
         *cases[1],
         {"case": MIXED, "folder": "mixed", "stop": 2},
         {"case": "fedbn all", "folder": "damaged", "stop": 2},
     ]
-    assert ranks.on_ranks(1, root, one) == [0]
+    assert ranks.run_on_ranks(1, root, one) == [0]
     return root
 
 
@@ -113,7 +113,7 @@ def test_what_clients_keep_stays_where_they_train(root):
         bench, path = work.bench(), f"{work.config.method.published}."
         published = {name for name in bench.personal if path != "." and name.startswith(path)}
         heads = {name.removeprefix(path) for name in published}
-        moved = ranks.sent(root, folder.path.name)
+        moved = ranks.read_sent_tensors(root, folder.path.name)
         assert bool(moved) == bool(bench.shared), case
         for name, _ in moved:
             assert plain(name) in (heads if "peers/" in name or "/published/" in name else bench.shared), (case, name)
@@ -123,7 +123,7 @@ def test_what_clients_keep_stays_where_they_train(root):
         for client in (name for name, turn in state.elsewhere.items() if turn):
             own = state.own(client, folder.cupboard, bench.start)
             still = {name: own[name] for name in bench.personal - published if own[name].numel() > 1}
-            assert not [name for name, value in still.items() if ranks.digest(value) in digests], (case, client)
+            assert not [name for name, value in still.items() if ranks.compute_digest(value) in digests], (case, client)
 
 
 def plain(name):
@@ -149,7 +149,7 @@ def test_stopped_and_killed_runs_go_on_with_other_ranks_and_in_one_process(root,
     """2 ranks, 1 rank, in process, 2 ranks: as never stopped; so is a run that a rank was lost of, which is told."""
     work, mixed, killed = small.experiment(MIXED, learning=True), RunFolder(root / "mixed"), RunFolder(root / "killed")
     assert (mixed.round_reached(), killed.round_reached()) == (2, 1)
-    assert ranks.lost_after(root) < 10
+    assert ranks.read_detection_seconds(root) < 10
     with suppress(KeyboardInterrupt):
         run_rounds(work, mixed, small.stopping(3))
     assert mixed.round_reached() == 3
@@ -160,7 +160,7 @@ def test_stopped_and_killed_runs_go_on_with_other_ranks_and_in_one_process(root,
         {"case": MIXED, "folder": "mixed"},
         {"case": KILLED, "folder": "killed"},
     ]
-    assert ranks.on_ranks(2, root, jobs) == [0, 0]
+    assert ranks.run_on_ranks(2, root, jobs) == [0, 0]
     assert mixed.finished
     assert killed.finished
     assert not small.different(small.everything(work, mixed), alone[MIXED])
@@ -291,7 +291,7 @@ def test_a_rank_that_is_stopped_says_so_and_no_client_of_its_has_failed(tmp_path
     folder.begin(work.config, {})
     station = RankWorker(work.fleet(), folder)
     names, message = station.fleet.names, station.fleet.opening()
-    note, entries = ranks.as_parcel(message, {"do": "train", "cohort": names, "turns": dict.fromkeys(names, 0)})
+    note, entries = ranks.build_call(message, {"do": "train", "cohort": names, "turns": dict.fromkeys(names, 0)})
     told, _ = station.obey(note, entries)
     assert [answer["client"] for answer in told["answers"]] == list(names)
     station.halt()

@@ -17,7 +17,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedco2
 
 import small
 from click.testing import CliRunner
-from submitted import Submitted, alone
+from submitted import SubmittedRun, run_in_process
 
 from cli.flower_deploy import down, status, up
 from cli.main import main
@@ -191,9 +191,9 @@ def test_keys_and_certificates(deployment, tmp_path):
         "method": {"name": "fedbn"},
     }
     work = build_experiment(*plan_experiment("cifar10", settings, data))
-    submitted = Submitted(deployment, work, RunFolder(tmp_path / "run"), tmp_path / "app")
+    submitted = SubmittedRun(deployment, work, RunFolder(tmp_path / "run"), tmp_path / "app")
     assert submitted.over().completed
-    assert small.different(alone(work, tmp_path / "alone"), submitted.everything()) == []
+    assert small.different(run_in_process(work, tmp_path / "alone"), submitted.everything()) == []
 
     secrets = deployment.folder / "security"
     assert stat.S_IMODE(secrets.stat().st_mode) == 0o700

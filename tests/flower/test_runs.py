@@ -13,7 +13,7 @@ from fedtrain.methods import METHODS
 pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 
 import submitted
-from submitted import Submitted
+from submitted import SubmittedRun
 
 from fedtrain.flower.deployed import load_deployment_state
 from fedtrain.flower.deployment import Deployment
@@ -58,7 +58,7 @@ def start(deployment, tmp_path):
         number = next(numbers)
         work, folder = small.experiment(case, **changes), folder or RunFolder(tmp_path / f"run {number}")
         app = tmp_path / f"app {number}"
-        return Submitted(deployment, work, folder, app, least=least, patience=patience, clientapp=clientapp)
+        return SubmittedRun(deployment, work, folder, app, least=least, patience=patience, clientapp=clientapp)
 
     return started
 
@@ -67,7 +67,7 @@ def start(deployment, tmp_path):
 def alone(tmp_path):
     """The same in one process."""
     numbers = iter(range(99))
-    return lambda work: submitted.alone(work, tmp_path / f"alone {next(numbers)}")
+    return lambda work: submitted.run_in_process(work, tmp_path / f"alone {next(numbers)}")
 
 
 def test_real_nodes_give_the_bits_of_one_process(start, alone):

@@ -28,7 +28,7 @@ LIMIT = 240
 """Seconds; nothing here takes a tenth of it on a quiet machine."""
 
 
-def on_ranks(world: int, root: Path, jobs: list[dict]) -> list[int]:
+def run_on_ranks(world: int, root: Path, jobs: list[dict]) -> list[int]:
     """Run jobs ``{"case", "folder"?, "stop"?, "die"?}`` on so many processes; their exit codes."""
     (root / "groups").mkdir(parents=True, exist_ok=True)
     number = len(list((root / "groups").iterdir()))
@@ -50,24 +50,24 @@ def on_ranks(world: int, root: Path, jobs: list[dict]) -> list[int]:
             process.wait()
 
 
-def lost_after(root: Path) -> float:
+def read_detection_seconds(root: Path) -> float:
     """Seconds from the death of a rank to the error of rank 0."""
     return float((root / "told").read_text()) - float((root / "died").read_text())
 
 
-def sent(root: Path, folder: str) -> list[tuple[str, str]]:
+def read_sent_tensors(root: Path, folder: str) -> list[tuple[str, str]]:
     """Name and digest of every tensor that any rank sent in the runs of this folder."""
     files = root.glob(f"groups/*/sent ? {folder}.json")
     return [tuple(one) for file in files for one in json.loads(file.read_text())]
 
 
-def as_parcel(message, note: dict) -> tuple[dict, dict]:
+def build_call(message, note: dict) -> tuple[dict, dict]:
     """A call as rank 0 makes it."""
     about, groups = encode_broadcast(message)
     return {**note, **about}, flatten_groups(groups)
 
 
-def digest(value: torch.Tensor) -> str:
+def compute_digest(value: torch.Tensor) -> str:
     return hashlib.blake2b(value.contiguous().cpu().numpy().tobytes(), digest_size=16).hexdigest()
 
 
@@ -79,18 +79,18 @@ def main(root: Path, group: Path) -> None:
     for number, job in enumerate(json.loads((group / "jobs.json").read_text())):
         os.environ[STORE_VARIABLE] = str(group / f"store {number}")
         log: list[tuple[str, str]] = []
-        listen_in(log)
+        record_sent_tensors(log)
         name = job.get("folder", job["case"])
         work = small.experiment(job["case"], learning=True, **job.get("changes", {}))
         if place.rank:
-            die_in(job.get("die"), root)
+            kill_in_round(job.get("die"), root)
             serve_rank(work, place)
         else:
-            lead(work, place, RunFolder(root / name), job, root)
+            run_leader(work, place, RunFolder(root / name), job, root)
         (group / f"sent {place.rank} {name}.json").write_text(json.dumps(log))
 
 
-def lead(work, place: Rank, folder: RunFolder, job: dict, root: Path) -> None:
+def run_leader(work, place: Rank, folder: RunFolder, job: dict, root: Path) -> None:
     if not folder.holds_a_run:
         folder.begin(work.config, {})
     try:
@@ -102,17 +102,17 @@ def lead(work, place: Rank, folder: RunFolder, job: dict, root: Path) -> None:
         (root / "told").write_text(repr(time.time()))
 
 
-def listen_in(log: list[tuple[str, str]], honest=TensorChannel._give) -> None:
+def record_sent_tensors(log: list[tuple[str, str]], honest=TensorChannel._give) -> None:
     """Write down what this rank sends."""
 
     def give(wire, move, note, entries):
-        log.extend((name, digest(value)) for name, value in entries.items())
+        log.extend((name, compute_digest(value)) for name, value in entries.items())
         honest(wire, move, note, entries)
 
     TensorChannel._give = give
 
 
-def die_in(round: int | None, root: Path) -> None:
+def kill_in_round(round: int | None, root: Path) -> None:
     """Be killed at the end of a turn in this round, counted from 1."""
 
     def train(bench, data, personal, message, *, honest=ClientTrainer.train):

@@ -17,7 +17,7 @@ LIMIT = 400.0
 """Seconds that a run may take on a busy machine."""
 
 
-class Submitted:
+class SubmittedRun:
     """``clientapp``: the source of another app for the nodes than ours."""
 
     def __init__(self, deployment, work, folder, app, *, least=None, patience=LIMIT, clientapp=None):
@@ -61,7 +61,7 @@ class Submitted:
         return small.agreeing(self.folder, nodes, own)
 
 
-def alone(work, path):
+def run_in_process(work, path):
     """The same in one process."""
     folder = RunFolder(path)
     folder.begin(work.config, {})
