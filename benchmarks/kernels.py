@@ -52,7 +52,7 @@ def compute_analytic_kernel(problem: Problem, weights: Weights) -> Kernel:
     """∂f/∂v written out for every sample and unit, contracted by one product."""
     rows, scales = [], []
     for i, block in enumerate(problem.blocks):
-        v, gamma, c = weights.of(i)
+        v, gamma, c = weights.get_client_weights(i)
         x, size, Sv = problem.x[block], compute_covariance_norms(v, problem.S[i]), v @ problem.S[i]
         h = x @ v.T
         gate = (h * gamma >= 0) * (c / weights.width**0.5)
@@ -65,7 +65,10 @@ def compute_analytic_kernel(problem: Problem, weights: Weights) -> Kernel:
 
 def compute_autograd_kernel(problem: Problem, weights: Weights, chunk: int) -> torch.Tensor:
     """Λ_on by torch.func."""
-    nets = [TwoLayerBN(problem.dim, weights.width, covariance=S).load(*weights.of(i)) for i, S in enumerate(problem.S)]
+    nets = [
+        TwoLayerBN(problem.dim, weights.width, covariance=S).load_weights(*weights.get_client_weights(i))
+        for i, S in enumerate(problem.S)
+    ]
     return compute_federated_kernel(
         compute_jacobian(nets, [problem.x[b] for b in problem.blocks], chunk=chunk), problem.owner, {HIDDEN_KEY}
     )

@@ -233,7 +233,7 @@ def read_comparable_content(path: Path) -> object:
 
     if path.suffix == ".safetensors":
         state = load_checkpoint(path)
-        groups = {f"own {name}": entries for name, entries in state.personal.items()}
+        groups = {f"own {name}": entries for name, entries in state.client_states.items()}
         groups |= {f"published {name}": entries for name, entries in state.message.peers.items()}
         groups["shared"] = state.message.shared
         bits = {(g, k): (v.shape, v.numpy().tobytes()) for g, entries in groups.items() for k, v in entries.items()}

@@ -43,7 +43,7 @@ class Job:
     weight_decay: float = 0.0
     epochs: int = 1
     batch_size: int = 32
-    sample: float = 1.0
+    participation: float = 1.0
     """The share of clients that train in a round."""
     weights: Literal["uniform", "size"] = "uniform"
     dtype: torch.dtype = torch.float32
@@ -115,7 +115,7 @@ def select_cohort(job: Job, round: int) -> list[ClientData]:
     job.before_round(round)
     ranked = sorted(job.clients, key=lambda client: client.name)
     drawn = torch.randperm(len(ranked), generator=make_generator(job.seed, "cohort", round))
-    size = max(1, math.floor(len(ranked) * job.sample + 1e-9))
+    size = max(1, math.floor(len(ranked) * job.participation + 1e-9))
     return [ranked[i] for i in sorted(drawn[:size].tolist())]
 
 
@@ -508,7 +508,7 @@ def run_fedtrain(method: str, make: Callable[[], Net], clients: Sequence[ClientD
     fleet = SerialBackend(bench, clients)
     splits: list[Split] = ["train", "val", "test"] if job.evaluate_train else ["val", "test"]
     message, scores = fleet.opening(), []
-    for done in federate(fleet, message, job.rounds, sample=job.sample, weights=job.weights, seed=job.seed):
+    for done in federate(fleet, message, job.rounds, sample=job.participation, weights=job.weights, seed=job.seed):
         message = done.message
         found: Scores = {}
         for name, by_split in fleet.evaluate(message, splits).items():
@@ -517,7 +517,7 @@ def run_fedtrain(method: str, make: Callable[[], Net], clients: Sequence[ClientD
                 for split, by_branch in by_split.items()
             }
         scores.append(found)
-    return Result({name: {**fleet.personal[name], **message.shared} for name in fleet.names}, scores)
+    return Result({name: {**fleet.client_states[name], **message.shared} for name in fleet.client_names}, scores)
 
 
 class Differences(NamedTuple):

@@ -49,7 +49,7 @@ class Reading:
     evaluated: bool
 
     @property
-    def multiple(self) -> float:
+    def relative_time(self) -> float:
         """How long the round took, whatever else the machine did."""
         return self.seconds / self.yardstick
 
@@ -101,12 +101,12 @@ def run_soak(rounds: int, place: Path) -> list[Reading]:
 
 def build_yardstick(work: Experiment) -> Callable[[], float]:
     """The same piece of work again and again, on a bench of its own; its seconds."""
-    fleet = work.fleet()
+    fleet = work.build_backend()
     message, client = fleet.opening(), work.federation.clients[0]
 
     def measure() -> float:
         before = time.process_time()
-        fleet.bench.train(client, fleet.personal[client.name], message)
+        fleet.trainer.train(client, fleet.client_states[client.name], message)
         return time.process_time() - before
 
     measure()
@@ -136,7 +136,7 @@ def summarise_readings(readings: list[Reading]) -> dict[str, float]:
     later = readings[min(WARMUP_ROUNDS, len(readings) // 2) :]
     plain = [reading for reading in later if not reading.evaluated and reading.round % 25 != 1]  # 1: after a checkpoint
     halves = plain[: len(plain) // 2], plain[len(plain) // 2 :]
-    early, late = (statistics.median(reading.multiple for reading in half) for half in halves)
+    early, late = (statistics.median(reading.relative_time for reading in half) for half in halves)
     first, last = (statistics.median(r.memory for r in part) for part in (later[:20], later[-20:]))
     return {
         "rounds": len(readings),
@@ -168,11 +168,11 @@ def plot(readings: list[Reading], found: dict[str, Any], path: Path) -> None:
         memory.set(title="resident memory, MB", xlabel="round")
         files.plot(rounds, [reading.files for reading in readings], color=colour)
         files.set(title="open files", xlabel="round")
-        times.plot([r.round for r in plain], [r.multiple for r in plain], ".", color=MUTED_COLOUR, markersize=2.5)
-        middle = [statistics.median(r.multiple for r in plain[max(0, i - 15) : i + 16]) for i in range(len(plain))]
+        times.plot([r.round for r in plain], [r.relative_time for r in plain], ".", color=MUTED_COLOUR, markersize=2.5)
+        middle = [statistics.median(r.relative_time for r in plain[max(0, i - 15) : i + 16]) for i in range(len(plain))]
         times.plot([r.round for r in plain], middle, color=colour, label="median of 31 rounds")
         high = 2 * statistics.median(middle)
-        beyond = sum(reading.multiple > high for reading in plain)
+        beyond = sum(reading.relative_time > high for reading in plain)
         times.set(title="time of a round, in yardsticks", xlabel="round", ylim=(0, high))
         times.legend(loc="lower right", title=f"{beyond} rounds are beyond the edge" if beyond else None)
         for axes in (memory, files):

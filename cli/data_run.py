@@ -31,7 +31,7 @@ def show_list(given: Path | None, as_json: bool) -> None:
             "title": data.title,
             "domains": dict(data.domains),
             "classes": len(data.classes),
-            "size": data.size,
+            "size": data.image_size,
             "terms": LICENCE_TERMS[data.name],
             "present": [domain for domain in data.domains if get_domain_path(data.name, domain, root).exists()],
         }
@@ -118,7 +118,7 @@ def run_add(name: str, paths: Sequence[Path], domain: str | None, replace: bool,
 
 def _print_imported(added: Sequence[ImportedDomain]) -> None:
     for one in added:
-        click.echo(f"added {one.about.title}, {one.about.counts} images: {one.about.split}")
+        click.echo(f"added {one.info.title}, {one.info.counts} images: {one.info.split}")
 
 
 def run_check(name: str, given: Path | None, as_json: bool) -> bool:

@@ -26,7 +26,7 @@ def run_evaluate(
     """Open, evaluate, show."""
     run = load_run(folder, device)
     if client is not None:
-        run.client(client)  # refused before the data are read
+        run.get_client(client)  # refused before the data are read
     if run.config.machine.threads is not None:
         torch.set_num_threads(run.config.machine.threads)  # the last bits of a sum depend on it
     rows = evaluate_clients(run, load_run_data(run, data_dir), split, client)

@@ -27,11 +27,11 @@ def follow_run(
                 read = file.tell()
             if text:
                 say(text.rstrip("\n"))
-        if folder.finished or time.monotonic() - looked > STATUS_INTERVAL:
+        if folder.is_finished or time.monotonic() - looked > STATUS_INTERVAL:
             state, looked = control.run_state(run_id), time.monotonic()
-            if state.over and state.completed:
+            if state.is_finished and state.is_completed:
                 return
-            if state.over:
+            if state.is_finished:
                 why = state.details.removeprefix("ServerApp failed with exception: ") or state.status
                 raise TrainingError(f"the run did not end well: {why}")
         time.sleep(LOG_INTERVAL)

@@ -46,8 +46,8 @@ def build_plan(given: Mapping[str, Any], options: dict[str, Any]) -> ServerPlan:
     else:
         config = resolve_new_run(tables, options)
         folder = RunFolder(options["out"] or choose_new_folder(f"{config.data.dataset}-{config.method_name}"))
-    if config.machine.fleet not in ("auto", "in-turn"):
-        raise InputError(f"machine.fleet is {config.machine.fleet}; on Flower every client has a node: leave it out")
+    if config.machine.backend not in ("auto", "in-turn"):
+        raise InputError(f"machine.fleet is {config.machine.backend}; on Flower every client has a node: leave it out")
     validate_data_settings(config.data)
     clients = count_clients(config.data)
     command = shlex.join(["fedco2", *sys.argv[1:]])
@@ -65,7 +65,7 @@ def resolve_new_run(tables: TomlTable, options: dict[str, Any]) -> Config:
             words = f"{found.notes[0]}; nodes that have real ones use them with --data real"
             make_console(stderr=True).print(f"STAND-IN DATA: {words}", style="bold yellow", soft_wrap=True)
         # said to all, or nodes that have other data would train on those
-        config = replace(config, data=config.data.meaning(standin=found.standin))
+        config = replace(config, data=config.data.with_resolved_source(standin=found.standin))
     check_alpha_is_used(config, options)
     return config
 
@@ -79,16 +79,16 @@ def run_on_simulation(plan: ServerPlan, options: dict[str, Any]) -> dict[str, An
         os.environ["FEDCO2_DATA"] = str(options["data_dir"].absolute())
     machine = replace(plan.config.machine, threads=plan.config.machine.threads or 1)
     plan = replace(plan, config=replace(plan.config, machine=machine))
-    workers = options["workers"] or min(plan.clients, max(1, (os.cpu_count() or 1) // (machine.threads or 1)))
+    workers = options["workers"] or min(plan.num_clients, max(1, (os.cpu_count() or 1) // (machine.threads or 1)))
     try:
         return dict(
             simulate(
-                plan.clients,
+                plan.num_clients,
                 workers,
                 lambda grid: run_server(
                     grid, plan, lambda work: TrainingView(screen, work, folder, quiet), screen.print
                 ),
-                plan.halt,
+                plan.stop_requested,
             )
         )
     except KeyboardInterrupt:
@@ -103,9 +103,11 @@ def run_on_deployment(plan: ServerPlan, options: dict[str, Any]) -> dict[str, An
     from fedtrain.flower.deployment import Deployment
 
     deployment, folder = Deployment(options["deployment"]), plan.folder
-    nodes = deployment.clients
-    if nodes < plan.clients:
-        raise InputError(f"this run has {plan.clients} clients and the deployment {nodes} nodes; see fedco2 flower up")
+    nodes = deployment.num_clients
+    if nodes < plan.num_clients:
+        raise InputError(
+            f"this run has {plan.num_clients} clients and the deployment {nodes} nodes; see fedco2 flower up"
+        )
     log = deployment.folder / "logs" / f"{folder.path.name}.log"
     screen = make_console(stderr=options["as_json"])
 

@@ -77,13 +77,18 @@ def build_dataset_request(options: dict[str, Any]) -> ForecastRequest:
 def build_file_request(path: Path, target: str) -> ForecastRequest:
     """The user's own data."""
     data = load_user_data(path, DEFAULT_RIDGE)
-    refuse_if_too_many(len(data.rows), "give fewer rows")
+    refuse_if_too_many(len(data.file_rows), "give fewer rows")
     values, labels = data.problem.y.unique(return_inverse=True)
     whole = torch.equal(values, values.round()) and 2 <= len(values) <= len(labels) / FOLDS
     classes = whole if target == "auto" else target == "classes"
     note = f"y are taken as {f'{len(values)} classes' if classes else 'numbers'}"
     return ForecastRequest(
-        path.name, data.names, data.problem, labels if classes else None, False, [note, *data.broken]
+        path.name,
+        data.client_names,
+        data.problem,
+        labels if classes else None,
+        False,
+        [note, *data.violated_assumptions],
     )
 
 
@@ -94,7 +99,7 @@ def refuse_if_too_many(samples: int, cure: str) -> None:
 
 def build_report(asked: ForecastRequest, found: Forecast) -> dict[str, Any]:
     """All that is foretold, as JSON can hold it."""
-    each, gains = {method: found.of(method) for method in found.scores}, found.gains()
+    each, gains = {method: found.compute_client_scores(method) for method in found.scores}, found.compute_client_gains()
     rows = [
         {
             "name": name,
@@ -104,7 +109,7 @@ def build_report(asked: ForecastRequest, found: Forecast) -> dict[str, Any]:
         }
         for i, name in enumerate(asked.names)
     ]
-    means = {method: found.mean(method) for method in found.scores}
+    means = {method: found.compute_mean_score(method) for method in found.scores}
     three = sorted((SINGLESET, FEDBN, FEDCO2), key=lambda method: -means[method])
     return {
         "title": asked.title,
@@ -113,12 +118,16 @@ def build_report(asked: ForecastRequest, found: Forecast) -> dict[str, Any]:
         "score": "share of right classes" if asked.labels is not None else "share of the variance that is explained",
         "clients": rows,
         "mean": means,
-        "federation": summarize_gain(found.gain(SINGLESET, FEDBN)),
-        "first": {"method": three[0], "second": three[1], **summarize_gain(found.gain(three[1], three[0]))},
+        "federation": summarize_gain(found.compute_mean_gain(SINGLESET, FEDBN)),
+        "first": {
+            "method": three[0],
+            "second": three[1],
+            **summarize_gain(found.compute_mean_gain(three[1], three[0])),
+        },
         "ridges": found.ridges,
     }
 
 
 def summarize_gain(gain: Gain) -> dict[str, Any]:
     """A difference, its standard error, and in a word."""
-    return {"gain": gain.mean, "error": gain.error, "word": gain.word}
+    return {"gain": gain.mean, "error": gain.standard_error, "word": gain.word}

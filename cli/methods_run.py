@@ -39,7 +39,7 @@ def describe_method(name: str, on: MethodSummary) -> dict[str, Any]:
     """All there is to say of a method, for programs and for people."""
     kind = METHODS[name]
     parts = {
-        part: {"what": on.words[part], **asdict(getattr(on.parts, part))}
+        part: {"what": on.entry_descriptions[part], **asdict(getattr(on.model_summary, part))}
         for part in ("shared", "personal", "published")
     }
     return {
@@ -49,8 +49,8 @@ def describe_method(name: str, on: MethodSummary) -> dict[str, Any]:
         "how": (inspect.getdoc(kind) or "").partition("\n")[0],
         "clients": on.clients,
         **parts,
-        "names": on.shared,
-        "bytes": on.parts.traffic.table(),
+        "names": on.shared_entries,
+        "bytes": on.model_summary.traffic.to_dict(),
         "options": [
             {**asdict(option), "preset": getattr(on.config.method, option.name)} for option in list_method_options(kind)
         ],

@@ -50,9 +50,9 @@ def predict_known_client(
     run: TrainedRun, name: str, branch: str, paths: Sequence[Path]
 ) -> tuple[str, Tensor, list[str]]:
     """The branch used, its logits, and what to note."""
-    noise = run.client(name).noise
+    noise = run.get_client(name).noise
     notes = [f"{name} was trained with noise of {noise:g} on its images; none is added here"] if noise else []
-    logits = run.logits(name, run.read(paths))
+    logits = run.logits(name, run.read_images(paths))
     if branch not in logits:
         raise InputError(f"{run.config.method.title} has no branch {branch!r}; {suggest_name(branch, logits)}")
     return branch, logits[branch], notes
@@ -61,7 +61,7 @@ def predict_known_client(
 def predict_unseen_client(run: TrainedRun, paths: Sequence[Path]) -> tuple[str, Tensor, list[str]]:
     """The same by the policy for a client that was never seen."""
     choose_branch(run)  # refused before images are read
-    images = run.read(paths)
+    images = run.read_images(paths)
     new = build_unseen_client(run, images)
     logits = run.logits_with(new.data, new.personal, images)[new.branch]
     notes = []

@@ -89,13 +89,13 @@ def describe_plan(one: Plan) -> dict[str, Any]:
     return {
         "name": one.exhibit.name,
         "title": one.exhibit.title,
-        "data": {name: "stand-in" if found.standin else "here" for name, found in one.found.items()},
+        "data": {name: "stand-in" if found.standin else "here" for name, found in one.sources.items()},
         "rounds": sorted(set(rounds)),
-        "paper_rounds": sorted({config.server.rounds for config in one.full}),
+        "paper_rounds": sorted({config.server.rounds for config in one.paper_configs}),
         "seeds": len(one.seeds),
         "paper_seeds": len(one.exhibit.seeds),
         "runs": len(runs),
-        "estimated_seconds": estimate_total_seconds(one.cells.values(), one.found),
+        "estimated_seconds": estimate_total_seconds(one.cells.values(), one.sources),
     }
 
 

@@ -69,7 +69,7 @@ def show_commands(
     screen: Console, todo: Mapping[Job, float], threads: int, extra: Sequence[str], as_json: bool
 ) -> None:
     """The command of every cell, or that it is finished; and how long the others will take, each alone."""
-    commands = [shlex.join(["fedco2", *job.arguments(threads), *extra]) for job in todo]
+    commands = [shlex.join(["fedco2", *job.build_arguments(threads), *extra]) for job in todo]
     if as_json:
         told = [
             {"folder": str(job.folder), "finished": job.finished, "command": command, "estimated_seconds": todo[job]}
@@ -91,7 +91,7 @@ class JobsProgress:
 
     def __init__(self, screen: Console, weights: Mapping[Job, float]) -> None:
         self.screen, self.weights, self.start = screen, weights, time.monotonic()
-        self.told, self.first = 0, {job: read_rounds_done(job) for job in weights}
+        self.reported_count, self.first = 0, {job: read_rounds_done(job) for job in weights}
         self.live = Live(console=screen, transient=True, auto_refresh=False) if screen.is_terminal else None
 
     def __enter__(self) -> JobsProgress:
@@ -108,18 +108,18 @@ class JobsProgress:
 
     def __call__(self, running: Sequence[RunningJob], done: Sequence[JobOutcome], waiting: int) -> None:
         """A line for each run that ended, and on a terminal what is at work."""
-        for outcome in done[self.told :]:
+        for outcome in done[self.reported_count :]:
             end = "finished" if not outcome.code else f"FAILED ({read_last_log_line(outcome.job)})"
-            self.told += 1
+            self.reported_count += 1
             self.screen.print(
-                f"[{self.told}/{len(self.weights)}] {outcome.job.folder.name} {end}, {format_duration(outcome.seconds)}",
+                f"[{self.reported_count}/{len(self.weights)}] {outcome.job.folder.name} {end}, {format_duration(outcome.seconds)}",
                 style="" if not outcome.code else "bold red",
                 soft_wrap=True,
             )
         if self.live:
-            self.live.update(Text("\n".join(self.state(running, done, waiting))), refresh=True)
+            self.live.update(Text("\n".join(self.format_state(running, done, waiting))), refresh=True)
 
-    def state(self, running: Sequence[RunningJob], done: Sequence[JobOutcome], waiting: int) -> list[str]:
+    def format_state(self, running: Sequence[RunningJob], done: Sequence[JobOutcome], waiting: int) -> list[str]:
         """What is at work, how much waits, when it will be over."""
         said, worked = [], sum(self.weights[outcome.job] for outcome in done)
         left = sum(self.weights.values()) - worked

@@ -37,7 +37,7 @@ def run_unfinished_jobs(
 
 def estimate_job_seconds(plans: Sequence[Plan], todo: Sequence[Job]) -> dict[Job, float]:
     """Seconds that each will take from its first round to its last, roughly; none if it is finished."""
-    found = {name: data for one in plans for name, data in one.found.items()}
+    found = {name: data for one in plans for name, data in one.sources.items()}
     return {
         job: 0.0 if job.finished else estimate_run_seconds(job.cell, found[job.cell.config.data.dataset])
         for job in todo

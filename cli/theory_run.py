@@ -109,10 +109,10 @@ def _check_cost(settings: list[TheoryConfig], claims: list[Claim], figures: bool
 
 def _refuse_parallel(setting: TheoryConfig) -> None:
     """Opposite samples pass: no gate is open to both, so V is zero there, and such a pair does not make it singular."""
-    problem, data = setting.problem(), setting.read_data()
+    problem, data = setting.build_problem(), setting.read_data()
     pairs = [pair for pair in problem.parallel() if pair[2] > 0]
     if pairs:
-        said = describe_parallel_effect(problem, pairs[0], data.name if data else str)
+        said = describe_parallel_effect(problem, pairs[0], data.describe_sample if data else str)
         more = f" (and {len(pairs) - 1} more pairs)" if len(pairs) > 1 else ""
         cure = "raise --dim" if problem.dim == 1 else "drop one of them"
         raise InputError(f"{said}{more}; {cure}, or go on with --allow-parallel")

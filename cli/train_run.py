@@ -63,7 +63,7 @@ def run_train(given: Mapping[str, Any], options: dict[str, Any]) -> None:
     if place is not None and place.rank:
         serve_rank(work, place)
         return
-    with folder.alone():
+    with folder.exclusive_lock():
         told = build_manifest(work.config, describe_data(work.federation), shlex.join(["fedco2", *sys.argv[1:]]))
         if folder.holds_a_run:
             for note in prepare_resume(folder, work.config, told):
@@ -82,11 +82,11 @@ def run_train(given: Mapping[str, Any], options: dict[str, Any]) -> None:
 
 def find_own_rank(config: Config, options: dict[str, Any]) -> Rank | None:
     """Which of several processes this is; rank 0 speaks for all. None if there is but one, or they are not started."""
-    if config.machine.fleet != "torchrun":
+    if config.machine.backend != "torchrun":
         if options["nproc"]:
             raise InputError("--nproc is for --fleet torchrun; add that or leave it out")
         return None
-    place = Rank.ours()
+    place = Rank.from_environment()
     if place is None and not options["nproc"] and not options["dry_run"]:
         raise InputError("--fleet torchrun needs its processes: start this with torchrun, or add --nproc 2")
     silence_other_ranks()
@@ -95,7 +95,7 @@ def find_own_rank(config: Config, options: dict[str, Any]) -> Rank | None:
 
 def silence_other_ranks() -> None:
     """Let rank 0 speak for all, of errors too."""
-    place = Rank.ours()
+    place = Rank.from_environment()
     if place is not None and place.rank:
         sys.stderr = sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - to the end of the process
 

@@ -62,7 +62,7 @@ def show_header(screen: Console, work: Experiment, parts: ModelSummary) -> None:
     screen.print(
         f"training  {format_count(config.server.rounds, 'round')} of {format_count(config.local.epochs, 'local epoch')}, batch "
         f"{config.local.batch_size}, lr {config.local.lr:g}, momentum {config.local.momentum:g}, "
-        f"{config.server.weights} weights, {100 * config.server.sample:g} % of the clients a round",
+        f"{config.server.weights} weights, {100 * config.server.participation:g} % of the clients a round",
         soft_wrap=True,
     )
     screen.print(
@@ -116,15 +116,15 @@ class TrainingView:
             disable=not self.live,
         )
         rounds = work.config.server.rounds
-        self.done = folder.round_reached()
-        self.task = self.bar.add_task("training", total=rounds, completed=self.done)
-        self.first: float | None = None
+        self.rounds_done = folder.round_reached()
+        self.task = self.bar.add_task("training", total=rounds, completed=self.rounds_done)
+        self.first_loss: float | None = None
         self.times: list[float] = []
 
     def __enter__(self) -> TrainingView:
         if not self.quiet:
             show_header(self.screen, self.work, summarise_experiment(self.work))
-            seconds = estimate_seconds_left(self.work.config, estimate_round_seconds(self.work), self.done)
+            seconds = estimate_seconds_left(self.work.config, estimate_round_seconds(self.work), self.rounds_done)
             self.screen.print(
                 f"this will take roughly {format_duration(seconds)} (or half or twice that); Ctrl-C is safe"
             )
@@ -148,14 +148,14 @@ class TrainingView:
         line = f"round {progress.round:>{len(str(rounds))}}/{rounds}  loss {loss:.3f}"
         if progress.scores:
             line += "  " + format_scores(progress.scores)
-        line += f"  {format_bytes(progress.traffic.up.total)} up  {progress.seconds:.1f} s"
+        line += f"  {format_bytes(progress.communication.up.total)} up  {progress.seconds:.1f} s"
         line += "" if self.live or progress.round == rounds else f"  left {format_duration(left)}"
         self.screen.print(line, soft_wrap=True)
         for failure in progress.failures:
             self.screen.print(f"  left out: {failure.reason}", style="bold yellow", soft_wrap=True)
-        self.first = loss if self.first is None else self.first
-        if progress.round == rounds and loss > self.first:
-            warning = f"the training loss rose from {self.first:.3g} to {loss:.3g}: local.lr may be too large"
+        self.first_loss = loss if self.first_loss is None else self.first_loss
+        if progress.round == rounds and loss > self.first_loss:
+            warning = f"the training loss rose from {self.first_loss:.3g} to {loss:.3g}: local.lr may be too large"
             self.screen.print(f"note: {warning}", style="bold yellow", soft_wrap=True)
         self.bar.update(self.task, completed=progress.round)
 

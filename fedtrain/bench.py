@@ -72,11 +72,11 @@ class ClientTrainer:
         self.alike = not nets.drew_own
         """Whether all clients begin with the same weights."""
         method.check(self.module)
-        self.norm = batch_norm_entries(self.module)
-        self.shared = method.shared(self.module)
-        self.personal = all_entries(self.module) - self.shared
-        self.steps = self._hasten() if engine == "fast" and self.device.type != "meta" else SGDStep
-        self.halt = Event()
+        self.batch_norm_names = batch_norm_entries(self.module)
+        self.shared_names = method.shared(self.module)
+        self.personal_names = all_entries(self.module) - self.shared_names
+        self.step_class = self._hasten() if engine == "fast" and self.device.type != "meta" else SGDStep
+        self.stop_requested = Event()
         """Set from another thread, it makes training and evaluation end at the next batch."""
         self._anchor: nn.Module | None = None
         self._heads: tuple[Broadcast | None, Mapping[str, nn.Module]] = None, {}
@@ -92,7 +92,7 @@ class ClientTrainer:
     def twin(self) -> ClientTrainer:
         """Another bench like this one, for another thread."""
         other = copy.copy(self)
-        other.module, other.halt = copy.deepcopy(self.module), Event()
+        other.module, other.stop_requested = copy.deepcopy(self.module), Event()
         other._anchor, other._heads = None, (None, {})
         return other
 
@@ -104,13 +104,13 @@ class ClientTrainer:
 
         return forms(entries) == forms(self.module.state_dict())
 
-    def start(self, client: str) -> StateDict:
+    def initial_client_state(self, client: str) -> StateDict:
         """The personal entries with which a client begins."""
-        return self.starts([client])[client]
+        return self.initial_client_states([client])[client]
 
-    def starts(self, clients: Collection[str], keep: OffloadFunction = dict) -> dict[str, StateDict]:
+    def initial_client_states(self, clients: Collection[str], keep: OffloadFunction = dict) -> dict[str, StateDict]:
         """The same for many, each put where it is kept; the tensors are shared where they are equal."""
-        return self._of_each(clients, lambda module: keep(copy_entries(module, self.personal)))
+        return self._of_each(clients, lambda module: keep(copy_entries(module, self.personal_names)))
 
     def opening(self, clients: Collection[str]) -> Broadcast:
         """The first message: the common start, and what every client publishes before it trained."""
@@ -119,7 +119,7 @@ class ClientTrainer:
             if self.method.published
             else {}
         )
-        return Broadcast(0, copy_entries(self._built(), self.shared), dict(sorted(heads.items())))
+        return Broadcast(0, copy_entries(self._built(), self.shared_names), dict(sorted(heads.items())))
 
     def _of_each(self, clients: Collection[str], part: Callable[[nn.Module], StateDict]) -> dict[str, StateDict]:
         """A part of every client's module as training begins; made once if nobody draws weights of its own."""
@@ -130,15 +130,15 @@ class ClientTrainer:
     def train(self, data: ClientData, personal: StateDict, message: Broadcast) -> tuple[Update, StateDict]:
         """One client's half of a round: its answer, and its new personal entries."""
         self.refuse_if_idle(data)
-        return self.answer(data, message, self.adapt(data, personal, message).item())
+        return self.build_update(data, message, self.adapt(data, personal, message).item())
 
     def refuse_if_idle(self, data: ClientData) -> None:
         """A client that would never train is a mistake."""
-        self.local.refuse_if_idle(data.name, len(data.train), bool(self.norm))
+        self.local.refuse_if_idle(data.name, len(data.train), bool(self.batch_norm_names))
 
-    def answer(self, data: ClientData, message: Broadcast, loss: float) -> tuple[Update, StateDict]:
+    def build_update(self, data: ClientData, message: Broadcast, loss: float) -> tuple[Update, StateDict]:
         """What the client on the bench sends when it has trained, and what it keeps."""
-        shared, kept = copy_entries(self.module, self.shared), copy_entries(self.module, self.personal)
+        shared, kept = copy_entries(self.module, self.shared_names), copy_entries(self.module, self.personal_names)
         finite = all(map(is_finite, (*shared.values(), *kept.values())))
         if not isfinite(loss) or not finite:
             what = "its weights are not finite any more" if isfinite(loss) else f"the loss is {loss}"
@@ -150,20 +150,20 @@ class ClientTrainer:
 
     def adapt(self, data: ClientData, personal: StateDict, message: Broadcast) -> Tensor:
         """Receive, then pass through every phase of the method; the mean loss of the last pass."""
-        view = self.receive(data, personal, message, anchored=self.method.anchored(message.round))
+        view = self.start_round(data, personal, message, anchored=self.method.needs_round_start(message.round))
         self.module.train()
-        step = self.steps(self.module, self.local, self.method.plain(self.module))
+        step = self.step_class(self.module, self.local, self.method.plain_sgd_parameters(self.module))
         losses: list[Tensor] = []
         for number, loss in enumerate(self.method.phases(message.round, self.local.epochs)):
-            batches = self.batches(data, message.round, number)
-            losses = [step(partial(self._value, loss, batch, view)) for batch in batches]
+            batches = self.iterate_batches(data, message.round, number)
+            losses = [step(partial(self._compute_loss, loss, batch, view)) for batch in batches]
         self.method.finish(self.module)
         return torch.stack(losses).mean()
 
     @torch.no_grad()
     def evaluate(self, data: ClientData, personal: StateDict, message: Broadcast, splits: Collection[Split]) -> Scores:
         """Accuracy and loss of the prediction and of each branch, on the client's own data."""
-        view = self.receive(data, personal, message)
+        view = self.start_round(data, personal, message)
         self.module.eval()
         parts: dict[Split, Samples | None] = {"train": data.train, "val": data.val, "test": data.test}
         return {split: self._score(data, split, part, view) for split in splits if (part := parts[split])}
@@ -171,12 +171,14 @@ class ClientTrainer:
     @torch.no_grad()
     def predict(self, data: ClientData, personal: StateDict, message: Broadcast, inputs: Tensor) -> dict[str, Tensor]:
         """Logits of the prediction ("fused") and of each branch, for inputs of this client."""
-        view = self.receive(data, personal, message)
+        view = self.start_round(data, personal, message)
         self.module.eval()
-        x = self._prepare(inputs.to(self.device), data, make_generator(self.seed, "predict", data.name), training=False)
+        x = self._transform(
+            inputs.to(self.device), data, make_generator(self.seed, "predict", data.name), training=False
+        )
         return self._logits(x, view)
 
-    def _value(self, loss: LossFunction[nn.Module], batch: Batch, view: RoundContext[nn.Module]) -> Tensor:
+    def _compute_loss(self, loss: LossFunction[nn.Module], batch: Batch, view: RoundContext[nn.Module]) -> Tensor:
         with self.mixed():
             return loss(self.module, batch, view)
 
@@ -191,7 +193,7 @@ class ClientTrainer:
     def _placed(self, module: nn.Module) -> nn.Module:
         return module.to(self.device, self.precision.dtype)
 
-    def receive(
+    def start_round(
         self, data: ClientData, personal: StateDict, message: Broadcast, anchored: bool = False
     ) -> RoundContext[nn.Module]:
         """Load the client's entries and the server's; freeze what may be looked at but not touched."""
@@ -219,21 +221,21 @@ class ClientTrainer:
             self._heads = message, heads
         return self._heads[1] if message.peers else {}
 
-    def batches(self, data: ClientData, round: int, phase: int) -> Iterator[Batch]:
+    def iterate_batches(self, data: ClientData, round: int, phase: int) -> Iterator[Batch]:
         """Shuffled and augmented by (seed, client, round, phase) alone, hence alike on every fleet."""
         purpose = (self.seed, data.name, round, phase)
         order = torch.randperm(len(data.train), generator=make_generator(*purpose, "order"))
         chance = make_generator(*purpose, "augment")
-        for rows in self.local.batches(order, bool(self.norm)):
+        for rows in self.local.split_into_batches(order, bool(self.batch_norm_names)):
             self._refuse_if_halted()
             rows = rows.to(self.device)
-            yield self._prepare(data.train.inputs[rows], data, chance, training=True), data.train.labels[rows]
+            yield self._transform(data.train.inputs[rows], data, chance, training=True), data.train.labels[rows]
 
     def _refuse_if_halted(self) -> None:
-        if self.halt.is_set():
+        if self.stop_requested.is_set():
             raise TrainingStopped
 
-    def _prepare(self, inputs: Tensor, data: ClientData, chance: torch.Generator, training: bool) -> Tensor:
+    def _transform(self, inputs: Tensor, data: ClientData, chance: torch.Generator, training: bool) -> Tensor:
         x = preprocess(
             inputs, self.preparation, training=training, noise=data.noise, chance=chance, dtype=self.precision.dtype
         )
@@ -254,7 +256,7 @@ class ClientTrainer:
         sums: dict[str, Tensor] = {}
         for rows in torch.arange(len(samples), device=self.device).split(EVAL_BATCH_SIZE):
             self._refuse_if_halted()
-            x, y = self._prepare(samples.inputs[rows], data, chance, augmented), samples.labels[rows]
+            x, y = self._transform(samples.inputs[rows], data, chance, augmented), samples.labels[rows]
             for branch, logits in self._logits(x, view).items():
                 both = torch.stack([(logits.argmax(-1) == y).sum(), F.cross_entropy(logits, y, reduction="sum")])
                 sums[branch] = sums.get(branch, 0) + both.double()

@@ -27,7 +27,7 @@ class RunState:
     """All that the next round depends on, and how far the records reach."""
 
     message: Broadcast
-    personal: Mapping[str, StateDict]
+    client_states: Mapping[str, StateDict]
     ledger: CommunicationCost = field(default_factory=CommunicationCost)
     seconds: float = 0.0
     rows_end: int = 0
@@ -37,14 +37,16 @@ class RunState:
     elsewhere: Mapping[str, int] = field(default_factory=dict)
     """Clients whose entries are where they train, not here: the round in which each trained last, 0 for none yet."""
 
-    def own(self, client: str, cupboard: ClientStateStore, start: Callable[[str], StateDict]) -> StateDict:
+    def load_client_state(
+        self, client: str, cupboard: ClientStateStore, start: Callable[[str], StateDict]
+    ) -> StateDict:
         """What a client keeps, wherever it is; ``start`` is asked for who never trained."""
-        if client in self.personal:
-            return self.personal[client]
+        if client in self.client_states:
+            return self.client_states[client]
         turn = self.elsewhere.get(client)
         if turn is None:
             raise InputError(f"client {client} has no part in this checkpoint; start the run anew")
-        return cupboard.take(client, turn) if turn else start(client)
+        return cupboard.load(client, turn) if turn else start(client)
 
     def to(self, device: torch.device, *, personal: bool = True) -> RunState:
         """The same on a device; what is personal may stay where it is."""
@@ -54,16 +56,16 @@ class RunState:
 
         peers = {name: moved(entries) for name, entries in self.message.peers.items()}
         message = Broadcast(self.message.round, moved(self.message.shared), peers)
-        kept = {name: moved(own) for name, own in self.personal.items()} if personal else self.personal
-        return replace(self, message=message, personal=kept)
+        kept = {name: moved(own) for name, own in self.client_states.items()} if personal else self.client_states
+        return replace(self, message=message, client_states=kept)
 
 
 def save_checkpoint(state: RunState, path: Path) -> None:
     """Write to a temporary file, wait for the disk, then rename: the checkpoint is complete or absent."""
-    names = [*state.personal, *state.elsewhere]
+    names = [*state.client_states, *state.elsewhere]
     places = {name: i for i, name in enumerate(names)}
     groups = {"shared": state.message.shared}
-    for kind, states in (("personal", state.personal), ("peers", state.message.peers)):
+    for kind, states in (("personal", state.client_states), ("peers", state.message.peers)):
         groups |= {f"{kind}/{places[name]}": entries for name, entries in states.items()}
     about = {
         "format": CHECKPOINT_FORMAT,

@@ -31,7 +31,7 @@ class ModelSettings:
     name: Literal["digits", "alexnet", "cifar", "two-layer"] = "digits"
     norm: bool = True
     """Batch norm: on the dense layers too (digits, alexnet), or anywhere at all (cifar)."""
-    cut: Literal["auto", "conv", "last"] = "auto"
+    split_at: Literal["auto", "conv", "last"] = "auto"
     """Where features end: before the dense layers, before the last of them, or where the method wants it."""
     width: int = 1024
     """Hidden units of two-layer."""
@@ -46,7 +46,7 @@ class ServerSettings:
     """How rounds are made."""
 
     rounds: int = 300
-    sample: float = 1.0
+    participation: float = 1.0
     """The share of the clients that trains in a round."""
     weights: ClientWeighting = "uniform"
     """Whether clients count alike in the mean, or by their number of samples."""
@@ -58,8 +58,10 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise InputError(f"server.rounds is {self.rounds}; it must be at least 1")
-        if not 0 < self.sample <= 1:
-            raise InputError(f"server.sample is {self.sample}; it is a share of the clients: choose it in (0, 1]")
+        if not 0 < self.participation <= 1:
+            raise InputError(
+                f"server.sample is {self.participation}; it is a share of the clients: choose it in (0, 1]"
+            )
         if self.peers < 0:
             raise InputError(f"server.peers is {self.peers}; it must be 0 (all) or more")
 
@@ -130,11 +132,11 @@ class MachineSettings:
     """Automatic mixed precision: losses and predictions in bfloat16, for GPUs that are fast with it."""
     engine: StepEngine = "fast"
     """How a step is computed: with all tricks, or as it is written."""
-    fleet: BackendName = "auto"
+    backend: BackendName = "auto"
     """in-turn: one client after the other; threads: several at a time, a core each (on CUDA a stream); stacked: all
     clients of a round as one, by vmap (for GPUs); torchrun: divided among processes, each with cores or a GPU of its
     own; auto: threads on CPUs with the fast engine, else in-turn."""
-    personal: Literal["memory", "disk"] = "memory"
+    client_state: Literal["memory", "disk"] = "memory"
     """Where a client's own entries wait for its turn; on disk they take memory only while nobody else needs it."""
 
     def __post_init__(self) -> None:

@@ -25,7 +25,7 @@ class ClientStateStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def put(self, client: str, round: int, entries: StateDict) -> None:
+    def save(self, client: str, round: int, entries: StateDict) -> None:
         """Keep what a client has become in a round, counted from 1; complete or absent."""
         path = self._path(client, round)
         try:
@@ -34,7 +34,7 @@ class ClientStateStore:
         except (SafetensorError, OSError) as error:
             raise InputError(f"{path}: cannot be written ({format_error(error)}); make room or get leave") from None
 
-    def take(self, client: str, round: int) -> StateDict:
+    def load(self, client: str, round: int) -> StateDict:
         """What a client became in that round."""
         path = self._path(client, round)
         if not path.exists():
@@ -49,7 +49,7 @@ class ClientStateStore:
             raise InputError(f"{path}: damaged ({format_error(error)}); start the run anew") from None
         return entries
 
-    def clear(self, client: str, needed: Collection[int], before: int) -> None:
+    def prune(self, client: str, needed: Collection[int], before: int) -> None:
         """Take away what a client became in earlier rounds, unless it is needed, and files that were never finished."""
         folder = self._path(client, 0).parent
         for path in folder.glob("*.safetensors"):

@@ -41,7 +41,7 @@ class Experiment:
         shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
         return get_model_builder(self.config.model, self.config.method, len(self.federation.classes), shape)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Refuse what would fail later: a device, a rule without data, a network that does not fit, an idle client."""
         self.config.machine.resolved()
         if self.config.evaluation.report == "best-by-validation" and not any(c.val for c in self.federation.clients):
@@ -61,7 +61,7 @@ class Experiment:
             )
         shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
         with torch.device("meta"):  # no memory, no time for weights
-            bench, network = self.bench("meta"), self.maker()()
+            bench, network = self.build_client_trainer("meta"), self.maker()()
         try:
             with FlopCounter():
                 fill_with_virtual_zeros(network)(torch.zeros(1, *shape))
@@ -72,11 +72,11 @@ class Experiment:
             ) from None
         for client in self.federation.clients:
             if self.config.server.on_client_failure == "stop":
-                bench.local.refuse_if_idle(client.name, len(client.train), bool(bench.norm))
+                bench.local.refuse_if_idle(client.name, len(client.train), bool(bench.batch_norm_names))
             if not len(client.test):
                 raise InputError(f"client {client.name}: it has no test samples; take fewer clients or raise alpha")
 
-    def bench(self, device: torch.device | str | None = None) -> ClientTrainer:
+    def build_client_trainer(self, device: torch.device | str | None = None) -> ClientTrainer:
         """Where this experiment's clients take turns."""
         config, data = self.config, self.federation
         return ClientTrainer(
@@ -88,27 +88,29 @@ class Experiment:
             seed=config.seed,
             device=device or config.machine.resolved(),
             precision=Precision(DTYPES[config.machine.dtype], config.machine.amp),
-            engine="plain" if config.machine.fleet == "stacked" else config.machine.engine,  # vmap does without tricks
+            engine="plain"
+            if config.machine.backend == "stacked"
+            else config.machine.engine,  # vmap does without tricks
         )
 
-    def fleet(self, folder: Path | None = None) -> SerialBackend:
+    def build_backend(self, folder: Path | None = None) -> SerialBackend:
         """All clients, in this process; what they keep on disk, if anything, is in the folder."""
         machine, server, clients = self.config.machine, self.config.server, self.federation.clients
-        first = self.bench()
-        keep: OffloadFunction = partial(offload, folder=folder) if machine.personal == "disk" else dict
+        first = self.build_client_trainer()
+        keep: OffloadFunction = partial(offload, folder=folder) if machine.client_state == "disk" else dict
         ways: dict[str, Any] = {
             "skip_failures": server.on_client_failure == "skip",
             "keep": keep,
             "peers": server.peers,
         }
         quick = machine.engine == "fast" and first.device.type == "cpu"
-        if machine.fleet == "threads" or (machine.fleet in ("auto", "torchrun") and quick):
-            chosen = len(sample_cohort([client.name for client in clients], server.sample, 0, 0))
+        if machine.backend == "threads" or (machine.backend in ("auto", "torchrun") and quick):
+            chosen = len(sample_cohort([client.name for client in clients], server.participation, 0, 0))
             cores = torch.get_num_threads()
             if cores > 1 and chosen > 1:
                 benches = [first, *(first.twin() for _ in range(min(chosen, cores + chosen % cores) - 1))]
                 return ThreadsBackend(benches, clients, **ways)
-        kind = VmapBackend if machine.fleet == "stacked" else SerialBackend
+        kind = VmapBackend if machine.backend == "stacked" else SerialBackend
         return kind(first, clients, **ways)
 
 
@@ -122,7 +124,7 @@ def plan_experiment(preset: str, given: Mapping[str, Any], root: Path | None = N
 def build_experiment(config: Config, found: LoadedDataset) -> Experiment:
     """With the clients that the configuration makes of the data."""
     made = Experiment(config, assemble_federation(config.data, found))
-    made.check()
+    made.validate()
     return made
 
 
@@ -130,7 +132,7 @@ def get_model_builder(
     settings: ModelSettings, method: AnyMethod, classes: int, shape: tuple[int, ...] = (3, 28, 28)
 ) -> Callable[[], Net]:
     """Draws networks, cut where the method wants it."""
-    cut = method.cut if settings.cut == "auto" else settings.cut
+    cut = method.split_at if settings.split_at == "auto" else settings.split_at
     return {
         "digits": partial(build_digits_net, classes, cut=cut, dense_norm=settings.norm),
         "alexnet": partial(build_alexnet, classes, cut=cut, dense_norm=settings.norm),

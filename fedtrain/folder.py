@@ -43,7 +43,7 @@ class RunFolder:
         return ClientStateStore(self.path / CLIENT_STATES_FOLDER)
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether it came to its end."""
         return (self.path / SUMMARY_FILE).exists() and bool(self.read_json(SUMMARY_FILE).get("finished"))
 
@@ -63,7 +63,7 @@ class RunFolder:
                     (self.path / name).mkdir()
                 (self.path / METRICS_FILE).touch()
                 self.write_json(MANIFEST_FILE, manifest)
-                self.write(CONFIG_FILE, format_config(config))
+                self.write_text(CONFIG_FILE, format_config(config))
                 (self.path / UNFINISHED_START_FILE).unlink()
         except BaseException:
             self._clear()
@@ -78,7 +78,7 @@ class RunFolder:
                 (self.path / name).rmdir()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive_lock(self) -> Iterator[None]:
         """Keep other processes out, and clear away what one that was killed left half-written."""
         with self._writable():
             self.path.mkdir(parents=True, exist_ok=True)
@@ -120,17 +120,17 @@ class RunFolder:
         except OSError as error:
             raise InputError(f"cannot write to {self.path} ({error.strerror}); choose another --out") from None
 
-    def tables(self) -> TomlTable:
+    def load_tables(self) -> TomlTable:
         """What the run was begun with, unread."""
         if not self.holds_a_run:
             raise InputError(f"{self.path}: no run is here (no {CONFIG_FILE}); name the folder that a run has written")
         return load_toml(self.path / CONFIG_FILE)
 
-    def config(self) -> Config:
+    def load_config(self) -> Config:
         """What the run was begun with."""
-        return parse_config(self.tables())
+        return parse_config(self.load_tables())
 
-    def append(self, rows: Iterable[MetricRow]) -> int:
+    def append_rows(self, rows: Iterable[MetricRow]) -> int:
         """Add rows to the metrics, in one piece; the length of the file afterwards."""
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         path = self.path / METRICS_FILE
@@ -143,7 +143,7 @@ class RunFolder:
             raise
         return before + len(text.encode())
 
-    def rows(self) -> list[MetricRow]:
+    def load_rows(self) -> list[MetricRow]:
         """All rows so far."""
         path = self.path / METRICS_FILE
         try:
@@ -160,15 +160,15 @@ class RunFolder:
             )
         os.truncate(self.path / METRICS_FILE, end)
 
-    def save(self, state: checkpoint.RunState, keep: int = 0) -> None:
+    def save_checkpoint(self, state: checkpoint.RunState, keep: int = 0) -> None:
         """Write the checkpoint; it stays beside the next one, as one of the ``keep`` latest, if that is not 0."""
         with (self.path / METRICS_FILE).open("rb") as file:
             os.fsync(file.fileno())  # the rows that the checkpoint counts on
         checkpoint.save_checkpoint(state, self.path / LAST_CHECKPOINT)
-        self.keep(state.message.round, keep)
+        self.keep_checkpoint(state.message.round, keep)
         self._clear_cupboard(state)
 
-    def keep(self, round: int, limit: int) -> None:
+    def keep_checkpoint(self, round: int, limit: int) -> None:
         """Let the last checkpoint, of this round, stay as one of the ``limit`` latest; done twice it is done once."""
         if not limit:
             return
@@ -184,8 +184,8 @@ class RunFolder:
         if not (self.path / CLIENT_STATES_FOLDER).exists():
             return
         needed = self.needed()
-        for client in (*state.personal, *state.elsewhere):
-            self.cupboard.clear(client, needed[client], before=state.message.round)
+        for client in (*state.client_states, *state.elsewhere):
+            self.cupboard.prune(client, needed[client], before=state.message.round)
 
     def needed(self) -> defaultdict[str, set[int]]:
         """The turns of each client that a checkpoint speaks of."""
@@ -205,14 +205,14 @@ class RunFolder:
         path = self.path / LAST_CHECKPOINT
         return checkpoint.read_round(path) if path.exists() else 0
 
-    def write(self, name: str, text: str) -> None:
+    def write_text(self, name: str, text: str) -> None:
         """A file that is complete or absent."""
         with replace_atomically(self.path / name) as part:
             part.write_text(text, encoding="utf-8")
 
     def write_json(self, name: str, value: Any) -> None:
         """The same for JSON."""
-        self.write(name, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+        self.write_text(name, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
     def read_json(self, name: str) -> dict[str, Any]:
         """A JSON file of the run."""

@@ -22,7 +22,7 @@ class PayloadBytes:
         """All of them."""
         return self.shared + self.bn + self.head
 
-    def table(self) -> dict[str, int]:
+    def to_dict(self) -> dict[str, int]:
         """By kind, and together."""
         return {**asdict(self), "total": self.total}
 
@@ -37,9 +37,9 @@ class CommunicationCost:
     up: PayloadBytes = PayloadBytes()
     down: PayloadBytes = PayloadBytes()
 
-    def table(self) -> dict[str, dict[str, int]]:
+    def to_dict(self) -> dict[str, dict[str, int]]:
         """By direction and kind."""
-        return {"up": self.up.table(), "down": self.down.table()}
+        return {"up": self.up.to_dict(), "down": self.down.to_dict()}
 
     def __add__(self, other: CommunicationCost) -> CommunicationCost:
         return CommunicationCost(self.up + other.up, self.down + other.down)

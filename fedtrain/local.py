@@ -35,7 +35,7 @@ class LocalSettings:
         if not 0 <= self.weight_decay < float("inf"):
             raise InputError(f"local.weight_decay is {self.weight_decay}; it must be 0 or more")
 
-    def batches(self, order: Tensor, norm: bool) -> Iterator[Tensor]:
+    def split_into_batches(self, order: Tensor, norm: bool) -> Iterator[Tensor]:
         """Cut an order of samples into batches."""
         for rows in order.split(self.batch_size):
             short = len(rows) < self.batch_size
@@ -44,7 +44,7 @@ class LocalSettings:
 
     def refuse_if_idle(self, client: str, samples: int, norm: bool) -> None:
         """A client that would never train is a mistake."""
-        if next(self.batches(torch.arange(samples), norm), None) is not None:
+        if next(self.split_into_batches(torch.arange(samples), norm), None) is not None:
             return
         if samples == 0:
             raise InputError(f"client {client}: it has no training samples; lower the number of clients or raise alpha")

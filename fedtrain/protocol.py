@@ -65,17 +65,17 @@ class Backend(Protocol):
     """All clients, wherever they run."""
 
     @property
-    def names(self) -> Sequence[str]:
+    def client_names(self) -> Sequence[str]:
         """The clients, in the order of the data set."""
         ...
 
     @property
-    def norm(self) -> EntryNames:
+    def batch_norm_names(self) -> EntryNames:
         """The batch-norm entries of a client's module."""
         ...
 
     @property
-    def personal(self) -> Mapping[str, StateDict]:
+    def client_states(self) -> Mapping[str, StateDict]:
         """What clients keep, as far as it is held here."""
         ...
 
@@ -196,7 +196,7 @@ def federate(
 ) -> Iterator[RoundResult]:
     """Make rounds until there were ``rounds``, and yield each as it ends."""
     while message.round < rounds:
-        chosen = sample_cohort(fleet.names, sample, seed, message.round)
+        chosen = sample_cohort(fleet.client_names, sample, seed, message.round)
         answers = fleet.train(message, chosen)
         updates = tuple(answer for answer in answers if isinstance(answer, Update))
         failures = tuple(answer for answer in answers if isinstance(answer, Failure))

@@ -31,25 +31,27 @@ def resume_config(folder: RunFolder, tables: TomlTable) -> Config:
 
     As many threads as before, unless clients now train in other processes: these share the cores anew.
     """
-    begun = folder.config()
+    begun = folder.load_config()
     name = merge_tables({"name": begun.method_name}, tables.get("method", {}))["name"]
     if name != begun.method_name:  # before the parameters of one are read as those of the other
         raise InputError(f"{folder.path} holds a run of {begun.method_name}, not of {name}; leave --resume out")
     new = parse_config(merge_tables(serialize_config(begun), tables))
     check_same_run(folder, new)
-    if new.machine.fleet != begun.machine.fleet and "threads" not in tables.get("machine", {}):
+    if new.machine.backend != begun.machine.backend and "threads" not in tables.get("machine", {}):
         new = replace(new, machine=replace(new.machine, threads=None))
     return new
 
 
 def resolve_original_data(folder: RunFolder, config: Config) -> DataSettings:
     """The data that the run was begun with: what ``auto`` meant then, whatever was added since."""
-    return config.data.meaning(standin=folder.read_json(MANIFEST_FILE).get("data", {}).get("standin", False))
+    return config.data.with_resolved_source(
+        standin=folder.read_json(MANIFEST_FILE).get("data", {}).get("standin", False)
+    )
 
 
 def check_same_run(folder: RunFolder, new: Config) -> None:
     """Two configurations in one folder would be neither."""
-    changed = find_differences(serialize_config(folder.config()), serialize_config(new))
+    changed = find_differences(serialize_config(folder.load_config()), serialize_config(new))
     if other := {key: pair for key, pair in changed.items() if key not in CHANGEABLE_KEYS}:
         shown = ", ".join(f"{key} {old!r} -> {now!r}" for key, (old, now) in other.items())
         raise InputError(f"{folder.path} holds another run ({shown}); choose another --out")
@@ -85,8 +87,8 @@ def prepare_resume(folder: RunFolder, config: Config, now: dict[str, Any]) -> li
             f"{folder.path} was begun with other data (their checksum differs); say where those are with --data-dir, "
             "or choose another --out"
         )
-    done, rounds, before = folder.round_reached(), config.server.rounds, folder.config().server.rounds
-    concluded = folder.read_json(SUMMARY_FILE).get("rounds", 0) if folder.finished else 0  # of a shorter run, maybe
+    done, rounds, before = folder.round_reached(), config.server.rounds, folder.load_config().server.rounds
+    concluded = folder.read_json(SUMMARY_FILE).get("rounds", 0) if folder.is_finished else 0  # of a shorter run, maybe
     if concluded and not done:  # to go on would be to begin anew, over what it has written
         raise InputError(f"{folder.path} holds the records of a finished run and no checkpoint; choose another --out")
     if min(concluded, done) >= rounds:
@@ -96,7 +98,7 @@ def prepare_resume(folder: RunFolder, config: Config, now: dict[str, Any]) -> li
         )
     if rounds != before and done >= rounds:
         raise InputError(f"{folder.path} has made {done} of its {before} rounds; to go on, ask for more than {done}")
-    folder.write(CONFIG_FILE, format_config(config))
+    folder.write_text(CONFIG_FILE, format_config(config))
     scene = {key: now[key] for key in ("command", "started", "versions", "git", "machine")}
     earlier = [manifest, *manifest.get("resumed", [])]
     was, is_now = ({key: one.get(key) for key in ("versions", "machine")} for one in (earlier[-1], scene))

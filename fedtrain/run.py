@@ -36,7 +36,7 @@ class RoundProgress:
     """Mean training loss of each client of the cohort."""
     scores: Mapping[str, Scores]
     """Empty if this round was not evaluated."""
-    traffic: CommunicationCost
+    communication: CommunicationCost
     """Of this round alone."""
     seconds: float
     failures: tuple[Failure, ...] = ()
@@ -67,37 +67,40 @@ def run_rounds(
     train in this process.
     """
     config, restored = experiment.config, folder.restore()
-    fleet = fleet or experiment.fleet(folder.path)
+    fleet = fleet or experiment.build_backend(folder.path)
     if restored is None:
-        state = RunState(fleet.opening(), dict(fleet.personal), elsewhere=dict(fleet.elsewhere))
-    elif {*restored.personal, *restored.elsewhere} != set(fleet.names):
+        state = RunState(fleet.opening(), dict(fleet.client_states), elsewhere=dict(fleet.elsewhere))
+    elif {*restored.client_states, *restored.elsewhere} != set(fleet.client_names):
         raise InputError(f"{folder.path / LAST_CHECKPOINT}: of another network or other clients; start the run anew")
     else:
         state = fleet.resume(restored, folder)
     folder.cut_rows(state.rows_end)
     server, saved = config.server, CheckpointScheduler(fleet, folder, config.checkpoints)
     rounds = federate(
-        fleet, state.message, server.rounds, sample=server.sample, weights=server.weights, seed=config.seed
+        fleet, state.message, server.rounds, sample=server.participation, weights=server.weights, seed=config.seed
     )
     if restored is not None:
-        folder.keep(restored.message.round, saved.limit(restored))  # the process may have been killed before it was
+        folder.keep_checkpoint(
+            restored.message.round, saved.count_to_keep(restored)
+        )  # the process may have been killed before it was
     try:
         clock = time.perf_counter()
         for round in rounds:
             number = round.message.round
             due = config.evaluation.due(number, server.rounds)
-            scores = evaluate_round(fleet, round.message, config, folder.rows) if due else {}
+            scores = evaluate_round(fleet, round.message, config, folder.load_rows) if due else {}
             check_scores_finite(number, scores, config.local.lr)
-            end = folder.append(build_rows(number, scores)) if due else state.rows_end
+            end = folder.append_rows(build_rows(number, scores)) if due else state.rows_end
             answers: list[Update | Failure] = [*round.updates, *round.failures]
             sent = partial(message_for, state.message, peers=server.peers, seed=config.seed)
             traffic = sum(
-                (measure_exchange(sent(answer.client), answer, fleet.norm) for answer in answers), CommunicationCost()
+                (measure_exchange(sent(answer.client), answer, fleet.batch_norm_names) for answer in answers),
+                CommunicationCost(),
             )
             seconds = time.perf_counter() - clock
             state = RunState(
                 round.message,
-                dict(fleet.personal),
+                dict(fleet.client_states),
                 state.ledger + traffic,
                 state.seconds + seconds,
                 end,
@@ -111,7 +114,7 @@ def run_rounds(
     finally:
         if state.message.round:
             with defer_interrupts():  # a second Ctrl-C does not cost what the first one would save
-                saved.now(state)
+                saved.save(state)
     summary = build_summary(experiment, folder, state)
     if summary["rules"]:  # clients that never answer can leave every evaluation incomplete
         draw_run_figures(folder, summary)
@@ -138,29 +141,31 @@ class CheckpointScheduler:
     """Checkpoints now and then, so seldom that they cost little."""
 
     def __init__(self, fleet: ResumableBackend, folder: RunFolder, wanted: CheckpointSettings) -> None:
-        self.fleet, self.folder, self.wanted = fleet, folder, wanted
-        self.cost, self.last, self.saved = 0.0, time.perf_counter(), -1
+        self.backend, self.folder, self.settings = fleet, folder, wanted
+        self.cost, self.saved_at, self.saved = 0.0, time.perf_counter(), -1
 
-    def limit(self, state: RunState) -> int:
+    def count_to_keep(self, state: RunState) -> int:
         """How many are kept when this round's checkpoint is one of them; else 0."""
-        stays = self.wanted.every > 0 and state.message.round % self.wanted.every == 0
-        return self.wanted.keep if stays else 0
+        stays = self.settings.every > 0 and state.message.round % self.settings.every == 0
+        return self.settings.keep if stays else 0
 
     def perhaps(self, state: RunState) -> None:
         """Save if it is time."""
-        rested = time.perf_counter() - self.last > max(MIN_CHECKPOINT_INTERVAL, self.cost / MAX_CHECKPOINT_TIME_SHARE)
-        if rested or self.limit(state):
-            self.now(state)
+        rested = time.perf_counter() - self.saved_at > max(
+            MIN_CHECKPOINT_INTERVAL, self.cost / MAX_CHECKPOINT_TIME_SHARE
+        )
+        if rested or self.count_to_keep(state):
+            self.save(state)
 
-    def now(self, state: RunState) -> None:
+    def save(self, state: RunState) -> None:
         """Save, unless just this was saved."""
         if self.saved == state.message.round:
             return
         start = time.perf_counter()
-        self.fleet.secure(state.elsewhere)
-        self.folder.save(state, keep=self.limit(state))
-        self.last, self.saved = time.perf_counter(), state.message.round
-        self.cost = self.last - start
+        self.backend.secure(state.elsewhere)
+        self.folder.save_checkpoint(state, keep=self.count_to_keep(state))
+        self.saved_at, self.saved = time.perf_counter(), state.message.round
+        self.cost = self.saved_at - start
 
 
 def check_scores_finite(round: int, scores: Mapping[str, Scores], lr: float) -> None:
@@ -189,7 +194,7 @@ def build_summary(experiment: Experiment, folder: RunFolder, state: RunState) ->
     """The results by every rule that applies, what they cost, and what must be known about them."""
     config, data = experiment.config, experiment.federation
     rounds = config.server.rounds
-    rules = summarise_rows(folder.rows(), lambda round: config.evaluation.in_window(round, rounds))
+    rules = summarise_rows(folder.load_rows(), lambda round: config.evaluation.in_window(round, rounds))
     return {
         "finished": state.message.round >= rounds,
         "method": config.method_name,
@@ -201,6 +206,6 @@ def build_summary(experiment: Experiment, folder: RunFolder, state: RunState) ->
         "rounds": state.message.round,
         "report": config.evaluation.report if config.evaluation.report in rules else next(iter(rules), "last"),
         "rules": rules,
-        "bytes": state.ledger.table(),
+        "bytes": state.ledger.to_dict(),
         "seconds": state.seconds,
     }

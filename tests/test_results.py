@@ -33,11 +33,13 @@ def records() -> dict[str, list[RunRecord]]:
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.name)
 def test_a_record_is_whole(path):
     folder = RunFolder(path)
-    config, summary = parse_config(folder.tables()), folder.read_json(SUMMARY_FILE)
-    assert folder.finished
+    config, summary = parse_config(folder.load_tables()), folder.read_json(SUMMARY_FILE)
+    assert folder.is_finished
     assert not summary["standin"]
     rounds = config.server.rounds
-    assert summary["rules"] == summarise_rows(folder.rows(), lambda round: config.evaluation.in_window(round, rounds))
+    assert summary["rules"] == summarise_rows(
+        folder.load_rows(), lambda round: config.evaluation.in_window(round, rounds)
+    )
     for file in path.iterdir():
         assert not re.search(r"/(root|home|tmp)/", file.read_text(encoding="utf-8")), file
 
@@ -65,11 +67,11 @@ def said(table: list[list[str]]) -> dict[tuple[str, str], dict[str, str]]:
 
 
 def by_method(record: RunRecord) -> str:
-    return parse_config(record.tables).method.title
+    return parse_config(record.settings).method.title
 
 
 def by_cooperation(record: RunRecord) -> str:
-    method = record.tables["method"]
+    method = record.settings["method"]
     return {
         ("none", "none"): "neither",
         ("both", "none"): "intra-client",
@@ -79,7 +81,7 @@ def by_cooperation(record: RunRecord) -> str:
 
 
 def by_labels(record: RunRecord) -> str:
-    return {"aligned": "labels of the images", "misaligned": "as published"}[record.tables["data"]["labels"]]
+    return {"aligned": "labels of the images", "misaligned": "as published"}[record.settings["data"]["labels"]]
 
 
 def in_words(records: list[RunRecord], rule: str, name: Name = by_method) -> dict[tuple[str, str], list[str]]:
@@ -123,13 +125,13 @@ def test_the_page_says_what_the_records_of_the_ablations_say(records):
 
 
 def skew(record: RunRecord) -> str:
-    data = record.tables["data"]
+    data = record.settings["data"]
     return "pathological" if data["skew"] == "pathological" else f"Dirichlet {data['alpha']:g}"
 
 
 def quirks(record: RunRecord) -> str:
     """The method, and what of it is not as in Table 3."""
-    method = record.tables["method"]
+    method = record.settings["method"]
     said = {"moon": {"initial": ", previous model never updated"}, "fedrod": {False: ", plain cross entropy"}}
     choice = method.get("previous", method.get("balanced"))
     return by_method(record) + said.get(method["name"], {}).get(choice, "")
@@ -156,7 +158,7 @@ def test_the_page_says_what_the_records_of_cifar_say(records):
 
 def forecast_row(record: RunRecord) -> tuple[str, str] | None:
     """The row of the forecasts that a run stands in, and the rule it is taken by."""
-    data, method = record.tables["data"], record.tables["method"]
+    data, method = record.settings["data"], record.settings["method"]
     if data["dataset"] == "cifar10":
         return f"CIFAR-10, {data['clients']} clients, {skew(record)}", "window"
     if data["skew"] == "domain" and (

@@ -47,7 +47,7 @@ def compute_outputs(problem: Problem, weights: Weights) -> tuple[Tensor, Backwar
     """F(x) for every sample, and what ``gradients`` needs."""
     F, saved = torch.empty_like(problem.y), []
     for i, rows in enumerate(problem.blocks):
-        v, gamma, c = weights.of(i)
+        v, gamma, c = weights.get_client_weights(i)
         Sv = v @ problem.S[i]
         size = (Sv * v).sum(1).sqrt()
         hidden = (problem.x[rows] @ v.T).mul_(gamma / size).relu_()
@@ -65,7 +65,7 @@ def compute_gradients(problem: Problem, weights: Weights, saved: BackwardCache, 
     by_v = weights.v.new_empty(problem.clients, *weights.v.shape[-2:])
     by_gamma = torch.empty_like(weights.gamma)
     for i, rows in enumerate(problem.blocks):
-        v, gamma, c = weights.of(i)
+        v, gamma, c = weights.get_client_weights(i)
         gate, size, Sv = saved[i]
         P = (gate.T @ (dF[rows, None] * problem.x[rows])).mul_((c / weights.width**0.5).unsqueeze(1))
         by_scale = (P * v).sum(1)
@@ -112,7 +112,7 @@ def descend(
 
 def _take_step(weights: Weights, by_v: Tensor, by_gamma: Tensor, eta: float, averaged: bool) -> Weights:
     gamma = weights.gamma - eta * by_gamma
-    if weights.personal:
+    if weights.is_personal:
         return replace(weights, v=weights.v - eta * by_v, gamma=gamma)
     if averaged:
         return replace(weights, v=(weights.v - eta * by_v).mean(0), gamma=gamma)  # N local copies, then their mean

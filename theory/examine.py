@@ -35,10 +35,10 @@ def verify_claims(
 ) -> tuple[Report, Study]:
     """Check the claims on every draw; the report, and the first draw's study for its matrices."""
     start = time.perf_counter()
-    first = setting.study(0, progress)
+    first = setting.build_study(0, progress)
     findings: dict[str, list[Finding]] = {claim.id: [] for claim in claims}
     for draw in range(setting.draws):
-        study = first if draw == 0 else setting.study(draw, progress)
+        study = first if draw == 0 else setting.build_study(draw, progress)
         for k, claim in enumerate(claims):
             progress(f"draw {draw + 1}: claim {claim.id}" if setting.draws > 1 else f"claim {claim.id}", k, len(claims))
             findings[claim.id].append(claim.check(study))
@@ -50,8 +50,8 @@ def verify_claims(
             "samples": first.problem.sizes,
             "dim": first.problem.dim,
             "inputs": "the user's own data" if data else "synthetic Gaussian clients",
-            "assumptions_broken": describe_parallel_samples(first.problem, data.name if data else str)
-            + (data.broken if data else []),
+            "assumptions_broken": describe_parallel_samples(first.problem, data.describe_sample if data else str)
+            + (data.violated_assumptions if data else []),
             "versions": {"python": platform.python_version(), **{p: version(p) for p in ("torch", "numpy", "scipy")}},
         },
         "eigenvalues": collect_eigenvalues(first, {c.id for c in claims}),
@@ -95,7 +95,7 @@ def _combine_draws(found: list[Finding]) -> tuple[str, int]:
 
 def collect_eigenvalues(study: Study, ids: set[str]) -> Report:
     """Least and greatest eigenvalue of every kernel; of the limits too where a claim has needed them."""
-    kernels = {"on": study.on, "off": study.off, "": study.co2}
+    kernels = {"on": study.online_kernel, "off": study.offline_kernel, "": study.fused_kernel}
     named = {
         letter + ("_" + name if name else ""): getattr(k, letter)
         for letter in ("V", "G", "Lambda")
@@ -122,11 +122,11 @@ def describe_parallel_effect(problem: Problem, pair: tuple[int, int, float], nam
     """λ_min of V_on with both samples and without the second, measured at a moderate width."""
     p, q, cosine = pair
     keep = torch.arange(len(problem.x)) != q
-    before = compute_min_eigenvalue(Study.at_init(problem, 2048, steps=1).on.V)
+    before = compute_min_eigenvalue(Study.at_init(problem, 2048, steps=1).online_kernel.V)
     owner = problem.owner[keep].unique(return_inverse=True)[1]
     present = problem.owner[keep].unique()
     without = Problem(problem.x[keep], problem.y[keep], owner, problem.S[present])
-    after = compute_min_eigenvalue(Study.at_init(without, 2048, steps=1).on.V)
+    after = compute_min_eigenvalue(Study.at_init(without, 2048, steps=1).online_kernel.V)
     return (
         f"samples {name(p)} and {name(q)} are parallel (cosine {cosine:+.12f}), which Assumption 4.1 forbids: "
         f"λ_min(V_on) is {before:.3g} with both and {after:.3g} without sample {name(q)}"
@@ -140,7 +140,7 @@ def collect_curves(
     shown: Report = {
         "spectra": {
             name: torch.linalg.eigvalsh(k.V.double()).flip(0).tolist()
-            for name, k in (("V_on", study.on), ("V_off", study.off), ("V", study.co2))
+            for name, k in (("V_on", study.online_kernel), ("V_off", study.offline_kernel), ("V", study.fused_kernel))
         },
         "draws": _collect_draws(setting, study, progress),
         "clients": _collect_client_counts(setting, study, progress),
@@ -162,9 +162,9 @@ def collect_curves(
 def _collect_min_eigenvalues(study: Study) -> Report:
     """λ_min of the three kernels, and what of it may be rounding."""
     return {
-        "V_on": compute_min_eigenvalue(study.on.V),
-        "V_off": compute_min_eigenvalue(study.off.V),
-        "V": compute_min_eigenvalue(study.co2.V),
+        "V_on": compute_min_eigenvalue(study.online_kernel.V),
+        "V_off": compute_min_eigenvalue(study.offline_kernel.V),
+        "V": compute_min_eigenvalue(study.fused_kernel.V),
         "room": study.room,
     }
 
@@ -175,7 +175,7 @@ def _collect_draws(setting: TheoryConfig, study: Study, progress: ProgressCallba
     rows = []
     for draw in range(count):
         progress("λ_min across draws", draw, count)
-        rows.append({"seed": setting.seed + draw, **_collect_min_eigenvalues(setting.study(draw))})
+        rows.append({"seed": setting.seed + draw, **_collect_min_eigenvalues(setting.build_study(draw))})
     return rows
 
 
@@ -206,7 +206,7 @@ def _collect_client_counts(setting: TheoryConfig, study: Study, progress: Progre
 def collect_certificates(study: Study) -> Report:
     """O2 and O3 proved for the matrices at hand, where float64 suffices; of a float32 study, computed anew in it."""
     study = study.in_double()
-    on, off = (V.double().cpu().numpy() for V in (study.on.V, study.off.V))
+    on, off = (V.double().cpu().numpy() for V in (study.online_kernel.V, study.offline_kernel.V))
     proofs = certify_orderings((on + on.T) / 2, (off + off.T) / 2)  # exactly symmetric
     return {
         name: {

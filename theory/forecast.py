@@ -51,7 +51,7 @@ class Gain:
     """The mean of the second method's scores less the first one's, paired sample by sample."""
 
     mean: float
-    error: float
+    standard_error: float
     """Its standard error over samples, as if they were independent; it knows nothing of other networks."""
     differing: int
     """On how many samples the two differ."""
@@ -59,7 +59,7 @@ class Gain:
     @property
     def word(self) -> Effect:
         """Of the second method."""
-        if self.differing < MIN_DIFFERING_SAMPLES or abs(self.mean) <= SIGNIFICANCE_THRESHOLD * self.error:
+        if self.differing < MIN_DIFFERING_SAMPLES or abs(self.mean) <= SIGNIFICANCE_THRESHOLD * self.standard_error:
             return "undecided"
         return "helps" if self.mean > 0 else "hurts"
 
@@ -73,27 +73,29 @@ class Forecast:
     """Right or not (classes); or one less the squared error in units of the client's variance (numbers)."""
     ridges: dict[str, float]
 
-    def of(self, method: str) -> list[float]:
+    def compute_client_scores(self, method: str) -> list[float]:
         """The mean score of each client."""
-        return [self.scores[method][rows].mean().item() for rows in self._clients()]
+        return [self.scores[method][rows].mean().item() for rows in self._select_clients()]
 
-    def mean(self, method: str) -> float:
+    def compute_mean_score(self, method: str) -> float:
         """Over clients, each counted alike."""
-        each = self.of(method)
+        each = self.compute_client_scores(method)
         return sum(each) / len(each)
 
-    def gains(self, first: str = SINGLESET, second: str = FEDBN) -> list[Gain]:
+    def compute_client_gains(self, first: str = SINGLESET, second: str = FEDBN) -> list[Gain]:
         """What the second method is ahead of the first, for each client."""
         gap = self.scores[second] - self.scores[first]
-        return [_compute_gain(gap[rows]) for rows in self._clients()]
+        return [_compute_gain(gap[rows]) for rows in self._select_clients()]
 
-    def gain(self, first: str, second: str) -> Gain:
+    def compute_mean_gain(self, first: str, second: str) -> Gain:
         """Of the mean over clients."""
-        each = self.gains(first, second)
-        mean, error = (sum(values) / len(each) for values in ([g.mean for g in each], [g.error**2 for g in each]))
+        each = self.compute_client_gains(first, second)
+        mean, error = (
+            sum(values) / len(each) for values in ([g.mean for g in each], [g.standard_error**2 for g in each])
+        )
         return Gain(mean, (error / len(each)) ** 0.5, sum(one.differing for one in each))
 
-    def _clients(self) -> list[Tensor]:
+    def _select_clients(self) -> list[Tensor]:
         return [self.owner == i for i in range(int(self.owner.max()) + 1)]
 
 

@@ -28,7 +28,7 @@ class Weights:
     alpha: float
 
     @property
-    def personal(self) -> bool:
+    def is_personal(self) -> bool:
         """Whether each client has its own v (an offline network)."""
         return self.v.dim() == 3
 
@@ -37,14 +37,14 @@ class Weights:
         """m."""
         return self.v.shape[-2]
 
-    def of(self, client: int) -> tuple[Tensor, Tensor, Tensor]:
+    def get_client_weights(self, client: int) -> tuple[Tensor, Tensor, Tensor]:
         """v (m, d), gamma (m), c (m) of one client."""
-        mine = (self.v[client], self.c[client]) if self.personal else (self.v, self.c)
+        mine = (self.v[client], self.c[client]) if self.is_personal else (self.v, self.c)
         return mine[0], self.gamma[client], mine[1]
 
     def made_personal(self) -> Weights:
         """The offline network that starts from these weights."""
-        if self.personal:
+        if self.is_personal:
             return self
         N = len(self.gamma)
         return replace(self, v=self.v.expand(N, *self.v.shape).clone(), c=self.c.expand(N, *self.c.shape).clone())
@@ -96,12 +96,12 @@ def compute_kernel(
     """
     if chunk is not None and chunk < 1:
         raise InputError(f"chunk is {chunk}; it must be at least 1 (or leave it out)")
-    if not weights.personal:
+    if not weights.is_personal:
         return Kernel(*_compute_gram(problem, weights, share_gamma, projection, chunk), weights.alpha)
     V, G = (torch.zeros(len(problem.x), len(problem.x)).to(problem.x) for _ in range(2))
     for i, rows in enumerate(problem.blocks):
         x, y, S = problem.x[rows], problem.y[rows], problem.S[i : i + 1]
-        v, gamma, c = weights.of(i)
+        v, gamma, c = weights.get_client_weights(i)
         alone = Problem(x, y, torch.zeros_like(problem.owner[rows]), S)
         one = Weights(v, c, gamma[None], weights.alpha)
         V[rows, rows], G[rows, rows] = _compute_gram(alone, one, share_gamma, projection, chunk)

@@ -31,7 +31,7 @@ class InfiniteWidthLimit:
     error: float
     nodes: int
 
-    def online(self, owner: Tensor) -> Kernel:
+    def build_online_kernel(self, owner: Tensor) -> Kernel:
         """γ is personal: G keeps its client blocks."""
         return Kernel(self.kernel.V, self.kernel.pinched(owner).G, self.kernel.alpha)
 

@@ -66,10 +66,10 @@ class TwoLayerBN(nn.Module):
         self.head.weight.requires_grad_(False)  # the paper keeps c as it was drawn
         self.register_buffer("covariance", covariance, persistent=False)
         if not hidden.weight.is_meta:  # there are no weights to draw
-            self.load(*draw_weights(dim, width, alpha, generator or torch.default_generator, outputs, dtype))
+            self.load_weights(*draw_weights(dim, width, alpha, generator or torch.default_generator, outputs, dtype))
 
     @torch.no_grad()
-    def load(self, v: Tensor, gamma: Tensor, c: Tensor) -> TwoLayerBN:
+    def load_weights(self, v: Tensor, gamma: Tensor, c: Tensor) -> TwoLayerBN:
         """Take over weights given in the paper's letters."""
         self.get_parameter(HIDDEN_KEY).copy_(v)
         self.get_parameter(SCALE_KEY).copy_(gamma)

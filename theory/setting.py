@@ -97,7 +97,7 @@ class TheoryConfig:
             return ProblemSize(self.clients * self.samples, self.clients, self.dim, isotropic)
         return ProblemSize(len(mine.problem.x), mine.problem.clients, mine.problem.dim, mine.problem.scales is not None)
 
-    def problem(self, draw: int = 0) -> Problem:
+    def build_problem(self, draw: int = 0) -> Problem:
         """The clients of one draw; the user's data are the same in all draws."""
         mine = self.read_data()
         problem = mine.problem if mine else draw_synthetic_problem(
@@ -106,10 +106,10 @@ class TheoryConfig:
         )  # fmt: skip
         return problem.to(DTYPES[self.dtype], self.device)
 
-    def study(self, draw: int = 0, progress: ProgressCallback = lambda what, done, total: None) -> Study:
+    def build_study(self, draw: int = 0, progress: ProgressCallback = lambda what, done, total: None) -> Study:
         """The networks of one draw on the clients of that draw."""
         return Study.at_init(
-            self.problem(draw), self.width, self.alpha, seed=self.seed + draw, steps=self.steps,
+            self.build_problem(draw), self.width, self.alpha, seed=self.seed + draw, steps=self.steps,
             projection=self.projection, chunk=self.chunk, progress=progress,
         )  # fmt: skip
 

@@ -103,38 +103,40 @@ class Study:
     @property
     def room(self) -> float:
         """How far rounding may move an eigenvalue of V, in units of α²Λ = V + α²G: V alone may be all rounding."""
-        return self.tolerance * self.alpha**2 * compute_max_eigenvalue(self.on.Lambda)
+        return self.tolerance * self.alpha**2 * compute_max_eigenvalue(self.online_kernel.Lambda)
 
     @property
-    def floor(self) -> float:
+    def residual_floor(self) -> float:
         """Residuals below this share of the first one are rounding, and are no longer compared."""
         return 1e-11 if self.problem.x.dtype == torch.float64 else 1e-5
 
-    def kernel(self, weights: Weights, *, share_gamma: bool = False, projection: Projection | None = None) -> Kernel:
+    def compute_kernel(
+        self, weights: Weights, *, share_gamma: bool = False, projection: Projection | None = None
+    ) -> Kernel:
         """V and G at these weights."""
         return compute_kernel(
             self.problem, weights, share_gamma=share_gamma, projection=projection or self.projection, chunk=self.chunk
         )
 
     @cached_property
-    def on(self) -> Kernel:
+    def online_kernel(self) -> Kernel:
         """Online: v shared, γ personal. This is FedBN."""
-        return self.kernel(self.online)
+        return self.compute_kernel(self.online)
 
     @cached_property
-    def off(self) -> Kernel:
+    def offline_kernel(self) -> Kernel:
         """Offline: everything personal. This is SingleSet."""
-        return self.kernel(self.offline)
+        return self.compute_kernel(self.offline)
 
     @cached_property
-    def co2(self) -> Kernel:
+    def fused_kernel(self) -> Kernel:
         """The paper's fused kernel: the mean of the two."""
-        return 0.5 * (self.on + self.off)
+        return 0.5 * (self.online_kernel + self.offline_kernel)
 
     @cached_property
-    def avg(self) -> Kernel:
+    def fedavg_kernel(self) -> Kernel:
         """FedAvg: γ shared too, so G couples clients."""
-        return self.kernel(self.online, share_gamma=True)
+        return self.compute_kernel(self.online, share_gamma=True)
 
     @cached_property
     def limit(self) -> InfiniteWidthLimit:
@@ -145,7 +147,7 @@ class Study:
     def limits(self) -> dict[str, Kernel]:
         """The limit of each model's kernel at initialisation."""
         owner = self.problem.owner.cpu()
-        on = self.limit.online(owner)
+        on = self.limit.build_online_kernel(owner)
         off = on.pinched(owner)
         return {"online": on, "offline": off, "fused": 0.5 * (on + off)}
 
@@ -157,23 +159,23 @@ class Study:
     @cached_property
     def joint_kernel(self) -> Tensor:
         """What drives F when the fused loss is descended: fusion² (Λ_on + Λ_off), a quarter of the sum in the paper."""
-        return self.fusion**2 * (self.on.Lambda + self.off.Lambda)
+        return self.fusion**2 * (self.online_kernel.Lambda + self.offline_kernel.Lambda)
 
     @cached_property
     def rate(self) -> float:
         """The common step 1/λ_max(Λ_on) for the loss Σ(F-y)²/2: stable for every model, as none is steeper."""
-        return compute_stable_step(self.on.Lambda, share=0.5)
+        return compute_stable_step(self.online_kernel.Lambda, share=0.5)
 
     @cached_property
     def descents(self) -> dict[str, Trajectory]:
         """Every reading, run."""
         n = len(self.problem.y)
         own_joint, own_on, own_off = (
-            compute_stable_step(K) for K in (self.joint_kernel, self.on.Lambda, self.off.Lambda)
+            compute_stable_step(K) for K in (self.joint_kernel, self.online_kernel.Lambda, self.offline_kernel.Lambda)
         )
         # A federated client steps on the mean over its own samples; V/N + G is never steeper than its client blocks.
         local = (
-            compute_stable_step(keep_client_blocks(self.on.Lambda, self.problem.owner), share=0.5)
+            compute_stable_step(keep_client_blocks(self.online_kernel.Lambda, self.problem.owner), share=0.5)
             * min(self.problem.sizes)
             / 2
         )

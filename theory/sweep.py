@@ -76,12 +76,12 @@ def run_sweep(
         held: dict[str, int] = {claim.id: 0 for claim in claims}
         for draw in range(one.draws):
             progress("sweep", len(rows) * one.draws + draw, total)
-            study = one.study(draw)
+            study = one.build_study(draw)
             lows.append(
                 (
-                    compute_min_eigenvalue(study.on.V),
-                    compute_min_eigenvalue(study.off.V),
-                    compute_min_eigenvalue(study.co2.V),
+                    compute_min_eigenvalue(study.online_kernel.V),
+                    compute_min_eigenvalue(study.offline_kernel.V),
+                    compute_min_eigenvalue(study.fused_kernel.V),
                 )
             )
             for claim in claims:

@@ -34,16 +34,16 @@ class UserData:
     """The problem made of a file, and where the file breaks the paper's assumptions."""
 
     problem: Problem
-    broken: list[str]
+    violated_assumptions: list[str]
     ridge: float
-    rows: list[int]
+    file_rows: list[int]
     """Where in the file each sample of the problem stands."""
-    names: list[str]
+    client_names: list[str]
     """Of the clients, as they may be printed."""
 
-    def name(self, sample: int) -> str:
+    def describe_sample(self, sample: int) -> str:
         """A sample of the problem as the file has it."""
-        return _format_sample(self.rows[sample], self.names[int(self.problem.owner[sample])])
+        return _format_sample(self.file_rows[sample], self.client_names[int(self.problem.owner[sample])])
 
 
 def load_user_data(path: Path, ridge: float) -> UserData:

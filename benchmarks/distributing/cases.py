@@ -48,11 +48,11 @@ class Case:
         return plan_experiment(preset, merge_tables(COMMON_SETTINGS, own, last))
 
     @property
-    def clients(self) -> int:
+    def num_clients(self) -> int:
         """How many there are; no image is drawn for this."""
         config, found = self.planned
         return len(assemble_federation(config.data, found.without_images()).clients)
 
-    def experiment(self) -> Experiment:
+    def build_experiment(self) -> Experiment:
         """With all clients' data."""
         return build_experiment(*self.planned)

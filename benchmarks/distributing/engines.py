@@ -65,7 +65,7 @@ def run_serial(case: Case, folder: Path) -> None:
 
 def run_distributed(case: Case, folder: Path) -> None:
     """This process is one of them."""
-    work, out, place = case.experiment(), RunFolder(folder / "run"), Rank.ours()
+    work, out, place = case.experiment(), RunFolder(folder / "run"), Rank.from_environment()
     if place is None or place.rank:
         return serve_rank(work, place or Rank(0, 1, 0))
     out.begin(work.config, {})

@@ -35,9 +35,9 @@ class Fault:
     """``strike`` gives what is to be killed; ``mend`` is done at once, or only when the run is over."""
 
     strike: Callable[[Deployment], Iterable[Process]] = lambda deployment: ()
-    mend: Callable[[Deployment], None] = lambda deployment: None
+    repair: Callable[[Deployment], None] = lambda deployment: None
     at_once: bool = True
-    again: bool = False
+    resubmit: bool = False
     """Whether the run must be submitted again."""
     absent: int = 0
     """How many clients need not answer."""
@@ -57,7 +57,7 @@ FAULTS = {
     "SuperLink and ServerApp are killed, the SuperLink is started again, the run resumed": Fault(
         lambda deployment: list_process_tree(load_deployment_state(deployment.folder).superlink.process),
         Deployment.restart_superlink,
-        again=True,
+        resubmit=True,
     ),
     f"a client never answers again (--min-clients 4 --timeout {CLIENT_TIMEOUT:g})": Fault(
         lambda deployment: list_process_tree(load_deployment_state(deployment.folder).nodes[4].process),
@@ -107,7 +107,7 @@ def measure_fault(deployment: Deployment, work: Experiment, fault: Fault, path: 
     submit(0)
     ends: list[tuple[int, float]] = []
     struck, limit = 0.0, time.monotonic() + RUN_TIMEOUT
-    while not RunFolder(path).finished:
+    while not RunFolder(path).is_finished:
         if time.monotonic() > limit:
             raise SystemExit(f"{path}: not over after {RUN_TIMEOUT:g} s; see {log}")
         time.sleep(POLL_INTERVAL)
@@ -117,12 +117,12 @@ def measure_fault(deployment: Deployment, work: Experiment, fault: Fault, path: 
             for process in fault.strike(deployment):
                 process.signal(signal.SIGKILL)
             if fault.at_once:
-                fault.mend(deployment)
-            if fault.again:
+                fault.repair(deployment)
+            if fault.resubmit:
                 submit(1)
     ends += [(number, time.monotonic()) for number in read_logged_rounds(log)[len(ends) :]]
     if not fault.at_once:
-        fault.mend(deployment)
+        fault.repair(deployment)
     return summarise_rounds(ends, struck, rounds)
 
 

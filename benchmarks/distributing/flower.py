@@ -72,7 +72,7 @@ def wait_for_run(control: SuperLinkControl, run_id: str) -> list[float]:
         time.sleep(0.5)
         if time.monotonic() - looked > STATUS_INTERVAL:
             state, looked = control.run_state(run_id), time.monotonic()
-            if state.over and not state.completed:
+            if state.is_finished and not state.is_completed:
                 raise SystemExit(f"the run did not end well: {state.details}")
     return [event["at"] for event in happened if event["what"] == "round"]
 

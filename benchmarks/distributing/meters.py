@@ -79,7 +79,7 @@ def build_round_logger(rounds: int) -> Callable[[RoundProgress], None]:
     """Write down each round, and end the run after so many."""
 
     def watch(progress: RoundProgress) -> None:
-        up, down = progress.traffic.up.total, progress.traffic.down.total
+        up, down = progress.communication.up.total, progress.communication.down.total
         begun = time.perf_counter() - progress.seconds
         log_event("round", begun, round=progress.round, up=up, down=down, clients=len(progress.losses))
         if progress.round >= rounds:

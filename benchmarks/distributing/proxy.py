@@ -19,11 +19,11 @@ CHUNK_SIZE = 2**18
 class ByteCounter:
     """Bytes one way, and when."""
 
-    pieces: list[tuple[float, int]] = field(default_factory=list)
+    chunks: list[tuple[float, int]] = field(default_factory=list)
 
     def between(self, marks: list[float]) -> list[int]:
         """From each of these moments to the next."""
-        pieces = sorted(self.pieces)
+        pieces = sorted(self.chunks)
         times, sums = [at for at, _ in pieces], [0, *accumulate(count for _, count in pieces)]
         upto = [sums[bisect_right(times, mark)] for mark in marks]
         return [later - earlier for earlier, later in pairwise(upto)]
@@ -65,7 +65,7 @@ class Proxy:
 def _forward_bytes(one: socket.socket, other: socket.socket, passed: ByteCounter) -> None:
     with suppress(OSError):
         while piece := one.recv(CHUNK_SIZE):
-            passed.pieces.append((time.perf_counter(), len(piece)))
+            passed.chunks.append((time.perf_counter(), len(piece)))
             other.sendall(piece)
     with suppress(OSError):
         other.shutdown(socket.SHUT_WR)  # pass on that this was all

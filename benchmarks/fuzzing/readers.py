@@ -79,7 +79,7 @@ def _read_domain(file: Path, target: Path) -> None:
 
 def _read_run_folder(file: Path, target: Path) -> None:
     folder = RunFolder(file.parent)
-    read_all(folder.rows, lambda: folder.read_json(MANIFEST_FILE))
+    read_all(folder.load_rows, lambda: folder.read_json(MANIFEST_FILE))
 
 
 def _import_file(file: Path, target: Path) -> None:

@@ -48,13 +48,13 @@ class ReaderMonitor:
 
     def __init__(self, target: Path) -> None:
         self.target, self.listening = target.resolve(), False
-        self.seen: list[str] = []
+        self.violations: list[str] = []
         sys.addaudithook(self._hear)
 
     def try_out(self, read: Callable[[], object], inside: Path) -> Outcome:
         """Run it; ``inside`` is a folder in which nothing may change but the target."""
         before, peak, start = _list_files(inside, self.target), _read_peak_memory(), time.process_time()
-        self.seen = []
+        self.violations = []
         accepted, wrong = False, ""
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
@@ -69,7 +69,7 @@ class ReaderMonitor:
             except Exception as error:
                 wrong = f"{type(error).__name__}: {error}"
         seconds = time.process_time() - start
-        wrong = wrong or "; ".join(self.seen) or "; ".join(f"warns: {one.message}" for one in warned)
+        wrong = wrong or "; ".join(self.violations) or "; ".join(f"warns: {one.message}" for one in warned)
         if not wrong and _list_files(inside, self.target) != before:
             wrong = "files beside the target were changed"
         return Outcome(accepted, seconds, _read_peak_memory() - peak, wrong)
@@ -86,7 +86,7 @@ class ReaderMonitor:
         if not self.listening:
             return
         if event.startswith(FORBIDDEN_EVENTS):
-            self.seen.append(f"calls {event} {arguments!r:.200}")
+            self.violations.append(f"calls {event} {arguments!r:.200}")
         elif event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITE_FLAGS:
             self._touched(event, arguments[0])
         for place in PATH_EVENTS.get(event, ()):
@@ -96,7 +96,7 @@ class ReaderMonitor:
         """Fine are the target, the hidden folder beside it in which it is made, and folders above, which are there."""
         if isinstance(path, int) or (isinstance(path, str | bytes | os.PathLike) and self._ours(os.fsdecode(path))):
             return
-        self.seen.append(f"{event} outside of the target: {path!r}")
+        self.violations.append(f"{event} outside of the target: {path!r}")
 
     def _ours(self, path: str) -> bool:
         full, target = os.path.abspath(path), str(self.target)

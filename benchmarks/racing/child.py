@@ -27,25 +27,25 @@ class Task:
     rounds: int
     threads: int
     small: bool = False
-    plain_data: str = "as-published"
+    reference_data: str = "as-published"
     engine: str = "fast"
-    fleet: str = "auto"
+    backend: str = "auto"
 
     @property
-    def sizes(self) -> Workload:
+    def workload_spec(self) -> Workload:
         """The workload."""
         return (TOY_WORKLOADS if self.small else WORKLOADS)[self.workload]
 
-    def experiment(self) -> Experiment:
+    def build_experiment(self) -> Experiment:
         """The clients with their data; not augmented where the plain loop takes them as they are."""
-        machine = {"device": "cpu", "engine": self.engine, "fleet": self.fleet}
-        given = {"machine": machine} | ({} if self.published else {"data": {"augment": False}})
-        return self.sizes.experiment(self.method, given)
+        machine = {"device": "cpu", "engine": self.engine, "fleet": self.backend}
+        given = {"machine": machine} | ({} if self.reads_published_data else {"data": {"augment": False}})
+        return self.workload_spec.experiment(self.method, given)
 
     @property
-    def published(self) -> bool:
+    def reads_published_data(self) -> bool:
         """Whether the plain loop reads its data as the published code does."""
-        return self.plain_data == "as-published"
+        return self.reference_data == "as-published"
 
 
 class RoundSignal:
@@ -54,12 +54,12 @@ class RoundSignal:
     def __call__(self, round: int) -> None:
         """A round begins: the one before it is over."""
         if round:
-            self.over()
+            self.report_round()
         if not sys.stdin.readline():
             raise SystemExit  # whoever gave the word is gone
         self.wall, self.cpu = time.perf_counter(), read_cpu_seconds()
 
-    def over(self) -> None:
+    def report_round(self) -> None:
         """Say what the round took."""
         took = {
             "wall": time.perf_counter() - self.wall,
@@ -71,19 +71,19 @@ class RoundSignal:
 
 def run_side(side: str, task: Task) -> None:
     """Make the rounds of one side; or, one client after the other, see where the time of a fleet's round goes."""
-    task = replace(task, threads=1, fleet="in-turn") if side == "profile" else task
+    task = replace(task, threads=1, backend="in-turn") if side == "profile" else task
     torch.set_num_threads(task.threads)
-    experiment, splits, turns = task.experiment(), task.sizes.splits, RoundSignal()
+    experiment, splits, turns = task.build_experiment(), task.workload_spec.splits, RoundSignal()
     if side == "plain":
-        run_reference_rounds(experiment, splits, task.rounds, turns, task.published)
-        turns.over()
+        run_reference_rounds(experiment, splits, task.rounds, turns, task.reads_published_data)
+        turns.report_round()
     else:
         keep_freed_memory()  # as `fedco2 train` does
         if side == "profile":
             print(json.dumps(profile_round(experiment, splits)), flush=True)
             return
         run_backend_rounds(experiment, splits, task.rounds, turns)
-        turns.over()
+        turns.report_round()
     sys.stdin.read()  # to clean up takes time as well, which must not fall into the other side's last round
 
 

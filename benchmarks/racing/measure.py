@@ -44,7 +44,7 @@ class SideProcess:
             self.process.kill()
         self.process.communicate()  # no more words: it ends by itself
 
-    def answer(self) -> dict[str, float]:
+    def run_round(self) -> dict[str, float]:
         """Give the word, and wait for what it says."""
         assert self.process.stdin
         assert self.process.stdout
@@ -67,10 +67,10 @@ def measure(task: Task) -> dict[str, Any]:
     with SideProcess("plain", task) as plain, SideProcess("fast", task) as fast:
         for round in range(task.rounds):
             for side in (plain, fast) if round % 2 else (fast, plain):  # drift is nobody's advantage
-                turns[side.name].append(side.answer())
+                turns[side.name].append(side.run_round())
             rates.append(measure_sgemm_rate(512 if task.small else 2048))
     with SideProcess("profile", task) as alone:
-        goes = alone.answer()
+        goes = alone.run_round()
     around = [FlopRate(*((a + b) / 2 for a, b in zip(*both, strict=True))) for both in pairwise(rates)]
     return summarise_times(turns["plain"][1:], turns["fast"][1:], useful, around) | {
         "workload": task.workload, "method": task.method, "small": task.small, "what": task.sizes.title,

@@ -31,7 +31,7 @@ def run_reference_rounds(
             config.method_name, experiment.maker(), clients,
             rounds=rounds, classes=len(data.classes), seed=config.seed, lr=local.lr, momentum=local.momentum,
             weight_decay=local.weight_decay, epochs=local.epochs, batch_size=local.batch_size,
-            sample=config.server.sample, weights=config.server.weights, mean=data.preparation.mean,
+            sample=config.server.participation, weights=config.server.weights, mean=data.preparation.mean,
             std=data.preparation.std, evaluate_train="train" in splits, before_round=pace, opened=opened,
             **asdict(config.method),
         )  # fmt: skip
@@ -41,8 +41,8 @@ def run_backend_rounds(
     experiment: Experiment, splits: Sequence[Split], rounds: int, pace: RoundCallback
 ) -> list[dict[str, Scores]]:
     """The rounds of ``fedco2 train``; the scores after each."""
-    fleet, server, seed = experiment.fleet(), experiment.config.server, experiment.config.seed
-    coming = federate(fleet, fleet.opening(), rounds, sample=server.sample, weights=server.weights, seed=seed)
+    fleet, server, seed = experiment.build_backend(), experiment.config.server, experiment.config.seed
+    coming = federate(fleet, fleet.opening(), rounds, sample=server.participation, weights=server.weights, seed=seed)
     scores = []
     for round in range(rounds):
         pace(round)

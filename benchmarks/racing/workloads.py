@@ -42,7 +42,7 @@ class Workload:
         """What is evaluated after each round."""
         return [*(["train"] if self.evaluate_train else []), *(["val"] if self.val else []), "test"]  # type: ignore[list-item]
 
-    def experiment(self, method: str, given: Mapping[str, Any] | None = None, seed: int = 0) -> Experiment:
+    def build_experiment(self, method: str, given: Mapping[str, Any] | None = None, seed: int = 0) -> Experiment:
         """The preset with a method, on these clients."""
         config = resolve_preset(self.preset, {**(given or {}), "method": {"name": method}})
         kind = get_dataset_info(config.data.dataset)

@@ -27,10 +27,10 @@ class MethodSummary:
 
     config: Config
     clients: int
-    words: dict[str, str]
+    entry_descriptions: dict[str, str]
     """Which entries are ``shared``, ``personal`` and ``published``."""
-    parts: ModelSummary
-    shared: dict[str, list[str]]
+    model_summary: ModelSummary
+    shared_entries: dict[str, list[str]]
     """Names that are averaged, by the part of the module that they are in."""
 
 
@@ -44,7 +44,7 @@ def summarise_method(name: str, model: str, clients: int | None = None) -> Metho
         raise InputError(f"clients is {clients}; there must be at least 1")
     method, make = (
         config.method,
-        get_model_builder(config.model, config.method, len(data.classes), (3, data.size, data.size)),
+        get_model_builder(config.model, config.method, len(data.classes), (3, data.image_size, data.image_size)),
     )
     with torch.device("meta"):
         module = method.build(ModelFactory(make, 0))

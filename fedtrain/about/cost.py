@@ -28,7 +28,7 @@ def estimate_round_seconds(experiment: Experiment) -> tuple[float, float]:
     names, inputs = [client.name for client in data], data[0].train.inputs.shape[1:]
     heard = 1 + count_heads_sent(len(data), config.server.peers)
     train, forward = count_flops(config.method, experiment.maker(), inputs, heard, config.local.epochs)
-    chosen = sample_cohort(names, config.server.sample, config.seed, 0)
+    chosen = sample_cohort(names, config.server.participation, config.seed, 0)
     trained = len(chosen) * sum(len(client.train) for client in data) / len(data)
     always = config.evaluation.test == "always"  # else so seldom that it hardly counts
     tested = sum(len(client.test) * always + len(client.val or ()) for client in data)

@@ -18,7 +18,7 @@ class DatasetInfo:
     title: str
     domains: Mapping[str, str]
     classes: tuple[str, ...]
-    size: int
+    image_size: int
     """Images are squares of so many pixels, three channels."""
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)

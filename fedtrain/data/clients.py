@@ -28,17 +28,17 @@ class SamplePool:
     train: Indices
     """Labels of the samples that may be trained on, in an order that is part of the data set."""
     test: Indices
-    take: LoadImages
-    size: int
+    load_images: LoadImages
+    image_size: int
     """Images are squares of so many pixels."""
 
     def without_images(self) -> SamplePool:
         """The same for who wants to know only how many they are: what is taken has a shape and no content."""
 
         def take(part: Split, indices: Indices) -> Tensor:
-            return torch.empty(len(indices), 3, self.size, self.size, dtype=torch.uint8, device="meta")
+            return torch.empty(len(indices), 3, self.image_size, self.image_size, dtype=torch.uint8, device="meta")
 
-        return replace(self, take=take)
+        return replace(self, load_images=take)
 
 
 @dataclass(frozen=True, eq=False)

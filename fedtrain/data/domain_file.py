@@ -84,8 +84,10 @@ def read_images(path: Path, part: Split, data: DatasetInfo) -> Tensor:
     """The images of a part, mapped from the file; reading them all once for the checksum is the price."""
     found = _read_tensor(path, f"{part}_images")
     with _wrap_file_errors(path):
-        if found.dtype != torch.uint8 or found.shape[1:] != (3, data.size, data.size):
-            raise ValueError(f"its images are {tuple(found.shape[1:])}, not 3 x {data.size} x {data.size} bytes")
+        if found.dtype != torch.uint8 or found.shape[1:] != (3, data.image_size, data.image_size):
+            raise ValueError(
+                f"its images are {tuple(found.shape[1:])}, not 3 x {data.image_size} x {data.image_size} bytes"
+            )
         if len(found) != len(_read_tensor(path, f"{part}_labels")):
             raise ValueError("it does not hold a label for each image")
     return found

@@ -79,7 +79,7 @@ def build_client(settings: DataSettings, pool: SamplePool, share: ClientIndices,
     def samples(part: Split, chosen: Indices) -> Samples:
         of_image, of_label = misalign_labels(chosen) if settings.labels == "misaligned" else (chosen, chosen)
         labels = pool.train if part == "train" else pool.test
-        return Samples(pool.take(part, of_image), torch.from_numpy(labels[of_label]))
+        return Samples(pool.load_images(part, of_image), torch.from_numpy(labels[of_label]))
 
     val = samples("train", share.val) if len(share.val) else None
     return ClientData(share.name, samples("train", share.train), samples("test", share.test), val, noise)

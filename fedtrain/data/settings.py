@@ -64,6 +64,6 @@ class DataSettings:
     thin_test: Literal["all", "published"] = "all"
     """Label + feature: test sets follow the training classes; ``published`` leaves DSLR's and WebCam's whole."""
 
-    def meaning(self, *, standin: bool) -> DataSettings:
+    def with_resolved_source(self, *, standin: bool) -> DataSettings:
         """The same with its source said outright: what ``auto`` came to."""
         return replace(self, source="standin" if standin else "real")

@@ -77,4 +77,4 @@ def _build_pool(data: DatasetInfo, about: domain_file.DomainInfo, path: Path) ->
         return mapped(part)[torch.from_numpy(indices)]
 
     train, test = (domain_file.read_labels(path, part, data) for part in domain_file.SPLITS)
-    return SamplePool(about.domain, about.title, train, test, take, data.size)
+    return SamplePool(about.domain, about.title, train, test, take, data.image_size)

@@ -32,13 +32,13 @@ class Rank:
     """Its number among those of this machine: the GPU that is its own."""
 
     @classmethod
-    def ours(cls) -> Rank | None:
+    def from_environment(cls) -> Rank | None:
         """As whoever started this process says; None if nobody says anything."""
         if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
             return None
         return cls(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0")))
 
-    def device(self, wanted: torch.device) -> torch.device:
+    def select_device(self, wanted: torch.device) -> torch.device:
         """Each rank has a GPU of its own; one that is named would be everybody's, which nccl does not allow."""
         if wanted.type != "cuda" or self.world == 1:
             return wanted

@@ -34,36 +34,41 @@ class SerialBackend:
     ) -> None:
         if len({client.name for client in clients}) < len(clients):
             raise InputError("two clients have the same name; give each its own")
-        self.bench, self.skip_failures, self.keep, self.peers = bench, skip_failures, keep, peers
+        self.trainer, self.skip_failures, self.offload, self.peers = bench, skip_failures, keep, peers
         self.clients = {client.name: client.to(bench.device) for client in clients}
-        self.personal: dict[str, StateDict] = bench.starts(self.clients, keep)
+        self.client_states: dict[str, StateDict] = bench.initial_client_states(self.clients, keep)
         self.elsewhere: dict[str, int] = {}
 
     @property
-    def names(self) -> Sequence[str]:
+    def client_names(self) -> Sequence[str]:
         """The clients, in the order of the data set."""
         return list(self.clients)
 
     @property
-    def norm(self) -> EntryNames:
+    def batch_norm_names(self) -> EntryNames:
         """The batch-norm entries of a client's module."""
-        return self.bench.norm
+        return self.trainer.batch_norm_names
 
     def opening(self) -> Broadcast:
         """The first message."""
-        return self.bench.opening(self.names)
+        return self.trainer.opening(self.client_names)
 
     def resume(self, state: RunState, folder: RunFolder) -> RunState:
         """Go on from a checkpoint, whichever fleet made it."""
-        own = {name: state.own(name, folder.cupboard, self.bench.start) for name in self.names}
+        own = {
+            name: state.load_client_state(name, folder.cupboard, self.trainer.initial_client_state)
+            for name in self.client_names
+        }
         shared = state.message.shared
-        if shared.keys() != self.bench.shared or not all(self.bench.fits({**kept, **shared}) for kept in own.values()):
+        if shared.keys() != self.trainer.shared_names or not all(
+            self.trainer.fits({**kept, **shared}) for kept in own.values()
+        ):
             raise InputError(
                 f"{folder.path / LAST_CHECKPOINT}: of another network or other clients; start the run anew"
             )
-        state = replace(state, personal=own, elsewhere={}).to(self.bench.device, personal=self.keep is dict)
-        self.personal = {name: self.keep(kept) for name, kept in state.personal.items()}
-        return replace(state, personal=dict(self.personal))
+        state = replace(state, client_states=own, elsewhere={}).to(self.trainer.device, personal=self.offload is dict)
+        self.client_states = {name: self.offload(kept) for name, kept in state.client_states.items()}
+        return replace(state, client_states=dict(self.client_states))
 
     def secure(self, turns: Mapping[str, int]) -> None:
         """Nothing to do: what clients keep is in the checkpoint."""
@@ -72,15 +77,15 @@ class SerialBackend:
         """Everyone named."""
 
         def turn(bench: ClientTrainer, name: str) -> TrainedClient:
-            return bench.train(self.clients[name], self.personal[name], self.addressed(message, name))
+            return bench.train(self.clients[name], self.client_states[name], self.addressed(message, name))
 
-        return self.gather(turn, message.round + 1, list(cohort))
+        return self.collect_answers(turn, message.round + 1, list(cohort))
 
     def addressed(self, message: Broadcast, client: str) -> Broadcast:
         """What this client is sent of it."""
-        return message_for(message, client, self.peers, self.bench.seed)
+        return message_for(message, client, self.peers, self.trainer.seed)
 
-    def gather(
+    def collect_answers(
         self, turn: Callable[[ClientTrainer, str], TrainedClient], round: int, cohort: Sequence[str]
     ) -> list[Update | Failure]:
         """All answers; what clients keep changes when all are done, so that a round can be abandoned."""
@@ -95,27 +100,27 @@ class SerialBackend:
                 said = str(reason)  # a MemoryError says nothing at all
                 known = said.startswith(f"client {name}")
                 return Failure(name, said if known else f"client {name}: {said or 'out of memory'}"), None
-            return answer, self.keep(kept)
+            return answer, self.offload(kept)
 
-        answers = self.each(one, cohort)
-        self.personal |= {answer.client: kept for answer, kept in answers if kept is not None}
+        answers = self.map_clients(one, cohort)
+        self.client_states |= {answer.client: kept for answer, kept in answers if kept is not None}
         return [answer for answer, _ in answers]
 
     def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
         """Everyone."""
 
         def one(bench: ClientTrainer, name: str) -> Scores:
-            return bench.evaluate(self.clients[name], self.personal[name], self.addressed(message, name), splits)
+            return bench.evaluate(self.clients[name], self.client_states[name], self.addressed(message, name), splits)
 
-        return dict(zip(self.names, self.each(one, self.names), strict=True))
+        return dict(zip(self.client_names, self.map_clients(one, self.client_names), strict=True))
 
-    def halt(self) -> None:
+    def request_stop(self) -> None:
         """From another thread: end all turns at the next batch."""
-        self.bench.halt.set()
+        self.trainer.stop_requested.set()
 
-    def each(self, work: Callable[[ClientTrainer, str], T], names: Sequence[str]) -> list[T]:
+    def map_clients(self, work: Callable[[ClientTrainer, str], T], names: Sequence[str]) -> list[T]:
         """Do this for every client named: here, in turn."""
-        return [work(self.bench, name) for name in names]
+        return [work(self.trainer, name) for name in names]
 
 
 def wrap_client_error(error: Exception, client: str, round: int) -> Exception:

@@ -25,14 +25,16 @@ def open_distributed_backend(work: Experiment, place: Rank, folder: RunFolder) -
     part = select_rank_clients(work, place)
     wire = TensorChannel(part.config.machine.resolved())
     with join_process_group(place, wire.device):
-        wire.tell({"folder": str(folder.path.absolute())}, {})
+        wire.broadcast({"folder": str(folder.path.absolute())}, {})
         fleet = DistributedBackend(
-            RankWorker(part.fleet(folder.path), folder), [client.name for client in work.federation.clients], wire
+            RankWorker(part.build_backend(folder.path), folder),
+            [client.name for client in work.federation.clients],
+            wire,
         )
         try:
             yield fleet
         finally:
-            fleet.end()
+            fleet.release_ranks()
 
 
 def serve_rank(work: Experiment, place: Rank) -> None:
@@ -41,10 +43,10 @@ def serve_rank(work: Experiment, place: Rank) -> None:
     wire = TensorChannel(part.config.machine.resolved())
     with join_process_group(place, wire.device):
         folder = RunFolder(Path(wire.listen()[0]["folder"]))
-        station = RankWorker(part.fleet(folder.path), folder)
+        station = RankWorker(part.build_backend(folder.path), folder)
 
         def halt(number: int, frame: FrameType | None) -> None:
-            station.halt()
+            station.request_stop()
 
         before = {number: signal.signal(number, halt) for number in INTERRUPT_SIGNALS}
         try:
@@ -58,7 +60,7 @@ def select_rank_clients(work: Experiment, place: Rank) -> Experiment:
     """The part of an experiment that is one rank's: every so many-th client, on a device of its own."""
     clients, config = work.federation.clients, work.config
     check_rank_count(work, place.world)
-    device = str(place.device(config.machine.resolved()))
+    device = str(place.select_device(config.machine.resolved()))
     return replace(
         work,
         config=replace(config, machine=replace(config.machine, device=device)),

@@ -32,35 +32,45 @@ class StackedClients:
     ) -> None:
         # by size, so that clients whose batches have the same length are neighbours and their rows need no copy
         self.clients = sorted(clients, key=lambda client: -len(client.train))
-        self.bench, self.round = bench, next(iter(sent.values())).round
-        self.views: list[RoundContext[nn.Module]] = []
+        self.trainer, self.round = bench, next(iter(sent.values())).round
+        self.contexts: list[RoundContext[nn.Module]] = []
         starts = []
         for client in self.clients:
-            view = bench.receive(client, personal[client.name], sent[client.name], bench.method.anchored(self.round))
-            self.views.append(view)
-            self.stage = ClientModule(bench.module, view.start)  # the same two modules for everyone
-            starts.append({name: entry.detach().clone() for name, entry in self.stage.entries().items()})
-        self.rows = {name: torch.stack([start.pop(name) for start in starts]) for name in self.stage.entries()}
-        self.counts = torch.stack([view.counts for view in self.views])
-        place = {head: i for i, head in enumerate(dict.fromkeys(h for view in self.views for h in view.peers.heads))}
+            view = bench.start_round(
+                client, personal[client.name], sent[client.name], bench.method.needs_round_start(self.round)
+            )
+            self.contexts.append(view)
+            self.stage = ClientModule(bench.module, view.frozen_start)  # the same two modules for everyone
+            starts.append({name: entry.detach().clone() for name, entry in self.stage.named_tensors().items()})
+        self.stacked_tensors = {
+            name: torch.stack([start.pop(name) for start in starts]) for name in self.stage.named_tensors()
+        }
+        self.class_counts = torch.stack([view.class_counts for view in self.contexts])
+        place = {head: i for i, head in enumerate(dict.fromkeys(h for view in self.contexts for h in view.peers.heads))}
         self.heads = list(place)
-        heard = [[place[head] for head in view.peers.heads] for view in self.views]
+        heard = [[place[head] for head in view.peers.heads] for view in self.contexts]
         self.others = [torch.tensor(one, dtype=torch.long, device=bench.device) for one in heard]
-        self.buffers = [name for name, _ in ClientModule(bench.module).named_buffers()]
-        self.trained = {name: weight for name, weight in self.stage.named_parameters() if weight.requires_grad}
-        plain = set(bench.method.plain(bench.module))
-        self.plain = {name for name, weight in self.trained.items() if weight in plain}
+        self.buffer_names = [name for name, _ in ClientModule(bench.module).named_buffers()]
+        self.trainable_parameters = {
+            name: weight for name, weight in self.stage.named_parameters() if weight.requires_grad
+        }
+        plain = set(bench.method.plain_sgd_parameters(bench.module))
+        self.plain_sgd_names = {name for name, weight in self.trainable_parameters.items() if weight in plain}
         # from zero, momentum's first value is the first gradient, as it is for torch
-        self.velocity = {name: torch.zeros_like(self.rows[name]) for name in self.trained if bench.local.momentum}
-        self.reached: dict[tuple[LossFunction[nn.Module], int], list[str]] = {}
+        self.velocity = {
+            name: torch.zeros_like(self.stacked_tensors[name])
+            for name in self.trainable_parameters
+            if bench.local.momentum
+        }
+        self.loss_parameters: dict[tuple[LossFunction[nn.Module], int], list[str]] = {}
 
     def advance(self) -> dict[str, float]:
         """Pass through every phase of the method; each client's mean loss of the last pass."""
-        self.bench.module.train()
+        self.trainer.module.train()
         losses: list[list[Tensor]] = []
-        for number, loss in enumerate(self.bench.method.phases(self.round, self.bench.local.epochs)):
+        for number, loss in enumerate(self.trainer.method.phases(self.round, self.trainer.local.epochs)):
             losses = [[] for _ in self.clients]
-            every = [self.bench.batches(client, self.round, number) for client in self.clients]
+            every = [self.trainer.iterate_batches(client, self.round, number) for client in self.clients]
             for batches in zip_longest(*every):
                 for rows in self._alike(batches):
                     values = self._step(loss, rows, [batches[row] for row in rows])
@@ -70,11 +80,11 @@ class StackedClients:
         return {client.name: mean for client, mean in zip(self.clients, means, strict=True)}
 
     @torch.no_grad()
-    def load(self, client: str) -> None:
+    def load_client(self, client: str) -> None:
         """Put what a client has become on the bench."""
         row = [data.name for data in self.clients].index(client)
-        for name, entry in ClientModule(self.bench.module).entries().items():
-            entry.copy_(self.rows[name][row])
+        for name, entry in ClientModule(self.trainer.module).named_tensors().items():
+            entry.copy_(self.stacked_tensors[name][row])
 
     def _alike(self, batches: Sequence[Batch | None]) -> Iterator[range]:
         """Neighbours that can go together: as many samples (batch norm would see padding), as many peers."""
@@ -91,14 +101,14 @@ class StackedClients:
     def _step(self, loss: LossFunction[nn.Module], rows: range, batches: Sequence[Batch]) -> Tensor:
         """Go down the gradient of these clients' losses; their values before."""
         cut = slice(rows.start, rows.stop)
-        still = {name: value[cut] for name, value in self.rows.items()}
-        moving = {name: still.pop(name) for name in self._reach(loss, rows.start, batches[0])}
+        still = {name: value[cut] for name, value in self.stacked_tensors.items()}
+        moving = {name: still.pop(name) for name in self._find_loss_parameters(loss, rows.start, batches[0])}
         x, y = (torch.stack(part) for part in zip(*batches, strict=True))
         # whatever a network draws, as for dropout, each client draws for itself
         at_once = vmap(grad_and_value(partial(self._value, loss), has_aux=True), randomness="different")
-        grads, (values, changed) = at_once(moving, still, x, y, torch.stack(self.others[cut]), self.counts[cut])
-        for name in self.buffers:
-            self.rows[name][cut] = changed[name]  # in place it may have happened or not
+        grads, (values, changed) = at_once(moving, still, x, y, torch.stack(self.others[cut]), self.class_counts[cut])
+        for name in self.buffer_names:
+            self.stacked_tensors[name][cut] = changed[name]  # in place it may have happened or not
         self._descend(moving, grads, cut)
         return values
 
@@ -114,24 +124,26 @@ class StackedClients:
     ) -> tuple[Tensor, StateDict]:
         """One client's loss, as vmap sees it, and the buffers that it changed."""
         view = RoundContext(self.round, StackedPeers(self.heads, which), n, self.stage.anchor)
-        with self.bench.mixed():
+        with self.trainer.mixed():
             value = functional_call(self.stage, {**moving, **still}, (loss, (x, y), view))
-        return value, {name: still[name] for name in self.buffers}
+        return value, {name: still[name] for name in self.buffer_names}
 
-    def _reach(self, loss: LossFunction[nn.Module], row: int, batch: Batch) -> list[str]:
+    def _find_loss_parameters(self, loss: LossFunction[nn.Module], row: int, batch: Batch) -> list[str]:
         """What this loss is a function of; nothing else may be moved, not by momentum or weight decay either."""
         key = loss, len(self.others[row])
-        if key not in self.reached:
-            value = self.stage(loss, batch, self.views[row])  # on the bench: whose weights are there does not matter
-            grads = torch.autograd.grad(value, list(self.trained.values()), allow_unused=True)
-            self.reached[key] = [name for name, grad in zip(self.trained, grads, strict=True) if grad is not None]
-        return self.reached[key]
+        if key not in self.loss_parameters:
+            value = self.stage(loss, batch, self.contexts[row])  # on the bench: whose weights are there does not matter
+            grads = torch.autograd.grad(value, list(self.trainable_parameters.values()), allow_unused=True)
+            self.loss_parameters[key] = [
+                name for name, grad in zip(self.trainable_parameters, grads, strict=True) if grad is not None
+            ]
+        return self.loss_parameters[key]
 
     def _descend(self, weights: StateDict, grads: StateDict, cut: slice) -> None:
         """SGD on these rows, by torch's own function."""
-        local = self.bench.local
+        local = self.trainer.local
         for plain, momentum, decay in ((False, local.momentum, local.weight_decay), (True, 0.0, 0.0)):
-            names = [name for name in weights if (name in self.plain) == plain]
+            names = [name for name in weights if (name in self.plain_sgd_names) == plain]
             sgd(
                 [weights[name] for name in names],
                 [grads[name] for name in names],

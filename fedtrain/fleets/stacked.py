@@ -19,14 +19,14 @@ class VmapBackend(SerialBackend):
         names = list(cohort)
         try:
             sent = {name: self.addressed(message, name) for name in names}
-            stack = StackedClients(self.bench, [self.clients[name] for name in names], self.personal, sent)
+            stack = StackedClients(self.trainer, [self.clients[name] for name in names], self.client_states, sent)
             losses = stack.advance()
         except Exception as error:
-            before = dict(self.personal)
+            before = dict(self.client_states)
             answers = super().train(message, names)
             if any(isinstance(answer, Failure) for answer in answers):
                 return answers
-            self.personal = before
+            self.client_states = before
             said = (str(error).splitlines() or [""])[0]
             raise TrainingError(
                 f"the clients cannot train together: {type(error).__name__}: {said}; in turn they can: --fleet in-turn"
@@ -35,8 +35,8 @@ class VmapBackend(SerialBackend):
         def turn(bench: ClientTrainer, name: str) -> TrainedClient:
             data = self.clients[name]
             bench.refuse_if_idle(data)
-            stack.load(name)
+            stack.load_client(name)
             bench.method.finish(bench.module)
-            return bench.answer(data, message, losses[name])
+            return bench.build_update(data, message, losses[name])
 
-        return self.gather(turn, message.round + 1, names)
+        return self.collect_answers(turn, message.round + 1, names)

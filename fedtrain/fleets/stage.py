@@ -15,14 +15,14 @@ class StackedPeers(Peers):
 
     def __init__(self, heads: Sequence[nn.Module], which: Tensor) -> None:
         super().__init__(heads)
-        self.which = which
+        self.indices = which
 
     def __len__(self) -> int:
-        return len(self.which)
+        return len(self.indices)
 
     def __call__(self, z: Tensor) -> Tensor:
         """What the others say of these features."""
-        return super().__call__(z)[self.which]
+        return super().__call__(z)[self.indices]
 
 
 class ClientModule(nn.Module):
@@ -36,6 +36,6 @@ class ClientModule(nn.Module):
         """The loss of the client whose tensors these are."""
         return loss(self.module, batch, view)
 
-    def entries(self) -> StateDict:
+    def named_tensors(self) -> StateDict:
         """All parameters and buffers, each once."""
         return {**dict(self.named_parameters()), **dict(self.named_buffers())}

@@ -19,24 +19,26 @@ class RankWorker:
     """Holds what its clients became in their last two turns: a round that is given up can be made again."""
 
     def __init__(self, fleet: SerialBackend, folder: RunFolder) -> None:
-        self.fleet, self.folder = fleet, folder
-        self.held: dict[str, dict[int, StateDict]] = {name: {0: own} for name, own in fleet.personal.items()}
-        self.kept: dict[str, int] = {}
+        self.backend, self.folder = fleet, folder
+        self.states_by_round: dict[str, dict[int, StateDict]] = {
+            name: {0: own} for name, own in fleet.client_states.items()
+        }
+        self.persisted_rounds: dict[str, int] = {}
         """The turns that are on the disk, as this process has put them there."""
         self.message: Broadcast | None = None
         self.halted = False
 
-    def halt(self) -> None:
+    def request_stop(self) -> None:
         """End the turn at hand, and with it the run: a client that was stopped has not failed."""
         self.halted = True
-        self.fleet.halt()
+        self.backend.request_stop()
 
     def serve(self, wire: TensorChannel) -> None:
         """Do what rank 0 says until it says that this is the end."""
         while True:
             note, entries = wire.listen()
             if note["do"] == "end":
-                wire.part()
+                wire.wait_for_all()
                 return
             wire.send(0, *self.obey(note, entries))
 
@@ -55,21 +57,21 @@ class RankWorker:
 
         ``turns`` says of each client in which round it trained last.
         """
-        turns: dict[str, int] = {name: turn for name, turn in note["turns"].items() if name in self.held}
+        turns: dict[str, int] = {name: turn for name, turn in note["turns"].items() if name in self.states_by_round}
         if note["do"] == "keep":
             self._keep(turns)
         elif note["do"] == "restore":
-            self._restore(turns)
+            self._restore_states(turns)
         elif note["do"] == "evaluate":
             return {"scores": encode_scores(self._at(turns).evaluate(self._heard(note, entries), note["splits"]))}, {}
         else:
             message = self._heard(note, entries)
-            cohort = [name for name in note["cohort"] if name in self.held]
+            cohort = [name for name in note["cohort"] if name in self.states_by_round]
             answers = self._at(turns).train(message, cohort)
             for name in cohort:
-                self.held[name] = {
-                    turns[name]: self.held[name][turns[name]],
-                    message.round + 1: self.fleet.personal[name],
+                self.states_by_round[name] = {
+                    turns[name]: self.states_by_round[name][turns[name]],
+                    message.round + 1: self.backend.client_states[name],
                 }
             return encode_replies(answers)
         return {}, {}
@@ -84,18 +86,18 @@ class RankWorker:
 
     def _at(self, turns: Mapping[str, int]) -> SerialBackend:
         """The clients as they were after these turns."""
-        self.fleet.personal |= {name: self.held[name][turn] for name, turn in turns.items()}
-        return self.fleet
+        self.backend.client_states |= {name: self.states_by_round[name][turn] for name, turn in turns.items()}
+        return self.backend
 
     def _keep(self, turns: Mapping[str, int]) -> None:
         for name, turn in turns.items():
-            if turn and self.kept.get(name) != turn:
-                self.folder.cupboard.put(name, turn, self.held[name][turn])
-                self.kept[name] = turn
+            if turn and self.persisted_rounds.get(name) != turn:
+                self.folder.cupboard.save(name, turn, self.states_by_round[name][turn])
+                self.persisted_rounds[name] = turn
 
-    def _restore(self, turns: Mapping[str, int]) -> None:
+    def _restore_states(self, turns: Mapping[str, int]) -> None:
         state = self.folder.restore()
         if state is None:
             raise InputError(f"{self.folder.path}: rank 0 sees a checkpoint here and another rank does not")
-        self.fleet.resume(state, self.folder)
-        self.held = {name: {turns[name]: own} for name, own in self.fleet.personal.items()}
+        self.backend.resume(state, self.folder)
+        self.states_by_round = {name: {turns[name]: own} for name, own in self.backend.client_states.items()}

@@ -31,23 +31,23 @@ class ThreadsBackend(SerialBackend):
         peers: int = 0,
     ) -> None:
         super().__init__(benches[0], clients, skip_failures=skip_failures, keep=keep, peers=peers)
-        self.benches = list(benches)
-        cuda = self.bench.device.type == "cuda"
-        self.streams = {bench: torch.cuda.Stream(bench.device) for bench in self.benches} if cuda else {}
+        self.trainers = list(benches)
+        cuda = self.trainer.device.type == "cuda"
+        self.streams = {bench: torch.cuda.Stream(bench.device) for bench in self.trainers} if cuda else {}
 
-    def halt(self) -> None:
+    def request_stop(self) -> None:
         """From another thread: end all turns at the next batch."""
-        for bench in self.benches:
-            bench.halt.set()
+        for bench in self.trainers:
+            bench.stop_requested.set()
 
-    def each(self, work: Callable[[ClientTrainer, str], T], names: Sequence[str]) -> list[T]:
+    def map_clients(self, work: Callable[[ClientTrainer, str], T], names: Sequence[str]) -> list[T]:
         """A core for each client, the largest first, and those beyond a multiple of the cores from the beginning.
 
         Five clients on two cores are three at a time and then two: the system divides two cores among three more
         evenly than they would be used by two, two and one. Fewer clients than cores have several each.
         """
         cores = torch.get_num_threads()
-        at_once = max(1, min(len(names), len(self.benches), cores + len(names) % cores))
+        at_once = max(1, min(len(names), len(self.trainers), cores + len(names) % cores))
         try:
             return self._at_once(work, names, at_once, max(1, cores // at_once))
         finally:
@@ -57,7 +57,7 @@ class ThreadsBackend(SerialBackend):
         self, work: Callable[[ClientTrainer, str], T], names: Sequence[str], workers: int, threads: int
     ) -> list[T]:
         free: SimpleQueue[ClientTrainer] = SimpleQueue()
-        for bench in self.benches[:workers]:
+        for bench in self.trainers[:workers]:
             free.put(bench)
 
         def take_turn(name: str) -> T:
@@ -77,12 +77,12 @@ class ThreadsBackend(SerialBackend):
                 failed = [turn for turn in turns.values() if turn in done and turn.exception()]
                 return [turn.result() for turn in failed or [turns[name] for name in names]]
             except BaseException:  # Ctrl-C too: nobody goes on with a round that is given up
-                self.halt()
+                self.request_stop()
                 pool.shutdown(cancel_futures=True)
                 raise
             finally:
-                for bench in self.benches:
-                    bench.halt.clear()
+                for bench in self.trainers:
+                    bench.stop_requested.clear()
 
     @contextmanager
     def _stream(self, bench: ClientTrainer) -> Iterator[None]:

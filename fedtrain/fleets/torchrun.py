@@ -27,21 +27,21 @@ class DistributedBackend:
     """
 
     def __init__(self, station: RankWorker, names: Sequence[str], wire: TensorChannel) -> None:
-        self.station, self.names, self.wire = station, list(names), wire
-        self.personal: dict[str, StateDict] = {}
+        self.station, self.client_names, self.channel = station, list(names), wire
+        self.client_states: dict[str, StateDict] = {}
         self.elsewhere = dict.fromkeys(names, 0)
-        self.told: Broadcast | None = None
+        self.last_broadcast: Broadcast | None = None
         self.owing: list[int] = []
         """Ranks whose answer to the last call was not heard yet."""
 
     @property
-    def norm(self) -> EntryNames:
+    def batch_norm_names(self) -> EntryNames:
         """The batch-norm entries of a client's module."""
-        return self.station.fleet.norm
+        return self.station.backend.batch_norm_names
 
     def opening(self) -> Broadcast:
         """The first message."""
-        return self.station.fleet.bench.opening(self.names)
+        return self.station.backend.trainer.opening(self.client_names)
 
     def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
         """Everyone named, each on its rank."""
@@ -54,39 +54,41 @@ class DistributedBackend:
         """Everyone."""
         replies = self._call({"do": "evaluate", "splits": list(splits), "turns": self.elsewhere}, message)
         scores = {name: score for note, _ in replies for name, score in decode_scores(note["scores"]).items()}
-        return {name: scores[name] for name in self.names}
+        return {name: scores[name] for name in self.client_names}
 
     def resume(self, state: RunState, folder: RunFolder) -> RunState:
         """Go on from a checkpoint, whichever fleet made it; every rank reads what is its own."""
-        self.elsewhere = {name: state.elsewhere.get(name, state.message.round) for name in self.names}
+        self.elsewhere = {name: state.elsewhere.get(name, state.message.round) for name in self.client_names}
         self._call({"do": "restore", "turns": self.elsewhere})
-        there = state.to(self.wire.device, personal=False)
-        return replace(there, personal={}, elsewhere=dict(self.elsewhere))
+        there = state.to(self.channel.device, personal=False)
+        return replace(there, client_states={}, elsewhere=dict(self.elsewhere))
 
     def secure(self, turns: Mapping[str, int]) -> None:
         """Every rank writes down what its clients became in these turns."""
         self._call({"do": "keep", "turns": turns})
 
-    def end(self) -> None:
+    def release_ranks(self) -> None:
         """Let the other ranks go."""
         with defer_interrupts():
             self._settle()
-            self.wire.tell({"do": "end"}, {})
-            self.wire.part()
+            self.channel.broadcast({"do": "end"}, {})
+            self.channel.wait_for_all()
 
     def _call(self, note: Mapping[str, Any], message: Broadcast | None = None) -> list[EncodedMessage]:
         """Tell everyone, do this rank's part, and hear what the others say; the message is sent but once."""
-        about, groups = encode_broadcast(message) if message is not None and message is not self.told else ({}, {})
+        about, groups = (
+            encode_broadcast(message) if message is not None and message is not self.last_broadcast else ({}, {})
+        )
         entries = flatten_groups(groups)
         with defer_interrupts():
             self._settle()
-            self.wire.tell({**note, **about}, entries)
+            self.channel.broadcast({**note, **about}, entries)
             self.owing = list(range(1, dist.get_world_size()))
-        self.told = message or self.told
+        self.last_broadcast = message or self.last_broadcast
         replies = [self.station.obey({**note, **about}, entries)]
         with defer_interrupts():
             while self.owing:
-                replies.append(self.wire.receive(self.owing[0]))
+                replies.append(self.channel.receive(self.owing[0]))
                 self.owing.pop(0)
         for told, _ in replies:
             if "error" in told:
@@ -96,5 +98,5 @@ class DistributedBackend:
     def _settle(self) -> None:
         """Hear out who still had to answer to a call that was given up."""
         while self.owing:
-            self.wire.receive(self.owing[0])
+            self.channel.receive(self.owing[0])
             self.owing.pop(0)

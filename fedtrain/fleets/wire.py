@@ -32,7 +32,7 @@ class TensorChannel:
         """From one rank; waits for it."""
         return self._get(lambda piece: dist.recv(piece, sender))
 
-    def tell(self, note: Mapping[str, Any], entries: StateDict) -> None:
+    def broadcast(self, note: Mapping[str, Any], entries: StateDict) -> None:
         """From rank 0 to all others."""
         self._give(lambda piece: dist.broadcast(piece, 0), note, entries)
 
@@ -40,7 +40,7 @@ class TensorChannel:
         """What rank 0 tells all others; waits for it."""
         return self._get(lambda piece: dist.broadcast(piece, 0))
 
-    def part(self) -> None:
+    def wait_for_all(self) -> None:
         """Wait until all are ready to leave: who leaves while another still listens would be taken for dead."""
         with _translate_errors():
             dist.barrier()

@@ -24,9 +24,9 @@ def write_app(folder: Path, plan: ServerPlan, log: Path) -> None:
     told = {
         "out": str(plan.folder.path.absolute()),
         "config": format_config(plan.config),
-        "clients": plan.clients,
-        "least": plan.least,
-        "patience": float(plan.patience),
+        "clients": plan.num_clients,
+        "least": plan.min_clients,
+        "patience": float(plan.round_timeout),
         "command": plan.command,
         "log": str(log.absolute()),
     }

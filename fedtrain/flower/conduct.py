@@ -33,18 +33,18 @@ class ServerPlan:
 
     config: Config
     folder: RunFolder
-    clients: int
+    num_clients: int
     """How many there are."""
-    least: int
+    min_clients: int
     """How many must answer in a round; all others are waited for only so long."""
-    patience: float
+    round_timeout: float
     command: str
-    halt: Event = field(default_factory=Event)
+    stop_requested: Event = field(default_factory=Event)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.least <= self.clients:
-            there = f"there are {self.clients} clients; choose from 1 to {self.clients}"
-            raise InputError(f"--min-clients {self.least}: {there}")
+        if not 1 <= self.min_clients <= self.num_clients:
+            there = f"there are {self.num_clients} clients; choose from 1 to {self.num_clients}"
+            raise InputError(f"--min-clients {self.min_clients}: {there}")
 
 
 def run_server(
@@ -52,9 +52,9 @@ def run_server(
 ) -> dict[str, Any]:
     """Begin or go on; the summary. ``watching`` gives what looks on while the experiment runs."""
     config, folder = plan.config, plan.folder
-    post = ClientManager(grid, build_node_query(config, str(folder.path.absolute())), plan.halt)
+    post = ClientManager(grid, build_node_query(config, str(folder.path.absolute())), plan.stop_requested)
     begun = folder.holds_a_run
-    post.gather(plan.least if begun else plan.clients, CLIENT_WAIT_TIMEOUT)
+    post.wait_for_clients(plan.min_clients if begun else plan.num_clients, CLIENT_WAIT_TIMEOUT)
     if begun:  # who is away may come back; what it said of itself was written down
         post.described = restore_client_descriptions(folder.read_json(MANIFEST_FILE)["data"]) | post.described
     data = merge_data_descriptions(
@@ -62,14 +62,16 @@ def run_server(
     )
     told = build_manifest(config, data, plan.command)
     work = Experiment(config, build_federation_from_manifest(config, told, folder.path / MANIFEST_FILE))
-    work.check()
-    with folder.alone():
+    work.validate()
+    with folder.exclusive_lock():
         if begun:
             for note in prepare_resume(folder, config, told):
                 say(f"note: {note}")
         else:
             folder.begin(config, told)
-        fleet = FlowerBackend(post, work.bench(), config, folder, WaitPolicy(plan.least, plan.patience))
+        fleet = FlowerBackend(
+            post, work.build_client_trainer(), config, folder, WaitPolicy(plan.min_clients, plan.round_timeout)
+        )
         with watching(work) as watch:
             return run_rounds(work, folder, watch, fleet)
 

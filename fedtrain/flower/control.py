@@ -31,12 +31,12 @@ class SuperLinkRun:
     outbound: int
 
     @property
-    def over(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether it came to an end, good or bad."""
         return self.status.startswith("finished")
 
     @property
-    def completed(self) -> bool:
+    def is_completed(self) -> bool:
         """Whether that end was good."""
         return self.status == "finished:completed"
 
@@ -56,7 +56,7 @@ class SuperLinkControl:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.environment = environment
 
-    def nodes(self) -> dict[str, str]:
+    def list_nodes(self) -> dict[str, str]:
         """Node id -> "online", "offline", "registered" or "unregistered"."""
         return {str(node["node-id"]): str(node["status"]) for node in self._ask("supernode", "list")["nodes"]}
 
@@ -70,7 +70,7 @@ class SuperLinkControl:
             raise InputError(f"{app}: no Flower app is here (no pyproject.toml); name the folder of one")
         return str(self._ask("run", str(app.resolve()))["run-id"])
 
-    def runs(self) -> list[SuperLinkRun]:
+    def list_runs(self) -> list[SuperLinkRun]:
         """All runs that the SuperLink knows of."""
         return [_parse_run(row) for row in self._ask("ls")["runs"]]
 

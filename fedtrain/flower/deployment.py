@@ -45,14 +45,14 @@ class Deployment:
         return (self.folder / STATE_FILE).exists()
 
     @property
-    def clients(self) -> int:
+    def num_clients(self) -> int:
         """How many nodes it has."""
         return len(load_deployment_state(self.folder).nodes)
 
     @property
     def control(self) -> SuperLinkControl:
         """Its SuperLink, to be asked and told."""
-        return SuperLinkControl(self._parts().environment("control"))
+        return SuperLinkControl(self._parts().build_component_environment("control"))
 
     def up(
         self,
@@ -89,12 +89,12 @@ class Deployment:
     def status(self) -> DeploymentStatus:
         """Look at all of it."""
         parts = self._parts()
-        first, nodes = parts.deployed.superlink, parts.deployed.nodes
+        first, nodes = parts.state.superlink, parts.state.nodes
         heard: dict[str, str] = {}
         runs: list[SuperLinkRun] = []
         try:
             if first.alive:
-                heard, runs = self.control.nodes(), self.control.runs()
+                heard, runs = self.control.list_nodes(), self.control.list_runs()
         except TrainingError:
             if first.alive:  # else it ended while it was asked
                 raise
@@ -102,7 +102,7 @@ class Deployment:
             NodeStatus(client, node.pid, node.alive, node.node_id, heard.get(node.node_id or "") == "online")
             for client, node in enumerate(nodes)
         ]
-        return DeploymentStatus(parts.address, parts.deployed.tls, first.pid, first.alive, seen, runs)
+        return DeploymentStatus(parts.address, parts.state.tls, first.pid, first.alive, seen, runs)
 
     def restart_node(self, client: int, patience: float = REJOIN_TIMEOUT) -> None:
         """End a client's node if it runs, and start it again; return once it is online.
@@ -112,12 +112,12 @@ class Deployment:
         with exclusive_lock(self.folder):
             parts, until = self._parts(), time.monotonic() + patience
             while True:
-                terminate(parts.processes(format_node_name(client)))
+                terminate(parts.find_processes(format_node_name(client)))
                 parts.start_node(client)
                 try:
                     return parts.wait_for_node(client)
                 except TrainingError:
-                    if not parts.deployed.tls or time.monotonic() + RETRY_INTERVAL > until:
+                    if not parts.state.tls or time.monotonic() + RETRY_INTERVAL > until:
                         raise
                 time.sleep(RETRY_INTERVAL)
 
@@ -125,7 +125,7 @@ class Deployment:
         """End the SuperLink if it runs, and start it again; nodes come back by themselves, runs do not."""
         with exclusive_lock(self.folder):
             parts = self._parts()
-            terminate(parts.processes(SUPERLINK))
+            terminate(parts.find_processes(SUPERLINK))
             parts.start_superlink()
 
     def _parts(self) -> Supervisor:
@@ -141,7 +141,7 @@ class Deployment:
 
     def _begin(self, parts: Supervisor, tell: Callable[[str], None]) -> None:
         (self.folder / LOGS_DIR).mkdir(exist_ok=True)
-        clients = range(len(parts.deployed.nodes))
+        clients = range(len(parts.state.nodes))
         secrets = parts.certificates
         if secrets is not None:
             from fedtrain.flower.security import create_credentials
@@ -157,11 +157,11 @@ class Deployment:
         for client in clients:
             parts.wait_for_node(client)
             tell(f"{format_node_name(client)} is online")
-        online = self.control.nodes()
+        online = self.control.list_nodes()
         for client in clients:
-            if online.get(parts.deployed.nodes[client].node_id or "") != "online":
+            if online.get(parts.state.nodes[client].node_id or "") != "online":
                 raise TrainingError(
-                    f"{format_node_name(client)} did not stay online; see {parts.log(format_node_name(client))}"
+                    f"{format_node_name(client)} did not stay online; see {parts.get_log_path(format_node_name(client))}"
                 )
 
     def _down(self) -> int:
@@ -171,9 +171,9 @@ class Deployment:
             parts = Supervisor(self.folder, deployed)
             names = map(format_node_name, range(len(deployed.nodes)))
             ended += terminate(
-                set().union(*map(parts.processes, names))
+                set().union(*map(parts.find_processes, names))
             )  # first, for they say goodbye to the SuperLink
-            ended += terminate(parts.processes(SUPERLINK))
+            ended += terminate(parts.find_processes(SUPERLINK))
         ended += terminate(find_deployment_processes(self.folder))
         if deployed is not None:
             for path in self.folder.glob(f"{DATABASE_FILE}*"):

@@ -35,8 +35,8 @@ from theory.errors import InputError
 class WaitPolicy:
     """For how many clients to wait, and how long for the others."""
 
-    least: int
-    seconds: float
+    min_clients: int
+    timeout: float
 
 
 class FlowerBackend:
@@ -49,23 +49,23 @@ class FlowerBackend:
     def __init__(
         self, post: ClientManager, bench: ClientTrainer, config: Config, folder: RunFolder, patience: WaitPolicy
     ) -> None:
-        self.post, self.bench, self.config, self.folder, self.patience = post, bench, config, folder, patience
-        self.names = sorted(post.described, key=lambda name: int(post.described[name]["place"]))
-        self.personal: dict[str, StateDict] = {}
-        self.elsewhere = dict.fromkeys(self.names, 0)
-        self.before = self.elsewhere
+        self.post, self.trainer, self.config, self.folder, self.wait_policy = post, bench, config, folder, patience
+        self.client_names = sorted(post.described, key=lambda name: int(post.described[name]["place"]))
+        self.client_states: dict[str, StateDict] = {}
+        self.elsewhere = dict.fromkeys(self.client_names, 0)
+        self.previous_last_trained_round = self.elsewhere
         """The same before the last round: what a checkpoint will speak of if this one is given up."""
         self.ahead: tuple[Broadcast | None, dict[str, Update | Failure]] = None, {}
         """What was answered to a message when it was evaluated."""
 
     @property
-    def norm(self) -> EntryNames:
+    def batch_norm_names(self) -> EntryNames:
         """The batch-norm entries of a client's module."""
-        return self.bench.norm
+        return self.trainer.batch_norm_names
 
     def opening(self) -> Broadcast:
         """The first message."""
-        return self.bench.opening(self.names)
+        return self.trainer.opening(self.client_names)
 
     def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
         """Everyone named, each on its node."""
@@ -74,28 +74,30 @@ class FlowerBackend:
             answers, _ = self._round(message, cohort, [], cohort)
         self.ahead = None, {}
         trained = {name: message.round + 1 for name in cohort if isinstance(answers[name], Update)}
-        self.before, self.elsewhere = self.elsewhere, self.elsewhere | trained
+        self.previous_last_trained_round, self.elsewhere = self.elsewhere, self.elsewhere | trained
         return [answers[name] for name in cohort]
 
     def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
         """Everyone; nothing if not everyone could be asked, for a mean over some of them would mislead."""
         server, (done, answers) = self.config.server, self.ahead
         if done is message:  # it is asked for more splits, and has trained ahead already
-            _, scores = self._round(message, self.names, splits, [])
+            _, scores = self._round(message, self.client_names, splits, [])
         else:
             last = message.round >= server.rounds
-            next_ones = [] if last else sample_cohort(self.names, server.sample, self.config.seed, message.round)
-            answers, scores = self._round(message, self.names, splits, next_ones)
+            next_ones = (
+                [] if last else sample_cohort(self.client_names, server.participation, self.config.seed, message.round)
+            )
+            answers, scores = self._round(message, self.client_names, splits, next_ones)
             self.ahead = message, answers
-        return {name: scores[name] for name in self.names} if scores.keys() >= set(self.names) else {}
+        return {name: scores[name] for name in self.client_names} if scores.keys() >= set(self.client_names) else {}
 
     def resume(self, state: RunState, folder: RunFolder) -> RunState:
         """Go on from a checkpoint of this fleet; what clients keep is on their nodes."""
-        if state.personal:
+        if state.client_states:
             raise InputError(f"{folder.path}: this run holds what its clients keep; go on with fedco2 train --resume")
-        if not self.bench.fits({**self.bench.start(self.names[0]), **state.message.shared}):
+        if not self.trainer.fits({**self.trainer.initial_client_state(self.client_names[0]), **state.message.shared}):
             raise InputError(f"{folder.path / LAST_CHECKPOINT}: of another network; start the run anew")
-        self.before = self.elsewhere = dict(state.elsewhere)
+        self.previous_last_trained_round = self.elsewhere = dict(state.elsewhere)
         return state
 
     def secure(self, turns: Mapping[str, int]) -> None:
@@ -109,16 +111,18 @@ class FlowerBackend:
 
         def letter(name: str) -> RecordDict:
             note, groups = self._told(message, name, splits, name in training)
-            return packing.letter({**note, "needed": sorted({self.before[name], *needed[name]})}, groups)
+            return packing.letter(
+                {**note, "needed": sorted({self.previous_last_trained_round[name], *needed[name]})}, groups
+            )
 
         letters = {name: letter(name) for name in whom}
-        replies = self.post.ask(letters, min(self.patience.least, len(letters)), self.patience.seconds)
+        replies = self.post.ask(letters, min(self.wait_policy.min_clients, len(letters)), self.wait_policy.timeout)
         answers: dict[str, Update | Failure] = {}
         scores: dict[str, Scores] = {}
         for name in whom:
             try:
                 if name not in replies:
-                    raise TrainingError(f"client {name}: no answer within {self.patience.seconds:g} s")
+                    raise TrainingError(f"client {name}: no answer within {self.wait_policy.timeout:g} s")
                 note, _ = replies[name]
                 if "error" in note:
                     raise build_client_error(f"client {name}", note)

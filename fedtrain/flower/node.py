@@ -21,7 +21,7 @@ def describe_client(message: Message, context: Context) -> Message:
     def answer() -> EncodedMessage:
         note, _ = parse_record(message.content)
         site = ClientSession.here(context.node_config, note)
-        return {"client": site.name, "place": site.place, "data": describe_data(site.work.federation)}, {}
+        return {"client": site.name, "place": site.client_index, "data": describe_data(site.experiment.federation)}, {}
 
     return Message(build_reply(answer), reply_to=message)
 
@@ -32,7 +32,7 @@ def run_client_round(message: Message, context: Context) -> Message:
     def answer() -> EncodedMessage:
         note, entries = parse_record(message.content)
         site = ClientSession.here(context.node_config, note)
-        reply, kept = site.turn(note, entries, get_cached_state(context.state, note))
+        reply, kept = site.run_round(note, entries, get_cached_state(context.state, note))
         if kept is not None:
             about = {"run": note["run"], "turn": note["round"] + 1}
             context.state.clear()

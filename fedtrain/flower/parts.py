@@ -41,73 +41,69 @@ class Supervisor:
 
     def __init__(self, folder: Path, deployed: DeploymentState) -> None:
         self.folder = folder
-        self.deployed = deployed
+        self.state = deployed
 
     @property
     def address(self) -> str:
         """Where the SuperLink listens."""
-        return f"{LOOPBACK}:{self.deployed.superlink.port}"
+        return f"{LOOPBACK}:{self.state.superlink.port}"
 
     @property
     def certificates(self) -> Path | None:
         """The folder of certificates and keys, if there are any."""
-        return self.folder / CERTIFICATES_DIR if self.deployed.tls else None
+        return self.folder / CERTIFICATES_DIR if self.state.tls else None
 
-    def log(self, name: str) -> Path:
+    def get_log_path(self, name: str) -> Path:
         """What a part says."""
         return self.folder / LOGS_DIR / f"{name}.log"
 
-    def environment(self, role: str) -> dict[str, str]:
+    def build_component_environment(self, role: str) -> dict[str, str]:
         """What a process of this deployment is told."""
         marks = {DEPLOYMENT_VARIABLE: str(self.folder), COMPONENT_VARIABLE: role}
-        return (
-            build_environment(self.folder / FLOWER_HOME_DIR) | {"OMP_NUM_THREADS": str(self.deployed.threads)} | marks
-        )
+        return build_environment(self.folder / FLOWER_HOME_DIR) | {"OMP_NUM_THREADS": str(self.state.threads)} | marks
 
     def start_superlink(self) -> None:
         """Return once it listens."""
-        part = self.deployed.superlink
-        self._start(
+        part = self.state.superlink
+        self._start_component(
             part, SUPERLINK, commands.build_superlink_command(part.port, self.folder / DATABASE_FILE, self.certificates)
         )
         until = time.monotonic() + START_TIMEOUT
         while part.alive and time.monotonic() < until:
             # its own word counts: on its port somebody else may answer
-            if LISTENING_MESSAGE in read_log(self.log(SUPERLINK), part.log_from):
+            if LISTENING_MESSAGE in read_log(self.get_log_path(SUPERLINK), part.log_from):
                 return
             time.sleep(0.1)
         raise self._failure(part, SUPERLINK, "did not start")
 
     def start_node(self, client: int) -> None:
         """Return at once."""
-        part, name = self.deployed.nodes[client], format_node_name(client)
-        data = None if self.deployed.data_dir is None else Path(self.deployed.data_dir)
-        config = commands.build_node_config(
-            client, len(self.deployed.nodes), self.folder / NODES_DIR / str(client), data
-        )
+        part, name = self.state.nodes[client], format_node_name(client)
+        data = None if self.state.data_dir is None else Path(self.state.data_dir)
+        config = commands.build_node_config(client, len(self.state.nodes), self.folder / NODES_DIR / str(client), data)
         key = self.certificates and self.certificates / name
         ca = self.certificates and self.certificates / commands.CA_FILE
-        self._start(part, name, commands.build_supernode_command(self.address, part.port, config, ca, key))
+        self._start_component(part, name, commands.build_supernode_command(self.address, part.port, config, ca, key))
 
     def wait_for_node(self, client: int) -> None:
         """Return once the SuperLink has let it in."""
-        part, name = self.deployed.nodes[client], format_node_name(client)
+        part, name = self.state.nodes[client], format_node_name(client)
         until = time.monotonic() + START_TIMEOUT
         while time.monotonic() < until:
             alive = part.alive  # asked first: what it said before its end is read then
-            part.node_id = find_node_id(read_log(self.log(name), part.log_from))
+            part.node_id = find_node_id(read_log(self.get_log_path(name), part.log_from))
             if not alive:
                 break
             if part.node_id is not None:
-                self.deployed.write(self.folder)
+                self.state.write(self.folder)
                 return
             time.sleep(0.1)
         raise self._failure(part, name, "did not come online")
 
-    def processes(self, name: str) -> set[Process]:
+    def find_processes(self, name: str) -> set[Process]:
         """A SuperLink or SuperNode, all that it started, and what one that was killed left behind."""
-        parts = {SUPERLINK: self.deployed.superlink}
-        parts |= {format_node_name(client): node for client, node in enumerate(self.deployed.nodes)}
+        parts = {SUPERLINK: self.state.superlink}
+        parts |= {format_node_name(client): node for client, node in enumerate(self.state.nodes)}
         process = parts[name].process
         own = set() if process is None else {process}
         return (
@@ -116,12 +112,12 @@ class Supervisor:
             | find_by_environment({DEPLOYMENT_VARIABLE: str(self.folder), COMPONENT_VARIABLE: name})
         )
 
-    def _start(self, part: ComponentState, name: str, command: list[str]) -> None:
-        log = self.log(name)
+    def _start_component(self, part: ComponentState, name: str, command: list[str]) -> None:
+        log = self.get_log_path(name)
         part.log_from, part.node_id = log.stat().st_size if log.exists() else 0, None
-        part.process = spawn(command, self.environment(name), log)
-        self.deployed.write(self.folder)
+        part.process = spawn(command, self.build_component_environment(name), log)
+        self.state.write(self.folder)
 
     def _failure(self, part: ComponentState, name: str, what: str) -> TrainingError:
-        log = self.log(name)
+        log = self.get_log_path(name)
         return TrainingError(f"{name} {what}: {find_exit_reason(read_log(log, part.log_from))}; see {log}")

@@ -41,34 +41,36 @@ class ClientManager:
     grid: Grid
     question: Mapping[str, Any]
     """What a node is asked when it turns up."""
-    halt: Event = field(default_factory=Event)
+    stop_requested: Event = field(default_factory=Event)
     """Set from another thread, it ends all waiting."""
-    nodes: dict[str, int] = field(default_factory=dict)
+    node_ids: dict[str, int] = field(default_factory=dict)
     """Where each client is; of two nodes that speak for it, the later one: the other died and was not missed yet."""
     described: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What each client said of itself."""
     met: set[int] = field(default_factory=set)
     """Nodes that said who they are."""
-    asked: dict[str, int] = field(default_factory=dict)
+    pending_queries: dict[str, int] = field(default_factory=dict)
     """Questions without an answer yet, and whom."""
     strangers: dict[int, InputError | TrainingError] = field(default_factory=dict)
     """Nodes that could not say who they are, and why; a run that has its clients does without them."""
     looked: float = float("-inf")
 
-    def gather(self, clients: int, patience: float) -> None:
+    def wait_for_clients(self, clients: int, patience: float) -> None:
         """Wait until so many clients have said who they are."""
         end = time.monotonic() + patience
         for _ in self._ticks():
             self._look_around()
-            if len(self.nodes) >= clients:
+            if len(self.node_ids) >= clients:
                 return
             if self.strangers:
                 end = min(end, time.monotonic() + GRACE_PERIOD)
             if time.monotonic() > end and self.strangers:
                 raise next(iter(self.strangers.values()))
             if time.monotonic() > end:
-                here = ", ".join(self.nodes) or "none"
-                raise InputError(f"{clients} clients are wanted and {len(self.nodes)} came ({here}); start their nodes")
+                here = ", ".join(self.node_ids) or "none"
+                raise InputError(
+                    f"{clients} clients are wanted and {len(self.node_ids)} came ({here}); start their nodes"
+                )
 
     def ask(self, letters: Mapping[str, RecordDict], least: int, patience: float) -> dict[str, EncodedMessage]:
         """The answers: all of them, or after ``patience`` seconds ``least``. Who was lost gets its letter again."""
@@ -88,7 +90,7 @@ class ClientManager:
                 break
             self._look_around()
             wanted = {
-                (client, node) for client, node in self.nodes.items() if client in letters.keys() - answers.keys()
+                (client, node) for client, node in self.node_ids.items() if client in letters.keys() - answers.keys()
             }
             new = sorted(wanted - set(underway.values()))
             numbers = self._send("train", [(letters[client], node) for client, node in new])
@@ -97,15 +99,15 @@ class ClientManager:
 
     def _ticks(self) -> Iterator[None]:
         while True:
-            if self.halt.is_set():
+            if self.stop_requested.is_set():
                 raise KeyboardInterrupt
             yield
             time.sleep(POLL_INTERVAL)
 
     def _look_around(self) -> None:
         """Ask nodes that are new who they are; one that is gone is no client's any more."""
-        for reply in self._answers(self.asked):
-            node = self.asked.pop(get_message_id(reply))
+        for reply in self._answers(self.pending_queries):
+            node = self.pending_queries.pop(get_message_id(reply))
             if is_lost(reply):
                 continue  # if it is back, it is asked again
             note, _ = parse_reply(reply)
@@ -114,7 +116,7 @@ class ClientManager:
                 text = note if "error" in note else {"error": "", "text": "its answer is none of fedco2's; update it"}
                 self.strangers[node] = build_client_error(f"node {node}", text)
                 continue
-            self.nodes[note["client"]] = node
+            self.node_ids[note["client"]] = node
             self.described[note["client"]] = note
         if time.monotonic() - self.looked < DISCOVERY_INTERVAL:
             return
@@ -122,14 +124,14 @@ class ClientManager:
         online = set(self.grid.get_node_ids())
         for node in self.met - online:
             self._lose(node)
-        new = sorted(online - self.met - set(self.asked.values()))
+        new = sorted(online - self.met - set(self.pending_queries.values()))
         numbers = self._send("query", [(build_record(self.question, {}), node) for node in new])
-        self.asked |= dict(zip(numbers, new, strict=True))
+        self.pending_queries |= dict(zip(numbers, new, strict=True))
 
     def _lose(self, node: int) -> None:
         self.met.discard(node)
         self.strangers.pop(node, None)
-        self.nodes = {client: at for client, at in self.nodes.items() if at != node}
+        self.node_ids = {client: at for client, at in self.node_ids.items() if at != node}
 
     def _send(self, kind: str, letters: Sequence[tuple[RecordDict, int]]) -> list[str]:
         """All in one go: what several of them hold alike is moved once."""

@@ -24,7 +24,7 @@ class RecordPacker:
     """
 
     def __init__(self) -> None:
-        self.done: dict[int, tuple[StateDict, TensorSpecs, ArrayRecord]] = {}
+        self.packed_groups: dict[int, tuple[StateDict, TensorSpecs, ArrayRecord]] = {}
 
     def letter(self, note: Mapping[str, Any], groups: Mapping[str, StateDict]) -> RecordDict:
         """A record for each group, and the note."""
@@ -34,10 +34,10 @@ class RecordPacker:
         return records
 
     def _packed(self, state: StateDict) -> tuple[TensorSpecs, ArrayRecord]:
-        if id(state) not in self.done:  # which stays its own while it is held here
+        if id(state) not in self.packed_groups:  # which stays its own while it is held here
             forms, block = pack_tensors(state)
-            self.done[id(state)] = state, forms, ArrayRecord({BLOCK_KEY: Array(block.numpy())})
-        return self.done[id(state)][1:]
+            self.packed_groups[id(state)] = state, forms, ArrayRecord({BLOCK_KEY: Array(block.numpy())})
+        return self.packed_groups[id(state)][1:]
 
 
 def build_record(note: Mapping[str, Any], entries: StateDict) -> RecordDict:

@@ -30,9 +30,9 @@ SIMULATION_VARIABLE = "FEDCO2_SIMULATED"
 class ClientSession:
     """Made anew for each message: Flower gives every one a process of its own."""
 
-    work: Experiment
+    experiment: Experiment
     """With this client alone."""
-    place: int
+    client_index: int
     """Of the client, among all."""
     cupboard: ClientStateStore
 
@@ -61,9 +61,9 @@ class ClientSession:
     @property
     def name(self) -> str:
         """Of the client."""
-        return self.work.federation.clients[0].name
+        return self.experiment.federation.clients[0].name
 
-    def turn(
+    def run_round(
         self, note: Mapping[str, Any], entries: StateDict, remembered: StateDict | None = None
     ) -> tuple[EncodedMessage, StateDict | None]:
         """Evaluate, then train, as far as asked for: the answer, and what the client keeps if it has trained.
@@ -73,14 +73,16 @@ class ClientSession:
         before the server hears of it.
         """
         message, turn, name = decode_broadcast(note, entries), int(note["turn"]), self.name
-        fleet = SerialBackend(self.work.bench(), self.work.federation.clients, skip_failures=True)
+        fleet = SerialBackend(
+            self.experiment.build_client_trainer(), self.experiment.federation.clients, skip_failures=True
+        )
         if turn:
-            fleet.personal = {name: remembered if remembered is not None else self.cupboard.take(name, turn)}
+            fleet.client_states = {name: remembered if remembered is not None else self.cupboard.load(name, turn)}
         scores = encode_scores(fleet.evaluate(message, note["splits"])) if note["splits"] else {}
         answers = fleet.train(message, [name]) if note["train"] else []
         told, sent = encode_replies(answers)
-        kept = fleet.personal[name] if any(isinstance(answer, Update) for answer in answers) else None
+        kept = fleet.client_states[name] if any(isinstance(answer, Update) for answer in answers) else None
         if kept is not None:
-            self.cupboard.put(name, message.round + 1, kept)
-        self.cupboard.clear(name, {turn, *note["needed"]}, before=message.round + 1)
+            self.cupboard.save(name, message.round + 1, kept)
+        self.cupboard.prune(name, {turn, *note["needed"]}, before=message.round + 1)
         return ({**told, "client": name, "scores": scores}, sent), kept

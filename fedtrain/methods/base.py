@@ -26,12 +26,12 @@ class ModelFactory:
         self.make, self.seed, self.client = make, seed, client
         self.drew_own = False
 
-    def common(self, part: str = "") -> Net:
+    def build_common(self, part: str = "") -> Net:
         """The same for every client; another one for every ``part``."""
         with fork_rng(self.seed, "network", part):
             return self._made()
 
-    def own(self, part: str = "") -> Net:
+    def build_own(self, part: str = "") -> Net:
         """Another one for every client."""
         self.drew_own = True
         with fork_rng(self.seed, "network", part, "of", self.client):
@@ -66,16 +66,16 @@ class RoundContext(Generic[M]):
 
     round: int
     peers: Peers
-    counts: Tensor
+    class_counts: Tensor
     """How many samples of each class this client trains on."""
-    start: M | None = None
+    frozen_start: M | None = None
 
     @property
     def anchor(self) -> M:
         """The module as the round began, frozen; only for a method that is `Method.anchored` in this round."""
-        if self.start is None:
+        if self.frozen_start is None:
             raise RuntimeError("a method that looks at its anchor must say so: override `anchored`")
-        return self.start
+        return self.frozen_start
 
 
 LossFunction = Callable[[M, Batch, RoundContext[M]], Tensor]
@@ -86,7 +86,7 @@ class Method(ABC, Generic[M]):
     """A method says only what follows; client, fleet and loop are common to all. Its fields are its parameters."""
 
     title: ClassVar[str]
-    cut: ClassVar[SplitPoint] = "conv"
+    split_at: ClassVar[SplitPoint] = "conv"
     """Where features end and head begins, unless the configuration says otherwise."""
     needs_norm: ClassVar[bool] = False
     """Whether it is another method on a network without batch norm."""
@@ -120,14 +120,14 @@ class Method(ABC, Generic[M]):
         """One loss for each pass over the local data."""
         return [self.loss] * epochs
 
-    def anchored(self, round: int) -> bool:
+    def needs_round_start(self, round: int) -> bool:
         """Whether the losses of this round look at `RoundContext.anchor`."""
         return False
 
     def finish(self, module: M) -> None:
         """Called once after local training."""
 
-    def plain(self, module: M) -> Sequence[nn.Parameter]:
+    def plain_sgd_parameters(self, module: M) -> Sequence[nn.Parameter]:
         """Parameters that are trained without momentum and weight decay."""
         return ()
 

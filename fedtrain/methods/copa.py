@@ -19,7 +19,7 @@ class Copa(FedPer):
     """FedPer whose heads are published: the peers' heads judge the features, and all heads vote."""
 
     title: ClassVar[str] = "COPA"
-    cut: ClassVar[SplitPoint] = "last"
+    split_at: ClassVar[SplitPoint] = "last"
 
     @property
     def published(self) -> str:

@@ -22,7 +22,7 @@ class FedAvg(Method[Net]):
 
     def build(self, nets: ModelFactory) -> Net:
         """The network."""
-        return nets.common()
+        return nets.build_common()
 
     def shared(self, module: Net) -> EntryNames:
         """All of it."""

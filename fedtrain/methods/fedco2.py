@@ -65,8 +65,10 @@ class FedCO2(Method[OnlineOfflineModel]):
 
     def build(self, nets: ModelFactory) -> OnlineOfflineModel:
         """Both models start equal, or the offline one from the client's own weights."""
-        online = nets.common()
-        return OnlineOfflineModel(online, copy.deepcopy(online) if self.start == "common" else nets.own("offline"))
+        online = nets.build_common()
+        return OnlineOfflineModel(
+            online, copy.deepcopy(online) if self.start == "common" else nets.build_own("offline")
+        )
 
     def shared(self, module: OnlineOfflineModel) -> EntryNames:
         """The online model without its personal part."""
@@ -75,13 +77,13 @@ class FedCO2(Method[OnlineOfflineModel]):
             norm if "bn" in self.personal else frozenset()
         )
 
-    def anchored(self, round: int) -> bool:
+    def needs_round_start(self, round: int) -> bool:
         """Teachers are the models as the round began; in the first round they have nothing to teach."""
         return self.intra != "none" and round > 0
 
     def phases(self, round: int, epochs: int) -> Sequence[LossFunction[OnlineOfflineModel]]:
         """One pass of learning from each other, then from the labels."""
-        return [*([self.mutual] if self.anchored(round) else []), *[self.loss] * epochs]
+        return [*([self.mutual] if self.needs_round_start(round) else []), *[self.loss] * epochs]
 
     def mutual(self, module: OnlineOfflineModel, batch: Batch, view: RoundContext[OnlineOfflineModel]) -> Tensor:
         """Σ KL(teacher ‖ pupil), the teacher being the other model."""

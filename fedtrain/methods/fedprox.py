@@ -26,14 +26,14 @@ class FedProx(FedAvg):
     def __post_init__(self) -> None:
         check_non_negative("mu", self.mu)
 
-    def anchored(self, round: int) -> bool:
+    def needs_round_start(self, round: int) -> bool:
         """Wherever it pulls."""
         return self.mu != 0 and (self.squared or round > 0)
 
     def loss(self, module: Net, batch: Batch, view: RoundContext[Net]) -> Tensor:
         """Cross entropy plus the proximal term."""
         own = super().loss(module, batch, view)
-        if not self.anchored(view.round):
+        if not self.needs_round_start(view.round):
             return own
         pairs = zip(module.parameters(), view.anchor.parameters(), strict=True)
         drift = torch.stack([(w - w0).square().sum() for w, w0 in pairs if w.requires_grad]).sum()

@@ -34,13 +34,13 @@ class FedRoD(Method[TwoHeadModel]):
 
     def build(self, nets: ModelFactory) -> TwoHeadModel:
         """The personal head is drawn apart, alike for all clients."""
-        return TwoHeadModel(nets.common(), nets.common("personal head").head)
+        return TwoHeadModel(nets.build_common(), nets.build_common("personal head").head)
 
     def shared(self, module: TwoHeadModel) -> EntryNames:
         """The generic network."""
         return entries_under(module, "generic")
 
-    def plain(self, module: TwoHeadModel) -> Sequence[nn.Parameter]:
+    def plain_sgd_parameters(self, module: TwoHeadModel) -> Sequence[nn.Parameter]:
         """The personal head, if so wanted."""
         return list(module.personal.parameters()) if self.personal_sgd == "plain" else ()
 
@@ -50,7 +50,7 @@ class FedRoD(Method[TwoHeadModel]):
         z = module.generic.features(x)
         generic = module.generic.head(z)
         fused = generic.detach() + module.personal(z.detach())
-        prior = (view.counts.to(generic) / view.counts.sum()).log() if self.balanced else 0.0
+        prior = (view.class_counts.to(generic) / view.class_counts.sum()).log() if self.balanced else 0.0
         return F.cross_entropy(generic + prior, y) + F.cross_entropy(fused, y)
 
     def branches(self, module: TwoHeadModel, x: Tensor, view: RoundContext[TwoHeadModel]) -> Mapping[str, Tensor]:

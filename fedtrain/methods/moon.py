@@ -36,7 +36,7 @@ class Moon(Method[MoonModel]):
     previous: Literal["last", "initial"] = "last"
     """initial: the previous model is for ever a random one, as in the published code for label skew."""
     title: ClassVar[str] = "MOON"
-    cut: ClassVar[SplitPoint] = "last"
+    split_at: ClassVar[SplitPoint] = "last"
 
     def __post_init__(self) -> None:
         check_non_negative("mu", self.mu)
@@ -45,14 +45,14 @@ class Moon(Method[MoonModel]):
 
     def build(self, nets: ModelFactory) -> MoonModel:
         """Before it trained anything, a client remembers the common start."""
-        model = nets.common()
-        return MoonModel(model, copy.deepcopy(model) if self.previous == "last" else nets.own("previous"))
+        model = nets.build_common()
+        return MoonModel(model, copy.deepcopy(model) if self.previous == "last" else nets.build_own("previous"))
 
     def shared(self, module: MoonModel) -> EntryNames:
         """The network, not the memory."""
         return entries_under(module, "model")
 
-    def anchored(self, round: int) -> bool:
+    def needs_round_start(self, round: int) -> bool:
         """The global model is the one that the round began with."""
         return self.mu != 0
 

@@ -21,7 +21,7 @@ class SingleSet(FedAvg):
 
     def build(self, nets: ModelFactory) -> Net:
         """The network."""
-        return nets.own() if self.start == "own" else nets.common()
+        return nets.build_own() if self.start == "own" else nets.build_common()
 
     def shared(self, module: Net) -> EntryNames:
         """No entry."""

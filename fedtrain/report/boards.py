@@ -76,7 +76,7 @@ def list_cautions(rows: Sequence[TableRow]) -> list[str]:
     said = []
     for row in rows:
         if not is_finished(row):
-            said.append(f"{row.label}: round {row.first.reached} of {row.first.rounds}. It is not ranked.")
+            said.append(f"{row.label}: round {row.first.last_evaluated_round} of {row.first.rounds}. It is not ranked.")
         if len({run.seeds[1] for run in row.runs}) > 1:
             said.append(f"{row.label}: the seeds of the data differ too, so its spread is that of clients drawn anew.")
     rounds = sorted({row.first.rounds for row in rows if is_finished(row)})
@@ -90,7 +90,7 @@ def list_cautions(rows: Sequence[TableRow]) -> list[str]:
     seeds = {tuple(run.seeds for run in row.runs) for row in rows}
     if len(counts) == 1 and len(seeds) > 1:
         said.append("The rows have different seeds.")
-    bits = {(repr(run.tables["data"]), run.data.get("sha256")) for row in rows for run in row.runs}
+    bits = {(repr(run.settings["data"]), run.data.get("sha256")) for row in rows for run in row.runs}
     if len(bits) > len({settings for settings, _ in bits}):
         said.append("The checksums of the data differ though the settings are the same: these are not the same images.")
     return said
@@ -118,25 +118,25 @@ def table_to_dict(board: ResultTable) -> dict[str, Any]:
 
 def _row_to_dict(row: TableRow, clients: Sequence[str]) -> dict[str, Any]:
     """Accuracies are shares, times are seconds."""
-    each = {name: row.client(name).mean for name in clients}
+    each = {name: row.client_accuracy(name).mean for name in clients}
     time = row.seconds_a_round
     return {
         "label": row.label,
-        "method": row.first.tables["method"]["name"],
+        "method": row.first.settings["method"]["name"],
         "runs": [str(run.path) for run in row.runs],
         "seeds": [run.seeds[0] for run in row.runs],
         "data_seeds": [run.seeds[1] for run in row.runs],
         "finished": is_finished(row),
-        "round": row.first.reached,
+        "round": row.first.last_evaluated_round,
         "rounds": row.first.rounds,
-        **{kind: asdict(row.over(kind)) for kind in ("mean", "micro", "worst")},
-        "std_over_clients": asdict(row.over("std")),
+        **{kind: asdict(row.client_statistic(kind)) for kind in ("mean", "micro", "worst")},
+        "std_over_clients": asdict(row.client_statistic("std")),
         "worst_client": min(each, key=each.__getitem__),
-        "clients": {name: asdict(row.client(name)) for name in clients},
+        "clients": {name: asdict(row.client_accuracy(name)) for name in clients},
         "branches": {
             branch: {
-                "mean": asdict(row.over("mean", branch)),
-                "clients": {name: asdict(row.client(name, branch)) for name in clients},
+                "mean": asdict(row.client_statistic("mean", branch)),
+                "clients": {name: asdict(row.client_accuracy(name, branch)) for name in clients},
             }
             for branch in row.first.branches
             if branch != FUSED

@@ -27,7 +27,7 @@ def draw_fairness_boxes(board: ResultTable, narrow: bool) -> SubFigure:
     title = f"{board.title}: how even the clients fare ({dots}◆ the mean, the worst one named)"
     body = create_figure(title, narrow, 1.5 + 0.62 * len(board.rows))
     axes = body.subplots()
-    values = [[100 * row.client(name).mean for name in board.clients] for row in board.rows]
+    values = [[100 * row.client_accuracy(name).mean for name in board.clients] for row in board.rows]
     for place, (mine, look) in enumerate(zip(values, assign_styles(board.rows), strict=True), 1):
         low, high = np.percentile(mine, (25, 75))
         axes.hlines(place, min(mine), max(mine), color=MUTED_COLOUR, linewidth=1.0, zorder=1)
@@ -55,12 +55,12 @@ def draw_accuracy_by_bytes(board: ResultTable, narrow: bool) -> SubFigure | None
     title = f"{board.title}: accuracy for the bytes sent, up and down, all clients"
     body = create_figure(title, narrow, 4.0 if narrow else 4.4)
     axes = body.subplots()
-    dearest = max(sum(row.bytes_a_round.values()) * row.first.reached for row in sending)
+    dearest = max(sum(row.bytes_a_round.values()) * row.first.last_evaluated_round for row in sending)
     unit, word = _choose_byte_unit(dearest)
     dearest /= unit
     ends: list[CurveEnd] = []
     for row, look in zip(board.rows, assign_styles(board.rows), strict=True):
-        curve, price = row.curve(board.traced), sum(row.bytes_a_round.values()) / unit
+        curve, price = row.get_curve(board.traced), sum(row.bytes_a_round.values()) / unit
         level = 100 * fmean(curve[max(curve)])
         if price:
             plot_curve(
@@ -70,7 +70,7 @@ def draw_accuracy_by_bytes(board: ResultTable, narrow: bool) -> SubFigure | None
         else:
             axes.axhline(level, color=look.colour, linestyle=look.line, linewidth=1.2, zorder=1)
             ends.append(CurveEnd(dearest, level, f"{row.label} (sends nothing)", look.colour))
-    starts = [sum(row.bytes_a_round.values()) * min(row.curve(board.traced)) / unit for row in sending]
+    starts = [sum(row.bytes_a_round.values()) * min(row.get_curve(board.traced)) / unit for row in sending]
     if dearest > 30 * min(starts):
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")

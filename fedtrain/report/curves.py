@@ -35,7 +35,7 @@ def draw_mean_curves(board: ResultTable, narrow: bool) -> SubFigure:
     axes = body.subplots()
     ends = []
     for row, look in zip(board.rows, assign_styles(board.rows), strict=True):
-        curve = row.curve(board.traced)
+        curve = row.get_curve(board.traced)
         _draw_seed_curve(axes, look, curve, row.label)
         last = max(curve)
         height = 100 * fmean(curve[last])
@@ -58,7 +58,7 @@ def draw_client_curves(board: ResultTable, narrow: bool) -> SubFigure:
     body, grid = _create_panels(title, board.traced, board.clients, len(board.rows), narrow)
     for axes, name in zip(grid, board.clients, strict=False):
         for row, look in zip(board.rows, assign_styles(board.rows), strict=True):
-            _draw_seed_curve(axes, look, row.curve(board.traced, name), row.label)
+            _draw_seed_curve(axes, look, row.get_curve(board.traced, name), row.label)
         _format_round_axis(axes)
     _add_legend(body, grid[0], narrow)
     return body
@@ -68,7 +68,7 @@ def _draw_client_bands(board: ResultTable, narrow: bool) -> SubFigure:
     title = f"{board.title}: mean of {len(board.clients)} clients, band from the 10 % to the 90 % point of them"
     body, grid = _create_panels(title, board.traced, [row.label for row in board.rows], 0, narrow)
     for axes, row, look in zip(grid, board.rows, assign_styles(board.rows), strict=False):
-        each = [row.curve(board.traced, name) for name in board.clients]
+        each = [row.get_curve(board.traced, name) for name in board.clients]
         rounds = list(each[0])
         values = 100 * np.array([[fmean(curve[round]) for round in rounds] for curve in each])
         low, high = np.percentile(values, (10, 90), axis=0)
@@ -93,7 +93,7 @@ def draw_branch_curves(board: ResultTable, narrow: bool) -> SubFigure | None:
     body, grid = _create_panels(title, board.traced, [name for name, _, _ in panels], len(names), narrow)
     for axes, (_, row, client) in zip(grid, panels, strict=False):
         for branch in row.first.branches[::-1]:  # the prediction last, above the others
-            _draw_seed_curve(axes, get_branch_style(branch), row.curve(board.traced, client, branch), branch)
+            _draw_seed_curve(axes, get_branch_style(branch), row.get_curve(board.traced, client, branch), branch)
         _format_round_axis(axes)
     _add_legend(body, grid[0] if len(rows) == 1 else grid[: len(panels)], narrow)
     return body

@@ -27,8 +27,8 @@ BRANCH_COLOURS = {"generic": "#0072B2", "personal": "#009E73", "own": "#0072B2",
 def draw_run_figures(folder: RunFolder, summary: dict[str, Any]) -> list[Path]:
     """accuracy.png and labels.png in the folder's figures; a run that went on draws them anew."""
     data = folder.read_json(MANIFEST_FILE)["data"]
-    test = [row for row in folder.rows() if row["split"] == "test"]
-    title = f"{folder.config().method.title} on {data['title']}"
+    test = [row for row in folder.load_rows() if row["split"] == "test"]
+    title = f"{folder.load_config().method.title} on {data['title']}"
     names = [client["name"] for client in data["clients"]]
     with use_plot_style():
         body = _draw_accuracy(test, names, f"{title}: {_describe_result(summary)}")

@@ -21,13 +21,13 @@ def _is_ignored(key: str) -> bool:
 
 def get_configuration_key(record: RunRecord) -> str:
     """The same for runs that differ in nothing but seeds and machine."""
-    kept = {key: value for key, value in flatten_tables(record.tables).items() if not _is_ignored(key)}
+    kept = {key: value for key, value in flatten_tables(record.settings).items() if not _is_ignored(key)}
     return repr((sorted(kept.items()), get_test_data_key(record)))
 
 
 def get_test_data_key(record: RunRecord) -> str:
     """The same for runs whose accuracies may stand in one table."""
-    kept = {key: value for key, value in record.tables["data"].items() if key not in TRAINING_ONLY_SETTINGS}
+    kept = {key: value for key, value in record.settings["data"].items() if key not in TRAINING_ONLY_SETTINGS}
     return repr((record.data["title"], record.data["standin"], list(record.clients), sorted(kept.items())))
 
 
@@ -44,8 +44,8 @@ def build_labels(groups: Sequence[Sequence[RunRecord]]) -> list[str]:
     firsts = [runs[0] for runs in groups]
     names: list[str] = []
     for one in firsts:
-        rivals = [flatten_tables(other.tables) for other in firsts if other.title == one.title]
-        mine = flatten_tables(one.tables)
+        rivals = [flatten_tables(other.settings) for other in firsts if other.title == one.title]
+        mine = flatten_tables(one.settings)
         apart = [k for k in mine if any(r.get(k) != mine[k] for r in rivals) and not _is_ignored(k)]
         words = ", ".join(f"{_shorten_key(key)} {_format_value(mine[key])}" for key in apart)
         name = f"{one.title} ({words})" if apart and len(words) <= MAX_LABEL_LENGTH else one.title
@@ -56,7 +56,7 @@ def build_labels(groups: Sequence[Sequence[RunRecord]]) -> list[str]:
 
 def find_setting_differences(rows: Sequence[Sequence[RunRecord]]) -> tuple[dict[str, list[str]], TomlTable]:
     """The settings that differ between runs, with the values of each row; and those that all share."""
-    each = [[flatten_tables(run.tables) for run in row] for row in rows]
+    each = [[flatten_tables(run.settings) for run in row] for row in rows]
     apart: dict[str, list[str]] = {}
     common: TomlTable = {}
     for key in dict.fromkeys(key for row in each for run in row for key in run):

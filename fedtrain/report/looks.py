@@ -52,7 +52,7 @@ class CurveEnd:
 
 def assign_styles(rows: Sequence[TableRow]) -> list[LineStyle]:
     """Each method has its own; a second row of the same method takes one that no other row wants."""
-    wanted = [str(row.first.tables["method"]["name"]) for row in rows]
+    wanted = [str(row.first.settings["method"]["name"]) for row in rows]
     spare = cycle([*SPARE_STYLES, *(look for name, look in METHOD_STYLES.items() if name not in wanted)])
     return [METHOD_STYLES[name] if name not in wanted[:i] else next(spare) for i, name in enumerate(wanted)]
 

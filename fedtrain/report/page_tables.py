@@ -59,8 +59,8 @@ def format_branches(board: ResultTable) -> list[tuple[str, str, list[str]]]:
         (
             row.label,
             branch,
-            [_format_mean_std(row.client(name, branch)) for name in board.clients]
-            + [_format_mean_std(row.over("mean", branch))],
+            [_format_mean_std(row.client_accuracy(name, branch)) for name in board.clients]
+            + [_format_mean_std(row.client_statistic("mean", branch))],
         )
         for row in board.rows
         if len(row.first.branches) > 1
@@ -70,12 +70,12 @@ def format_branches(board: ResultTable) -> list[tuple[str, str, list[str]]]:
 
 def write_headline(board: ResultTable) -> str | None:
     """The result in a sentence, if there is one."""
-    order = sorted(board.ranked, key=lambda row: -row.over("mean").mean)
+    order = sorted(board.ranked, key=lambda row: -row.client_statistic("mean").mean)
     if not order:
         return None
     best, second = order[:2]
-    top, next_ = (row.over("mean").mean for row in (best, second))
-    fairest = max(order, key=lambda row: row.over("worst").mean)
+    top, next_ = (row.client_statistic("mean").mean for row in (best, second))
+    fairest = max(order, key=lambda row: row.client_statistic("worst").mean)
     seeds = "with one seed each" if {len(row.runs) for row in order} == {1} else "(means over seeds)"
     also = "It also has" if fairest is best else f"{fairest.label} has"
     rounds = best.first.rounds
@@ -83,7 +83,7 @@ def write_headline(board: ResultTable) -> str | None:
     return (
         f"{when} {seeds}, {best.label} has the highest mean accuracy on {board.title}, "
         f"{format_percent(top)}\N{NO-BREAK SPACE}%, {format_points(top - next_).lstrip('+')} points above {second.label}. "
-        f"{also} the highest worst client, {format_percent(fairest.over('worst').mean)}\N{NO-BREAK SPACE}%."
+        f"{also} the highest worst client, {format_percent(fairest.client_statistic('worst').mean)}\N{NO-BREAK SPACE}%."
     )
 
 
@@ -102,11 +102,11 @@ def _format_table(board: ResultTable, columns: Sequence[tuple[str, Callable[[Tab
 
 
 def _select_client(name: str) -> Callable[[TableRow], MeanStd]:
-    return lambda row: row.client(name)
+    return lambda row: row.client_accuracy(name)
 
 
 def _select_statistic(kind: str) -> Callable[[TableRow], MeanStd]:
-    return lambda row: row.over(kind)
+    return lambda row: row.client_statistic(kind)
 
 
 def _select_percentile(point: float) -> Callable[[TableRow], MeanStd]:
@@ -127,7 +127,7 @@ def describe_runs(board: ResultTable) -> list[dict[str, Any]]:
             "label": row.label,
             "path": run.path,
             "seeds": run.seeds,
-            "rounds": f"{run.rounds}" if run.finished else f"{run.reached} of {run.rounds}, unfinished",
+            "rounds": f"{run.rounds}" if run.finished else f"{run.last_evaluated_round} of {run.rounds}, unfinished",
             "begun": str(run.manifest.get("started", "–"))[:16].replace("T", " "),
             "versions": _join_pairs(run.manifest.get("versions")) + _format_commit(run.manifest.get("git")),
             "machine": _join_pairs(run.manifest.get("machine")),

@@ -56,11 +56,11 @@ def draw_label_figures(board: ResultTable) -> list[SvgFigure]:
     """Who trained on how much of which class: one figure for each partition among the runs."""
     found: dict[str, TableRow] = {}
     for row in board.rows:
-        if row.first.held:
-            found.setdefault(repr(row.first.held), row)
+        if row.first.class_counts:
+            found.setdefault(repr(row.first.class_counts), row)
     drawn = []
     for row in list(found.values())[:MAX_LABEL_FIGURES]:
-        held = row.first.held or {}
+        held = row.first.class_counts or {}
         whose = "" if len(found) == 1 else f" (as in {row.label})"
         title = f"{board.title}: training images of each class{whose}"
         names = [looks.escape_mathtext(name) for name in held]

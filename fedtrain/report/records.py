@@ -28,7 +28,7 @@ class RunRecord:
     """A run as its folder tells it, finished or not."""
 
     path: Path
-    tables: TomlTable
+    settings: TomlTable
     """Every setting; those that an older version did not know have today's default."""
     manifest: dict[str, Any]
     test: list[MetricRow]
@@ -37,7 +37,7 @@ class RunRecord:
     """The rows of the validation data."""
     rules: dict[str, Summary]
     finished: bool
-    done: int
+    rounds_done: int
     """How many rounds ``bytes`` and ``seconds`` are of."""
     bytes: dict[str, int]
     """Up and down."""
@@ -46,7 +46,7 @@ class RunRecord:
     @property
     def title(self) -> str:
         """Of the method."""
-        return get_method_class(self.tables["method"]["name"]).title
+        return get_method_class(self.settings["method"]["name"]).title
 
     @property
     def data(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class RunRecord:
         return dict(self.manifest["data"])
 
     @property
-    def held(self) -> dict[str, list[int]] | None:
+    def class_counts(self) -> dict[str, list[int]] | None:
         """How many training images of each class every client holds, if the manifest says so."""
         try:
             found = {str(one["name"]): [int(count) for count in one["train"]] for one in self.data["clients"]}
@@ -67,15 +67,15 @@ class RunRecord:
     @property
     def seeds(self) -> tuple[int, int]:
         """Of the networks and of the data."""
-        return int(self.tables["seed"]), int(self.tables["data"]["seed"])
+        return int(self.settings["seed"]), int(self.settings["data"]["seed"])
 
     @property
     def rounds(self) -> int:
         """How many there were to be."""
-        return int(self.tables["server"]["rounds"])
+        return int(self.settings["server"]["rounds"])
 
     @property
-    def reached(self) -> int:
+    def last_evaluated_round(self) -> int:
         """The last evaluated round."""
         return max(int(row["round"]) for row in (*self.test, *self.val))
 
@@ -105,14 +105,18 @@ class RunRecord:
     @property
     def own_rule(self) -> str:
         """The rule that the run itself reports by."""
-        wanted = str(self.tables["evaluation"]["report"])
+        wanted = str(self.settings["evaluation"]["report"])
         return wanted if wanted in self.rules else next(iter(self.rules))
 
 
 def read_record(path: Path) -> RunRecord:
     """Read all but the tensors; refused if there is nothing to report yet."""
     folder = RunFolder(path)
-    given, manifest, rows = folder.tables(), folder.read_json(MANIFEST_FILE), drop_partial_rounds(folder.rows())
+    given, manifest, rows = (
+        folder.load_tables(),
+        folder.read_json(MANIFEST_FILE),
+        drop_partial_rounds(folder.load_rows()),
+    )
     try:
         tables = fill_default_settings(given)
         evaluation = parse_section(EvaluationSettings, tables["evaluation"], "evaluation")
@@ -136,7 +140,9 @@ def read_record(path: Path) -> RunRecord:
             f"{path}: no round has been evaluated yet; wait for the first, or go on with `fedco2 train --resume {path}`"
         )
     test, val = ([row for row in rows if row["split"] == split] for split in ("test", "val"))
-    return RunRecord(path, tables, manifest, test, val, rules, folder.finished, done, {"up": up, "down": down}, seconds)
+    return RunRecord(
+        path, tables, manifest, test, val, rules, folder.is_finished, done, {"up": up, "down": down}, seconds
+    )
 
 
 def build_damaged_run_error(path: Path, error: Exception) -> InputError:

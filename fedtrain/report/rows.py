@@ -44,19 +44,19 @@ class TableRow:
         """Of each run, by the rule."""
         return [run.rules[self.rule] for run in self.runs]
 
-    def of(self, pick: Callable[[Summary], float]) -> MeanStd:
+    def over_seeds(self, pick: Callable[[Summary], float]) -> MeanStd:
         """A number of the results, over the seeds."""
         return compute_mean_std([pick(one) for one in self.results])
 
-    def over(self, kind: str, branch: str = FUSED) -> MeanStd:
+    def client_statistic(self, kind: str, branch: str = FUSED) -> MeanStd:
         """The mean, worst, std or micro over clients, over the seeds."""
-        return self.of(lambda one: one[kind][branch])
+        return self.over_seeds(lambda one: one[kind][branch])
 
-    def client(self, name: str, branch: str = FUSED) -> MeanStd:
+    def client_accuracy(self, name: str, branch: str = FUSED) -> MeanStd:
         """The accuracy of one client, over the seeds."""
-        return self.of(lambda one: one["clients"][name][branch])
+        return self.over_seeds(lambda one: one["clients"][name][branch])
 
-    def curve(self, split: str, client: str | None = None, branch: str = FUSED) -> dict[int, list[float]]:
+    def get_curve(self, split: str, client: str | None = None, branch: str = FUSED) -> dict[int, list[float]]:
         """Accuracy by round, one for each seed, in the rounds that all have; of the mean over clients if None."""
         each = [_average_over_clients(run, split, client, branch) for run in self.runs]
         common = sorted(set.intersection(*(set(one) for one in each)))
@@ -65,12 +65,12 @@ class TableRow:
     @property
     def bytes_a_round(self) -> dict[str, float]:
         """Up and down, all clients together; every round of a run moves the same number."""
-        return {way: fmean(run.bytes[way] / max(run.done, 1) for run in self.runs) for way in ("up", "down")}
+        return {way: fmean(run.bytes[way] / max(run.rounds_done, 1) for run in self.runs) for way in ("up", "down")}
 
     @property
     def seconds_a_round(self) -> MeanStd | None:
         """With its evaluations; None if no round is on record."""
-        times = [run.seconds / run.done for run in self.runs if run.done]
+        times = [run.seconds / run.rounds_done for run in self.runs if run.rounds_done]
         return compute_mean_std(times) if times else None
 
 
@@ -92,7 +92,7 @@ def build_table_rows(records: Sequence[RunRecord], rule: str) -> list[TableRow]:
         seen: dict[tuple[int, int], int] = {}
         for record in sorted(alike, key=lambda one: one.seeds):
             again = seen[record.seeds] = seen.get(record.seeds, -1) + 1
-            parts.setdefault((get_configuration_key(record), record.reached, again), []).append(record)
+            parts.setdefault((get_configuration_key(record), record.last_evaluated_round, again), []).append(record)
     order = list(METHODS)  # a stable sort: rows of one method stay as they were named
-    groups = sorted(parts.values(), key=lambda runs: order.index(runs[0].tables["method"]["name"]))
+    groups = sorted(parts.values(), key=lambda runs: order.index(runs[0].settings["method"]["name"]))
     return [TableRow(label, tuple(runs), rule) for label, runs in zip(build_labels(groups), groups, strict=True)]

@@ -33,11 +33,11 @@ class RunSpec:
     """All that is said beside the preset."""
     config: Config
     standin: bool
-    curve: bool = False
+    needs_curve: bool = False
     """Whether the rounds on the way are wanted too, and not only the result."""
 
     @property
-    def every(self) -> int:
+    def eval_every(self) -> int:
         """Evaluated every so many rounds."""
         return self.config.evaluation.every
 
@@ -51,14 +51,14 @@ class RunSpec:
         """Of its folder, if it gets a new one."""
         config = self.config
         how = "e" if config.evaluation.test == "always" else "v"  # evaluated, or validated
-        parts = (config.data.dataset, config.method_name, f"r{config.server.rounds}", f"{how}{self.every}")
+        parts = (config.data.dataset, config.method_name, f"r{config.server.rounds}", f"{how}{self.eval_every}")
         return "-".join((*parts, f"s{config.seed}", self.identity))
 
     def with_seed(self, seed: int) -> RunSpec:
         """The same with another seed, on which no other setting depends."""
         return replace(self, given=self.given | {"seed": seed}, config=replace(self.config, seed=seed))
 
-    def arguments(self) -> list[str]:
+    def build_arguments(self) -> list[str]:
         """Of ``fedco2 train``, for a run by hand too."""
         words = ["--preset", self.preset]
         for path, value in flatten_tables(self.given).items():

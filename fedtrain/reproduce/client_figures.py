@@ -26,7 +26,7 @@ def draw_client_dots(plan: Plan, records: RecordsByIdentity, grids: Sequence[Com
     body = create_paper_figure(plan, records, grids, 3.1 * -(-len(blocks) // 2) + 0.3)
     panels = create_named_panels(body, -(-len(blocks) // 2), min(2, len(blocks)), [block.name for block in blocks])
     for b, (axes, block) in enumerate(zip(panels, blocks, strict=False)):
-        found = [run.rules[plan.rule(b)]["clients"] for run in get_row_records(plan, records, b, 0)]
+        found = [run.rules[plan.get_rule(b)]["clients"] for run in get_row_records(plan, records, b, 0)]
         if not found:
             continue
         each = {

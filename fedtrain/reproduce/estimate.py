@@ -26,11 +26,11 @@ def estimate_run_seconds(cell: RunSpec, found: LoadedDataset) -> float:
     """Of the whole run, right within a factor of two or three."""
     config = cell.config
     clients, train, test = count_client_samples(replace(config.data, seed=0), found, config.evaluation.test == "always")
-    shape = (3, found.pools[0].size, found.pools[0].size)
+    shape = (3, found.pools[0].image_size, found.pools[0].image_size)
     learn, forward = count_flops_per_sample(
         config.method, config.model, config.data.dataset, shape, clients, config.server.peers, config.local.epochs
     )
-    chosen = len(sample_cohort([str(k) for k in range(clients)], config.server.sample, 0, 0))
+    chosen = len(sample_cohort([str(k) for k in range(clients)], config.server.participation, 0, 0))
     rate = EFFICIENCY * measure_matmul_rate(config.machine.resolved())
     return estimate_seconds_left(config, (learn * chosen * train / clients / rate, forward * test / rate))
 

@@ -36,7 +36,7 @@ class MethodVariant:
     branch: str = FUSED
     set: TomlTable = field(default_factory=dict)
     """Settings."""
-    on: Mapping[str, TomlTable] = field(default_factory=dict)
+    per_dataset: Mapping[str, TomlTable] = field(default_factory=dict)
     """Settings on some data sets only."""
     legacy: TomlTable = field(default_factory=dict)
     """Settings that the published code's quirks want."""
@@ -95,7 +95,7 @@ class PaperItem:
     """Layout ``rounds``: which."""
     rule: SelectionRule | None = None
     """If not the one of the preset."""
-    spread: Literal["seeds", "rounds"] = "seeds"
+    std_over: Literal["seeds", "rounds"] = "seeds"
     """What ± is of: runs, or (label skew) the evaluations of the window of a single run."""
     figure: Literal["", "curves", "lines", "dots", "bars"] = ""
     axis: str = ""

@@ -42,12 +42,12 @@ def build_column_readers(plan: Plan, panel: int, columns: Mapping[str, str]) -> 
     shown = plan.exhibit
     if shown.layout == "blocks":
         return [
-            (block, _build_metric_reader(plan.rule(block), shown.values[panel]))
+            (block, _build_metric_reader(plan.get_rule(block), shown.values[panel]))
             for block in get_panel_blocks(plan, panel)
         ]
     if shown.layout == "rounds":
         return [(panel, _build_round_reader(shown.blocks[panel].client, int(column))) for column in columns]
-    rule = plan.rule(panel)
+    rule = plan.get_rule(panel)
     return [(panel, _build_metric_reader(rule, Metric(name, "" if name == MEAN_COLUMN else name))) for name in columns]
 
 

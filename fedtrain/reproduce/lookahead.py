@@ -30,7 +30,7 @@ def summarise_clients(data: Mapping[str, Any]) -> str:
 
 def make_clients_preview(plans: Iterable[Plan]) -> ClientsPreview:
     """Shares each data set out as often as there are settings for it."""
-    hollow = {name: found.without_images() for plan in plans for name, found in plan.found.items()}
+    hollow = {name: found.without_images() for plan in plans for name, found in plan.sources.items()}
     return cache(
         lambda settings: summarise_clients(describe_clients(assemble_federation(settings, hollow[settings.dataset])))
     )

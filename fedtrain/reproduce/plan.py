@@ -40,14 +40,14 @@ class Plan:
     seeds: tuple[int, ...]
     cells: dict[tuple[int, int, int], RunSpec]
     """By number of block, number of row, and seed."""
-    found: dict[str, LoadedDataset]
+    sources: dict[str, LoadedDataset]
     """The data, by data set."""
-    full: tuple[Config, ...]
+    paper_configs: tuple[Config, ...]
     """What the paper has, for each block."""
     instead_of: str = ""
     """The data set of the paper, if another one takes its place."""
 
-    def rule(self, block: int) -> SelectionRule:
+    def get_rule(self, block: int) -> SelectionRule:
         """Which accuracy counts."""
         own = self.cells[block, 0, self.seeds[0]].config.evaluation.report
         return self.request.rule or self.exhibit.rule or own
@@ -96,7 +96,7 @@ def _check_rule(shown: PaperItem, rule: SelectionRule | None, config: Config) ->
 
 def merge_row_settings(block: Block, row: MethodVariant) -> TomlTable:
     """What a row on a block has beside the block's preset."""
-    return merge_tables(block.set, {"method": {"name": row.method}}, row.set, row.on.get(block.dataset, {}))
+    return merge_tables(block.set, {"method": {"name": row.method}}, row.set, row.per_dataset.get(block.dataset, {}))
 
 
 def _build_run_spec(

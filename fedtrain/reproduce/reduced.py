@@ -33,7 +33,7 @@ def list_deviations(plan: Plan, missing: int = 0, blocks: Sequence[int] | None =
     words = [_describe_replacement(plan)] if plan.instead_of else []
     if len(plan.exhibit.blocks) < len(load_paper_item(plan.exhibit.name).blocks):
         words.append(f"{_join_names([block.name for block in plan.exhibit.blocks])} only")
-    pairs = [(plan.cells[b, 0, plan.seeds[0]].config, plan.full[b]) for b in chosen]
+    pairs = [(plan.cells[b, 0, plan.seeds[0]].config, plan.paper_configs[b]) for b in chosen]
     words += _describe_rounds(pairs)
     seeds, paper = len(plan.seeds), len(plan.exhibit.seeds)
     words += [f"{seeds} of {paper} seeds"] * (seeds < paper)
@@ -44,7 +44,7 @@ def list_deviations(plan: Plan, missing: int = 0, blocks: Sequence[int] | None =
         if cell.evaluation.every > full.evaluation.every and (cell.data.val_size or plan.exhibit.layout == "rounds"):
             words.append(f"evaluated every {cell.evaluation.every} rounds")
     for name in _drop_duplicates([plan.exhibit.blocks[b].dataset for b in chosen]):
-        data, found = DATASETS[name], plan.found[name]
+        data, found = DATASETS[name], plan.sources[name]
         words += [f"{data.title} stand-in images"] if found.standin else _describe_other_images(data, found)
     asked_rule = plan.request.rule
     if asked_rule and any(asked_rule != (plan.exhibit.rule or full.evaluation.report) for _, full in pairs):

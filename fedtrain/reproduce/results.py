@@ -55,11 +55,11 @@ class ComparisonTable:
     columns: dict[str, str]
     """Names and what is written above them."""
     rows: dict[str, list[ComparedNumber]]
-    spread: str
+    std_description: str
     """What ± means here."""
     notes: list[str] = field(default_factory=list)
 
-    def marked(self, entry: ComparedNumber) -> bool:
+    def is_marked(self, entry: ComparedNumber) -> bool:
         """Whether ours disagrees with the paper's."""
         return not self.reduced and bool(entry.outside)
 
@@ -93,7 +93,7 @@ def _build_comparison_table(
         ]
     missing = {cell.identity for (block, _, _), cell in plan.cells.items() if block in blocks} - set(records)
     words = list_deviations(plan, len(missing), blocks)
-    which = RULE_DESCRIPTIONS[plan.rule(blocks[0])] if shown.layout != "rounds" else "after so many rounds"
+    which = RULE_DESCRIPTIONS[plan.get_rule(blocks[0])] if shown.layout != "rounds" else "after so many rounds"
     title = f"{shown.title}{f', {name}' * (len(get_plan_panels(plan)) > 1)}: test accuracy in %, {which}"
     title += f", {LEGACY_NOTE}" * plan.request.legacy + (f" (reduced: {'; '.join(words)})" if words else "")
     return ComparisonTable(
@@ -103,7 +103,7 @@ def _build_comparison_table(
 
 def is_comparable(plan: Plan, block: int) -> bool:
     """Whether the paper's numbers may stand beside ours: of the same data set, and not of stand-in images."""
-    return not plan.instead_of and not plan.found[plan.exhibit.blocks[block].dataset].standin
+    return not plan.instead_of and not plan.sources[plan.exhibit.blocks[block].dataset].standin
 
 
 def _build_compared_number(
@@ -123,7 +123,7 @@ def _build_compared_number(
 
 
 def _is_std_over_rounds(plan: Plan) -> bool:
-    return plan.exhibit.spread == "rounds" and len(plan.seeds) == 1 and plan.rule(0) == "window"
+    return plan.exhibit.std_over == "rounds" and len(plan.seeds) == 1 and plan.get_rule(0) == "window"
 
 
 def _describe_std(plan: Plan, rows: Mapping[str, list[ComparedNumber]]) -> str:

@@ -81,7 +81,7 @@ def start_job(job: Job, command: Sequence[str], extra: Sequence[str], threads: i
     job.log.parent.mkdir(parents=True, exist_ok=True)
     with job.log.open("ab") as log:
         process = subprocess.Popen(
-            [*command, *job.arguments(threads), *extra],
+            [*command, *job.build_arguments(threads), *extra],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -101,7 +101,7 @@ def is_locked(folder: Path) -> bool:
     if not (folder / LOCK_FILE).exists():
         return False
     try:
-        with RunFolder(folder).alone():
+        with RunFolder(folder).exclusive_lock():
             return False
     except InputError:
         return True

@@ -22,7 +22,7 @@ class StoredRun:
 
     path: Path
     identity: str
-    every: int
+    eval_every: int
     always: bool
     """Whether it was tested whenever it was evaluated, so that it has a curve."""
     data: str
@@ -45,28 +45,30 @@ class Job:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
-        return self.begun and RunFolder(self.folder).finished
+        return self.begun and RunFolder(self.folder).is_finished
 
     @property
     def log(self) -> Path:
         """What the run prints."""
         return self.folder.with_name(f"{self.folder.name}.log")
 
-    def arguments(self, threads: int) -> list[str]:
+    def build_arguments(self, threads: int) -> list[str]:
         """Of ``fedco2``: begin the run, or go on with it."""
-        how = ["--resume", str(self.folder)] if self.begun else [*self.cell.arguments(), "--out", str(self.folder)]
+        how = (
+            ["--resume", str(self.folder)] if self.begun else [*self.cell.build_arguments(), "--out", str(self.folder)]
+        )
         return ["train", *how, "--threads", str(threads)]
 
 
 def read_stored_run(path: Path) -> StoredRun:
     """What a folder holds, by its settings and its data."""
     folder = RunFolder(path)
-    tables, about = folder.tables(), folder.read_json(MANIFEST_FILE)
+    tables, about = folder.load_tables(), folder.read_json(MANIFEST_FILE)
     try:
         tables, data = fill_default_settings(tables), about["data"]
         evaluation, identity = tables["evaluation"], hash_settings(tables, standin=bool(data["standin"]))
         always = evaluation["test"] == "always"
-        return StoredRun(path, identity, int(evaluation["every"]), always, summarise_clients(data), folder.finished)
+        return StoredRun(path, identity, int(evaluation["every"]), always, summarise_clients(data), folder.is_finished)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise build_damaged_run_error(path, error) from None
 
@@ -107,7 +109,9 @@ def build_jobs(
     wanted: dict[str, RunSpec] = {}
     for cell in (cell for plan in plans for cell in plan.cells.values()):
         same = wanted.setdefault(cell.identity, cell)
-        wanted[cell.identity] = _with_evaluation(same, gcd(same.every, cell.every), same.curve or cell.curve)
+        wanted[cell.identity] = _with_evaluation(
+            same, gcd(same.eval_every, cell.eval_every), same.needs_curve or cell.needs_curve
+        )
     runs = sorted((*adopt, *find_stored_runs(place)), key=lambda run: not run.finished)
     return {
         identity: Job(cell, _choose_folder(cell, identity, runs, place, ahead)) for identity, cell in wanted.items()
@@ -116,10 +120,10 @@ def build_jobs(
 
 def _choose_folder(cell: RunSpec, identity: str, runs: Sequence[StoredRun], place: Path, ahead: ClientsPreview) -> Path:
     def fits(run: StoredRun) -> bool:
-        curve = run.always and cell.every % run.every == 0
+        curve = run.always and cell.eval_every % run.eval_every == 0
         return (
             run.identity == identity
-            and (curve or not cell.curve)
+            and (curve or not cell.needs_curve)
             and matches_current_data(run.data, cell.config.data, ahead)
         )
 
@@ -140,4 +144,4 @@ def _with_evaluation(cell: RunSpec, every: int, curve: bool) -> RunSpec:
     changed = {key: value for key, value in wanted.items() if getattr(evaluation, key) != value}
     given = merge_tables(cell.given, {"evaluation": changed}) if changed else cell.given
     config = replace(cell.config, evaluation=replace(evaluation, **changed))
-    return replace(cell, given=given, config=config, curve=curve)
+    return replace(cell, given=given, config=config, needs_curve=curve)

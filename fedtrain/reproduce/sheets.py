@@ -32,7 +32,7 @@ def create_paper_figure(
         escape_mathtext("\n".join(lines)), FULL_WIDTH, height + 0.2 * sum(line.count("\n") + 1 for line in lines[1:])
     )
     seeds = len(plan.seeds)
-    under = grids[0].spread if bars else "one seed" if seeds == 1 else f"mean of {seeds} seeds"
+    under = grids[0].std_description if bars else "one seed" if seeds == 1 else f"mean of {seeds} seeds"
     body.supxlabel(f"our own runs; {under}", x=0.01, ha="left", fontsize=8, color=MUTED_COLOUR)
     return body
 

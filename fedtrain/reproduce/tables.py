@@ -50,7 +50,7 @@ def format_ours(grid: ComparisonTable, entry: ComparedNumber) -> str:
     if entry.ours is None:
         return DASH
     std = "" if entry.ours.std is None else f" ± {entry.ours.std:.1f}"
-    return f"{entry.ours.mean:.1f}{std}{DIFFERENCE_MARK * grid.marked(entry)}"
+    return f"{entry.ours.mean:.1f}{std}{DIFFERENCE_MARK * grid.is_marked(entry)}"
 
 
 def format_paper(entry: ComparedNumber) -> str:
@@ -71,7 +71,7 @@ def list_notes(grid: ComparisonTable) -> list[str]:
     """All that stands under a table."""
     compared = any(entry.difference is not None for entries in grid.rows.values() for entry in entries)
     return [
-        grid.spread,
+        grid.std_description,
         *([NO_MARKS_EXPLANATION if grid.reduced else MARK_EXPLANATION] if compared else []),
         *grid.notes,
     ]
@@ -158,8 +158,8 @@ def to_dict(name: str, grids: Sequence[ComparisonTable]) -> dict[str, Any]:
                 "name": grid.name,
                 "title": grid.title,
                 "reduced": grid.reduced,
-                "ddof": 0 if "ddof 0" in grid.spread else 1,
-                "spread": grid.spread,
+                "ddof": 0 if "ddof 0" in grid.std_description else 1,
+                "spread": grid.std_description,
                 "columns": grid.columns,
                 "rows": [
                     {

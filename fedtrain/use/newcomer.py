@@ -59,11 +59,13 @@ class UnseenClient:
 
 def build_unseen_client(run: TrainedRun, images: Tensor) -> UnseenClient:
     """Make a model for a client of whom there are only unlabelled images, bytes (n, 3, H, W)."""
-    way, bench, state = choose_branch(run), run.bench, run.state
-    known = run.client(run.federation.clients[0].name).train
+    way, bench, state = choose_branch(run), run.trainer, run.state
+    known = run.get_client(run.federation.clients[0].name).train
     data = ClientData(UNSEEN_CLIENT, replace(known, labels=known.labels[:0]), known)
-    personal = average_states([state.personal[name] for name in sorted(state.personal)], [1.0] * len(state.personal))
-    layers = find_personal_norm_layers(bench.module, bench.personal & entries_under(bench.module, way.path))
+    personal = average_states(
+        [state.client_states[name] for name in sorted(state.client_states)], [1.0] * len(state.client_states)
+    )
+    layers = find_personal_norm_layers(bench.module, bench.personal_names & entries_under(bench.module, way.path))
     if layers and len(images) < MIN_IMAGES:
         raise InputError(
             f"{UNSEEN_CLIENT} is known by its images, and {len(images)} is too few to take statistics from; "
@@ -73,14 +75,14 @@ def build_unseen_client(run: TrainedRun, images: Tensor) -> UnseenClient:
         rows = torch.linspace(0, len(images) - 1, min(len(images), MAX_IMAGES)).round().long()
         with estimate_running_statistics(layers):
             bench.predict(data, personal, state.message, images[rows])
-        personal = copy_entries(bench.module, bench.personal)
+        personal = copy_entries(bench.module, bench.personal_names)
     return UnseenClient(data, personal, way.branch, bool(layers))
 
 
 def choose_branch(run: TrainedRun) -> BranchChoice:
     """How a newcomer predicts in this run; refused if that takes more than batch norm of what is personal."""
-    way, module = BRANCH_CHOICES.get(run.config.method_name, BranchChoice("", "fused")), run.bench.module
-    apart = run.bench.personal & entries_under(module, way.path)
+    way, module = BRANCH_CHOICES.get(run.config.method_name, BranchChoice("", "fused")), run.trainer.module
+    apart = run.trainer.personal_names & entries_under(module, way.path)
     if apart - batch_norm_entries(module):
         raise InputError(
             f"{run.config.method.title} has no model for {UNSEEN_CLIENT}: {describe_entries(module, apart)} was never shared; "

@@ -36,58 +36,61 @@ class TrainedRun:
     config: Config
     federation: Federation
     """The clients as the run's manifest remembers them: names, class counts and noise, but no images."""
-    bench: ClientTrainer
+    trainer: ClientTrainer
     state: RunState
     manifest: dict[str, Any]
 
     @property
-    def size(self) -> tuple[int, int]:
+    def image_size(self) -> tuple[int, int]:
         """Height and width of the images that the network reads."""
         height, width = self.federation.clients[0].train.inputs.shape[-2:]
         return height, width
 
-    def client(self, name: str) -> ClientData:
+    def get_client(self, name: str) -> ClientData:
         """What is remembered of a client."""
         clients = {client.name: client for client in self.federation.clients}
         if name not in clients:
             raise InputError(f"{self.folder.path}: no client {name!r} was trained; {suggest_name(name, clients)}")
-        return clients[name].to(self.bench.device)
+        return clients[name].to(self.trainer.device)
 
     def logits(self, client: str, images: Tensor) -> dict[str, Tensor]:
         """What a client's own model says of images (n, 3, H, W): of the prediction, ``fused``, and of each branch."""
-        return self.logits_with(self.client(client), self.state.personal[client], images)
+        return self.logits_with(self.get_client(client), self.state.client_states[client], images)
 
     def logits_with(self, client: ClientData, personal: StateDict, images: Tensor) -> dict[str, Tensor]:
         """The same with any personal entries. Images are what the client sees: no noise is added to them."""
-        seen, message = replace(client, noise=0.0), self.told(client.name)
-        pieces = [self.bench.predict(seen, personal, message, part) for part in images.split(EVAL_BATCH_SIZE)]
+        seen, message = replace(client, noise=0.0), self.broadcast_for(client.name)
+        pieces = [self.trainer.predict(seen, personal, message, part) for part in images.split(EVAL_BATCH_SIZE)]
         return {branch: torch.cat([piece[branch] for piece in pieces]) for branch in pieces[0]}
 
-    def told(self, client: str) -> Broadcast:
+    def broadcast_for(self, client: str) -> Broadcast:
         """What the server tells this client: of the others' heads as many as the run has it."""
         return message_for(self.state.message, client, self.config.server.peers, self.config.seed)
 
-    def read(self, paths: Sequence[Path]) -> Tensor:
+    def read_images(self, paths: Sequence[Path]) -> Tensor:
         """Image files as bytes (n, 3, H, W), resized to what the network reads."""
-        return torch.stack([torch.from_numpy(read_image(path, self.size)).permute(2, 0, 1) for path in paths])
+        return torch.stack([torch.from_numpy(read_image(path, self.image_size)).permute(2, 0, 1) for path in paths])
 
 
 def load_run(path: Path, device: str | None = None) -> TrainedRun:
     """Read what a run has written; ``device`` takes the place of the run's own."""
     folder = RunFolder(path)
-    config = parse_config(merge_tables(folder.tables(), {"machine": {"device": device}} if device else {}))
+    config = parse_config(merge_tables(folder.load_tables(), {"machine": {"device": device}} if device else {}))
     state = folder.restore()
-    if state is None and folder.finished:
+    if state is None and folder.is_finished:
         raise InputError(f"{path}: these are the records of a run, without its weights; name a run that has them")
     if state is None:
         raise InputError(f"{path}: no checkpoint is here yet; go on with: fedco2 train --resume {path}")
     manifest = folder.read_json(MANIFEST_FILE)
     federation = build_federation_from_manifest(config, manifest, path / MANIFEST_FILE)
-    bench = Experiment(config, federation).bench()
-    own = {client.name: state.own(client.name, folder.cupboard, bench.start) for client in federation.clients}
-    state = replace(state, personal=own, elsewhere={})
+    bench = Experiment(config, federation).build_client_trainer()
+    own = {
+        client.name: state.load_client_state(client.name, folder.cupboard, bench.initial_client_state)
+        for client in federation.clients
+    }
+    state = replace(state, client_states=own, elsewhere={})
     for client in federation.clients:
-        if not bench.fits({**state.personal.get(client.name, {}), **state.message.shared}):
+        if not bench.fits({**state.client_states.get(client.name, {}), **state.message.shared}):
             raise build_damage_error(
                 path / LAST_CHECKPOINT, ValueError(f"it does not fit the network of client {client.name}")
             )
@@ -99,7 +102,7 @@ def build_federation_from_manifest(config: Config, manifest: dict[str, Any], pat
     data, settings = get_dataset_info(config.data.dataset), config.data
     try:
         told: dict[str, Any] = manifest["data"]
-        side = get_standin_size(data.name) if told["standin"] else data.size
+        side = get_standin_size(data.name) if told["standin"] else data.image_size
         none = torch.empty((0, 3, side, side), dtype=torch.uint8)
         labels = torch.arange(len(told["classes"]))
 

@@ -19,7 +19,7 @@ from theory.errors import InputError
 def load_run_data(run: TrainedRun, root: Path | None = None) -> Federation:
     """The data of a run; ``root`` is their folder if not the usual one. Other data are refused."""
     standin = run.federation.standin
-    settings = run.config.data.meaning(standin=standin)  # what ``auto`` meant then
+    settings = run.config.data.with_resolved_source(standin=standin)  # what ``auto`` meant then
     data = assemble_federation(settings, load_dataset(settings, root))
     if data.fingerprint != run.manifest["data"]["sha256"]:
         other = (
@@ -33,9 +33,11 @@ def load_run_data(run: TrainedRun, root: Path | None = None) -> Federation:
 def evaluate_clients(run: TrainedRun, data: Federation, split: Split, only: str | None = None) -> list[MetricRow]:
     """Rows as in metrics.jsonl, for the last checkpoint: each client's own model on the client's own data."""
     known = {client.name: client for client in data.clients}
-    bench, state, scores = run.bench, run.state, {}
-    for name in known if only is None else [run.client(only).name]:
-        scores[name] = bench.evaluate(known[name].to(bench.device), state.personal[name], run.told(name), [split])
+    bench, state, scores = run.trainer, run.state, {}
+    for name in known if only is None else [run.get_client(only).name]:
+        scores[name] = bench.evaluate(
+            known[name].to(bench.device), state.client_states[name], run.broadcast_for(name), [split]
+        )
         if split not in scores[name]:
             raise InputError(f"client {name} has no {split} data in this run; choose another --split")
     return build_rows(state.message.round, scores)

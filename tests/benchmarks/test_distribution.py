@@ -177,7 +177,10 @@ def test_a_point_of_heads():
 @pytest.mark.parametrize("network", ["digits", "alexnet"])
 def test_on_paper_is_what_the_ledger_foretells(network):
     """Two roads: the sum here, and that of `fedco2 methods`."""
-    found, told = paper.compute_round_traffic(network, 1000), summarise_method("fedco2", network, 1000).parts.traffic
+    found, told = (
+        paper.compute_round_traffic(network, 1000),
+        summarise_method("fedco2", network, 1000).model_summary.traffic,
+    )
     assert found["down_client_mb"] == pytest.approx(told.down.total / 1e6)
     assert found["up_client_mb"] == pytest.approx(told.up.total / 1e6)
     assert found["down_mb"] == pytest.approx(1000 * told.down.total / 1e6)

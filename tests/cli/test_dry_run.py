@@ -35,7 +35,7 @@ def stored(tmp_path, monkeypatch):
     for domain, title in data.domains.items():
         sizes = {"train": 130, "test": 20}
         blocks = {
-            part: StoredImages(np.zeros((n, 3, data.size, data.size), np.uint8), order.integers(0, 10, n))
+            part: StoredImages(np.zeros((n, 3, data.image_size, data.image_size), np.uint8), order.integers(0, 10, n))
             for part, n in sizes.items()
         }
         about = DomainInfo("office", domain, title, "made up", "made up", "130 + 20")

@@ -51,7 +51,7 @@ def test_the_bytes_are_those_of_a_real_round(ask, model, side, names):
         first = fleet.opening()
         (made,) = federate(fleet, first, 1)
         for update in made.updates:
-            ledger = measure_exchange(first, update, bench.norm)
+            ledger = measure_exchange(first, update, bench.batch_norm_names)
             assert told[name]["bytes"] == {
                 way: {**asdict(traffic), "total": traffic.total}
                 for way, traffic in (("up", ledger.up), ("down", ledger.down))

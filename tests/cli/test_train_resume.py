@@ -158,11 +158,11 @@ def test_other_processes_share_the_cores_anew(tmp_path, no_figures):
 
 def test_a_second_process_is_refused(tmp_path, capsys, no_figures):
     out = ["--out", str(tmp_path / "out")]
-    with RunFolder(tmp_path / "out").alone():
+    with RunFolder(tmp_path / "out").exclusive_lock():
         assert_refused(capsys, [*QUICK_TRAIN, *out], "another process is at work here")
     assert main([*QUICK_TRAIN, "--method", "fedavg", "--rounds", "1", *out]) == 0
     before = read_contents(tmp_path / "out")
-    with RunFolder(tmp_path / "out").alone():
+    with RunFolder(tmp_path / "out").exclusive_lock():
         assert_refused(capsys, ["train", "--resume", out[1], "--rounds", "2"], "another process is at work here")
     assert read_contents(tmp_path / "out") == before
 

@@ -64,8 +64,8 @@ class Run:
     def entries(self, client):
         """All that a client's module holds when it predicts."""
         data = self.fleet.clients[client]
-        self.fleet.bench.predict(data, self.fleet.personal[client], self.message, data.test.inputs[:1])
-        return {name: value.clone() for name, value in self.fleet.bench.module.state_dict().items()}
+        self.fleet.trainer.predict(data, self.fleet.client_states[client], self.message, data.test.inputs[:1])
+        return {name: value.clone() for name, value in self.fleet.trainer.module.state_dict().items()}
 
     def scores(self):
         return self.fleet.evaluate(self.message, ("train", "test"))

@@ -113,7 +113,7 @@ def test_a_round_is_plain_gradient_descent(toy):
     run = toy.run(FedBN(), 1, precision=Precision(torch.float64), **how)
     trained = []
     for client in toy.clients():
-        net = ModelFactory(toy.net, seed=0).common().double()
+        net = ModelFactory(toy.net, seed=0).build_common().double()
         for _ in range(2):
             net.zero_grad()
             F.cross_entropy(net(client.train.inputs.double()), client.train.labels).backward()

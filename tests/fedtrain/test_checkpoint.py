@@ -51,7 +51,7 @@ def test_every_method_comes_back_bit_by_bit_after_a_round(method, toy, tmp_path)
     back = load_checkpoint(tmp_path / "c.safetensors")
     assert bits(all_of(back)) == bits(all_of(state))
     assert list(back.message.peers) == list(state.message.peers)  # peers judge in this order
-    assert list(back.personal) == list(state.personal)
+    assert list(back.client_states) == list(state.client_states)
     assert (back.message.round, back.ledger, back.seconds, back.rows_end) == (1, LEDGER, 1.25, 17)
     assert [path.name for path in tmp_path.iterdir()] == ["c.safetensors"]
 

@@ -60,9 +60,9 @@ def by_torch(method, make, inputs, clients, epochs):
         samples = Samples(torch.zeros(size, *inputs), torch.zeros(size, dtype=torch.int64))
         data, second = ClientData(names[0], samples, samples), replace(bench.opening(names), round=1)
         with FlopCounterMode(display=False) as training:
-            bench.adapt(data, bench.start(names[0]), second)
+            bench.adapt(data, bench.initial_client_state(names[0]), second)
         with FlopCounterMode(display=False) as forward:
-            bench.predict(data, bench.start(names[0]), second, samples.inputs)
+            bench.predict(data, bench.initial_client_state(names[0]), second, samples.inputs)
     return training.get_total_flops() / size, forward.get_total_flops() / size
 
 
@@ -94,7 +94,7 @@ def test_seconds_are_foretold_for_every_method_and_nothing_is_touched(method, to
 def test_few_clients_in_a_round_cost_less_and_are_evaluated_like_all(toy, monkeypatch):
     monkeypatch.setattr(cost, "measure_matmul_rate", lambda device: 1e9)
     full, few = (
-        estimate_round_seconds(work(toy, "fedavg", server=ServerSettings(sample=share))) for share in (1.0, 0.34)
+        estimate_round_seconds(work(toy, "fedavg", server=ServerSettings(participation=share))) for share in (1.0, 0.34)
     )
     assert few[0] == pytest.approx(full[0] / 3)
     assert few[1] == full[1]

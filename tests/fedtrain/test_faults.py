@@ -303,7 +303,7 @@ def test_a_disk_that_becomes_read_only(small_disk, begin):
 
 def test_a_disk_full_of_rows_says_so_and_goes_on(begin, monkeypatch):
     work, folder = begin(STOP)
-    append = RunFolder.append
+    append = RunFolder.append_rows
 
     def full(place, rows):
         if rows[0]["round"] == 3:

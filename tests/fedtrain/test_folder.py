@@ -152,7 +152,7 @@ def test_what_a_killed_process_left_half_written_is_cleared_away(begun):
 def test_in_a_folder_without_a_run_nothing_is_cleared_away(tmp_path):
     (tmp_path / ".film.part").write_text("mine")
     folder = RunFolder(tmp_path)
-    with folder.alone():
+    with folder.exclusive_lock():
         folder.begin(Config(), {})
     assert (tmp_path / ".film.part").read_text() == "mine"
 
@@ -160,7 +160,7 @@ def test_in_a_folder_without_a_run_nothing_is_cleared_away(tmp_path):
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt()], ids=["fine", "stop"])
 def test_a_folder_that_nothing_came_of_is_taken_away(error, tmp_path):
     def work():
-        with RunFolder(tmp_path / "out").alone():
+        with RunFolder(tmp_path / "out").exclusive_lock():
             if error:
                 raise error
 
@@ -211,11 +211,11 @@ def test_killed_at_any_step_of_its_beginning_the_same_command_begins_it(tmp_path
     assert steps > 10
     for step in range(1, steps + 1):
         folder = RunFolder(tmp_path / f"run {step}")
-        with folder.alone():
+        with folder.exclusive_lock():
             if not folder.holds_a_run:
                 folder.begin(Config(), {"a": 1})
         assert names(folder) == BEGUN, step
-        assert folder.config() == Config()
+        assert folder.load_config() == Config()
         assert folder.read_json(MANIFEST_FILE) == {"a": 1}
 
 
@@ -309,7 +309,7 @@ def test_finished_is_what_the_summary_says(begun):
 
 def test_no_run_is_named(tmp_path):
     with pytest.raises(InputError, match=r"no run is here \(no config\.toml\)"):
-        RunFolder(tmp_path).config()
+        RunFolder(tmp_path).load_config()
     assert not RunFolder(tmp_path / "nowhere").holds_a_run
 
 

@@ -157,7 +157,9 @@ def users_file(folder: Path, x: NDArray[np.float64], owner: NDArray[Any]) -> Pat
 
 def test_names_of_clients_cannot_steer_a_terminal(tmp_path: Path) -> None:
     x = np.random.default_rng(0).standard_normal((12, 2)) + 5
-    broken = userdata.load_user_data(users_file(tmp_path, x, np.repeat(["\x1b[31m\n", "x" * 9999], 6)), 0.0).broken
+    broken = userdata.load_user_data(
+        users_file(tmp_path, x, np.repeat(["\x1b[31m\n", "x" * 9999], 6)), 0.0
+    ).violated_assumptions
     assert "\\x1b[31m\\n (" in broken[0]
     assert "x" * 37 + "... (" in broken[0]
     x[:6] = 1.0

@@ -158,24 +158,24 @@ def test_what_a_wire_moves(monkeypatch):
 def test_a_cupboard_gives_back_what_was_put(client, round, entries):
     with TemporaryDirectory() as place:
         cupboard = ClientStateStore(Path(place) / "own")
-        cupboard.put(client, round, entries)
-        assert bits(cupboard.take(client, round)) == bits(entries)
+        cupboard.save(client, round, entries)
+        assert bits(cupboard.load(client, round)) == bits(entries)
         assert [path.parent.parent for path in Path(place).rglob("*.safetensors")] == [cupboard.folder]
 
 
 def test_clients_whose_plain_letters_are_alike_have_places_of_their_own(tmp_path):
     cupboard, names = ClientStateStore(tmp_path), ["a/b", "a b", "a-b", "../a", "ä", "ö", "", "x" * 300, "x" * 301]
     for i, name in enumerate(names):
-        cupboard.put(name, 1, {"w": torch.tensor(i)})
-    assert [cupboard.take(name, 1)["w"].item() for name in names] == list(range(len(names)))
+        cupboard.save(name, 1, {"w": torch.tensor(i)})
+    assert [cupboard.load(name, 1)["w"].item() for name in names] == list(range(len(names)))
 
 
 def test_a_cupboard_is_cleared_of_what_is_old_and_not_needed(tmp_path):
     cupboard = ClientStateStore(tmp_path)
     for client in ("a", "b"):
         for round in (1, 2, 3, 4, 5):
-            cupboard.put(client, round, {"w": torch.tensor(round)})
-    cupboard.clear("a", {2}, before=4)
+            cupboard.save(client, round, {"w": torch.tensor(round)})
+    cupboard.prune("a", {2}, before=4)
     assert sorted(int(path.stem) for path in tmp_path.glob("a-*/*")) == [2, 4, 5]
     assert len(list(tmp_path.glob("b-*/*"))) == 5
-    cupboard.clear("nobody", set(), before=9)
+    cupboard.prune("nobody", set(), before=9)

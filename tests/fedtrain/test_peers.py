@@ -136,7 +136,7 @@ def test_all_others_by_number_are_all_others(case, ran):
 def test_the_ledger_counts_the_heads_that_are_sent(case, ran):
     """Each client in a round pays for k heads, as many as are sent, not for all of them."""
     settings = small.config(case).server
-    turns = settings.rounds * (3 if settings.sample < 1 else 5)
+    turns = settings.rounds * (3 if settings.participation < 1 else 5)
     for k in (0, 1, 2, 4):
         found, state = ran(case, k)
         head = count_bytes(next(iter(state.message.peers.values())))
@@ -152,8 +152,8 @@ def test_a_number_below_zero_is_refused():
 def test_peers_mean_nothing_to_a_method_without_heads_to_show():
     work = small.experiment("fedbn all", server={"peers": 2})
     with pytest.raises(InputError, match="FedBN shows no heads to peers; leave it out"):
-        work.check()
-    small.experiment("copa all", server={"peers": 2}).check()
+        work.validate()
+    small.experiment("copa all", server={"peers": 2}).validate()
 
 
 @pytest.mark.parametrize("case", ["copa all", "fedco2 all"])
@@ -163,7 +163,7 @@ def test_a_run_put_to_use_has_the_numbers_of_the_run(case, tmp_path):
     folder.begin(work.config, build_manifest(work.config, describe_data(work.federation), "test"))
     run_rounds(work, folder, small.quiet)
     trained = load_run(folder.path)
-    last = [row for row in folder.rows() if row["round"] == 3]
+    last = [row for row in folder.load_rows() if row["round"] == 3]
     assert evaluate_clients(trained, work.federation, "test") == last
     for client in work.federation.clients:
         said = trained.logits(client.name, client.test.inputs)["fused"].argmax(1)

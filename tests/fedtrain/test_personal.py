@@ -77,7 +77,7 @@ def each(request, trained):
 def test_scores_are_those_of_the_last_round_bit_by_bit(each):
     path, data = each
     run = load_run(path)
-    rows = run.folder.rows()
+    rows = run.folder.load_rows()
     assert evaluate_clients(run, data, "test") == rows
     assert evaluate_clients(run, data, "test", "a") == [row for row in rows if row["client"] == "a"]
 
@@ -85,13 +85,13 @@ def test_scores_are_those_of_the_last_round_bit_by_bit(each):
 def test_without_data_a_client_predicts_as_it_did(each):
     path, data = each
     run = load_run(path)
-    assert run.size == (32, 32)
+    assert run.image_size == (32, 32)
     accuracies = {
         (client.name, branch): (logits.argmax(-1) == client.test.labels).double().mean().item()
         for client in data.clients
         for branch, logits in run.logits(client.name, client.test.inputs).items()
     }
-    told = {(row["client"], row["branch"]): row["accuracy"] for row in run.folder.rows()}
+    told = {(row["client"], row["branch"]): row["accuracy"] for row in run.folder.load_rows()}
     assert accuracies == pytest.approx(told, abs=1e-12)
 
 
@@ -103,7 +103,7 @@ def test_no_noise_is_added_to_images_but_evaluation_has_it(trained, unit):
     assert [client.noise for client in run.federation.clients] == [0, 30, 60]
     shown = data.clients[0].test.inputs
     assert torch.equal(run.logits("b", shown)["fused"], run.logits("c", shown)["fused"])
-    assert evaluate_clients(run, data, "test") == run.folder.rows()
+    assert evaluate_clients(run, data, "test") == run.folder.load_rows()
 
 
 def by_hand(net, known, x):
@@ -134,16 +134,18 @@ def test_a_newcomers_batch_norm_is_computed_by_hand(trained, method, prefix, bra
     new = build_unseen_client(run, shown)
     assert (new.branch, new.estimated) == (branch, True)
     logits = run.logits_with(new.data, new.personal, shown)[branch]
-    module = run.bench.module.get_submodule(prefix.rstrip("."))
+    module = run.trainer.module.get_submodule(prefix.rstrip("."))
     net = {part: list(module.get_submodule(part).named_children()) for part in ("features", "head")}
-    known = [{name.removeprefix(prefix): value for name, value in own.items()} for own in run.state.personal.values()]
+    known = [
+        {name.removeprefix(prefix): value for name, value in own.items()} for own in run.state.client_states.values()
+    ]
     with torch.no_grad():
         found, expected = by_hand(net, known, shown)
     assert len(found) == 4 * 4
     for name, value in found.items():
         torch.testing.assert_close(new.personal[prefix + name], value, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-10)
-    assert run.bench.module.training is False
+    assert run.trainer.module.training is False
     again = run.logits("a", shown)  # the known clients' models are as they were
     assert all(torch.equal(value, load_run(path).logits("a", shown)[name]) for name, value in again.items())
 
@@ -186,7 +188,7 @@ def test_shared_statistics_stay_and_personal_weights_are_averaged(trained):
     assert not new.estimated
     assert not any("running" in name for name in new.personal)
     for name, value in new.personal.items():
-        expected = sum(own[name] for own in run.state.personal.values()) / 3
+        expected = sum(own[name] for own in run.state.client_states.values()) / 3
         torch.testing.assert_close(value, expected)
 
 
@@ -220,7 +222,7 @@ def test_what_is_damaged_is_refused(trained, tmp_path):
         load_run(tmp_path)
     path = shutil.copytree(trained("fedbn")[0], tmp_path / "run")
     with pytest.raises(InputError, match="no client 'aa' was trained; did you mean 'a'"):
-        load_run(path).client("aa")
+        load_run(path).get_client("aa")
     config = (path / "config.toml").read_text()
     (path / "config.toml").write_text(config.replace('cut = "last"', 'cut = "conv"'))
     with pytest.raises(InputError, match="does not fit the network of client b"):
@@ -228,7 +230,7 @@ def test_what_is_damaged_is_refused(trained, tmp_path):
     (path / "config.toml").write_text(config.replace('device = "cpu"', 'device = "meta"'))
     with pytest.raises(InputError, match="not supported"):
         load_run(path)
-    assert load_run(path, "cpu").bench.device == torch.device("cpu")
+    assert load_run(path, "cpu").trainer.device == torch.device("cpu")
     told = json.loads((path / MANIFEST_FILE).read_text())
     del told["data"]["classes"]
     (path / MANIFEST_FILE).write_text(json.dumps(told))

@@ -135,13 +135,13 @@ def test_every_client_is_asked_equally_often():
 @given(st.integers(0, 60), st.integers(1, 20), st.booleans(), st.integers(0, 99))
 def test_batches_part_an_order(samples, size, norm, seed):
     order = torch.randperm(samples, generator=make_generator(seed))
-    kept = list(LocalSettings(batch_size=size).batches(order, norm))
+    kept = list(LocalSettings(batch_size=size).split_into_batches(order, norm))
     rest = samples % size
     lost = samples if size == 1 and norm else rest if rest == 1 and norm else 0
     assert torch.equal(torch.cat([order[:0], *kept]), order[: samples - lost])
     assert all(len(rows) == size for rows in kept[:-1])
     assert all(len(rows) > norm for rows in kept)
-    dropped = list(LocalSettings(batch_size=size, last_batch="drop").batches(order, norm))
+    dropped = list(LocalSettings(batch_size=size, last_batch="drop").split_into_batches(order, norm))
     assert len(dropped) == (0 if size == 1 and norm else samples // size)
     assert all(torch.equal(one, other) and len(one) == size for one, other in zip(dropped, kept, strict=False))
 

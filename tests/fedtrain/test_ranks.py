@@ -90,7 +90,7 @@ def test_cases_are_worth_comparing(alone):
     assert len(set(sizes)) == len(sizes) == 5
     assert len({everything["metrics"] for everything in alone.values()}) == len(alone)
     for case in ("copa all", "copa some", "fedco2 all", "fedco2 both"):
-        start = small.experiment(case, learning=True).fleet().opening().peers
+        start = small.experiment(case, learning=True).build_backend().opening().peers
         heads = dict(alone[case]["heads"])
         assert len({str(head) for head in heads.values()}) == 5
         assert all(small.bits(start[name]) != heads[name] for name in heads)
@@ -110,19 +110,22 @@ def test_what_clients_keep_stays_where_they_train(root):
     """Only what is shared or published is sent, by its names and by its bits."""
     for case in small.CASES:
         work, folder = small.experiment(case, learning=True), RunFolder(root / f"2 {case}")
-        bench, path = work.bench(), f"{work.config.method.published}."
-        published = {name for name in bench.personal if path != "." and name.startswith(path)}
+        bench, path = work.build_client_trainer(), f"{work.config.method.published}."
+        published = {name for name in bench.personal_names if path != "." and name.startswith(path)}
         heads = {name.removeprefix(path) for name in published}
         moved = ranks.read_sent_tensors(root, folder.path.name)
-        assert bool(moved) == bool(bench.shared), case
+        assert bool(moved) == bool(bench.shared_names), case
         for name, _ in moved:
-            assert plain(name) in (heads if "peers/" in name or "/published/" in name else bench.shared), (case, name)
+            assert plain(name) in (heads if "peers/" in name or "/published/" in name else bench.shared_names), (
+                case,
+                name,
+            )
         if case.startswith("moon"):
             continue  # it keeps what it has just sent
         state, digests = folder.restore(), {digest for _, digest in moved}
         for client in (name for name, turn in state.elsewhere.items() if turn):
-            own = state.own(client, folder.cupboard, bench.start)
-            still = {name: own[name] for name in bench.personal - published if own[name].numel() > 1}
+            own = state.load_client_state(client, folder.cupboard, bench.initial_client_state)
+            still = {name: own[name] for name in bench.personal_names - published if own[name].numel() > 1}
             assert not [name for name, value in still.items() if ranks.compute_digest(value) in digests], (case, client)
 
 
@@ -153,7 +156,7 @@ def test_stopped_and_killed_runs_go_on_with_other_ranks_and_in_one_process(root,
     with suppress(KeyboardInterrupt):
         run_rounds(work, mixed, small.stopping(3))
     assert mixed.round_reached() == 3
-    assert set(mixed.restore().personal) == {client.name for client in work.federation.clients}
+    assert set(mixed.restore().client_states) == {client.name for client in work.federation.clients}
     assert not kept_files(mixed)  # they are in the checkpoint now
     jobs = [
         {"case": MIXED, "folder": "mixed", "stop": 4},
@@ -161,8 +164,8 @@ def test_stopped_and_killed_runs_go_on_with_other_ranks_and_in_one_process(root,
         {"case": KILLED, "folder": "killed"},
     ]
     assert ranks.run_on_ranks(2, root, jobs) == [0, 0]
-    assert mixed.finished
-    assert killed.finished
+    assert mixed.is_finished
+    assert killed.is_finished
     assert not small.different(small.everything(work, mixed), alone[MIXED])
     assert not small.different(small.everything(small.experiment(KILLED), killed), alone[KILLED])
 
@@ -207,7 +210,7 @@ def test_a_damaged_a_foreign_and_a_missing_file_are_refused(root):
     )
     path.write_bytes(good)
     run_rounds(small.experiment("fedbn all", learning=True), folder, small.quiet)
-    assert folder.finished
+    assert folder.is_finished
 
 
 # --- ranks and places
@@ -228,17 +231,17 @@ def test_every_client_has_one_rank():
 def test_a_place_is_what_the_environment_says(monkeypatch):
     for key in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(key, raising=False)
-    assert Rank.ours() is None
+    assert Rank.from_environment() is None
     monkeypatch.setenv("RANK", "1")
-    assert Rank.ours() is None
+    assert Rank.from_environment() is None
     monkeypatch.setenv("WORLD_SIZE", "3")
-    assert Rank.ours() == Rank(1, 3, 0)
+    assert Rank.from_environment() == Rank(1, 3, 0)
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert Rank.ours() == Rank(1, 3, 1)
-    assert Rank(1, 3, 1).device(torch.device("cpu")) == torch.device("cpu")
-    assert Rank(0, 1, 0).device(torch.device("cuda:0")) == torch.device("cuda:0")
+    assert Rank.from_environment() == Rank(1, 3, 1)
+    assert Rank(1, 3, 1).select_device(torch.device("cpu")) == torch.device("cpu")
+    assert Rank(0, 1, 0).select_device(torch.device("cuda:0")) == torch.device("cuda:0")
     with pytest.raises(InputError, match="cuda:0 cannot be the GPU of 3 ranks"):
-        Rank(1, 3, 1).device(torch.device("cuda:0"))
+        Rank(1, 3, 1).select_device(torch.device("cuda:0"))
 
 
 # --- to be stopped
@@ -289,13 +292,13 @@ def test_a_rank_that_is_stopped_says_so_and_no_client_of_its_has_failed(tmp_path
     work = small.experiment("fedbn all", server={"on_client_failure": "skip"})
     folder = RunFolder(tmp_path / "run")
     folder.begin(work.config, {})
-    station = RankWorker(work.fleet(), folder)
-    names, message = station.fleet.names, station.fleet.opening()
+    station = RankWorker(work.build_backend(), folder)
+    names, message = station.backend.client_names, station.backend.opening()
     note, entries = ranks.build_call(message, {"do": "train", "cohort": names, "turns": dict.fromkeys(names, 0)})
     told, _ = station.obey(note, entries)
     assert [answer["client"] for answer in told["answers"]] == list(names)
-    station.halt()
-    assert isinstance(station.fleet.train(message, names[:1])[0], Failure)  # what the server must not take it for
+    station.request_stop()
+    assert isinstance(station.backend.train(message, names[:1])[0], Failure)  # what the server must not take it for
     told, _ = station.obey(note, entries)
     assert told == {"error": "Halted", "text": "a rank was interrupted; go on from the last checkpoint"}
     assert station.obey({"do": "keep", "turns": dict.fromkeys(names, 1)}, {}) == ({}, {})

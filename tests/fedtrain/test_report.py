@@ -89,24 +89,24 @@ def test_without_counts_of_classes_there_is_no_figure_of_them(records, clients):
 def test_rows_of_a_half_written_round_are_left_out(fake_run, tmp_path):
     path = fake_run(tmp_path / "run")
     rows = (path / "metrics.jsonl").read_text().splitlines(keepends=True)
-    assert read_record(path).reached == 10
+    assert read_record(path).last_evaluated_round == 10
     (path / "metrics.jsonl").write_text("".join(rows[:-1]))
-    assert read_record(path).reached == 8
+    assert read_record(path).last_evaluated_round == 8
 
 
 def test_a_run_of_a_machine_with_other_devices_can_be_read(fake_run, tmp_path):
     path = fake_run(tmp_path / "run")
     text = (path / "config.toml").read_text()
     (path / "config.toml").write_text(text.replace('device = "auto"', 'device = "cuda:7"'))
-    assert read_record(path).tables["machine"]["device"] == "cuda:7"
+    assert read_record(path).settings["machine"]["device"] == "cuda:7"
 
 
 def test_settings_that_an_older_version_did_not_know_have_their_defaults(fake_run, tmp_path):
     path = fake_run(tmp_path / "run")
-    before = read_record(path).tables
+    before = read_record(path).settings
     text = (path / "config.toml").read_text()
     (path / "config.toml").write_text(text.replace('on_client_failure = "stop"', ""))
-    assert read_record(path).tables == before
+    assert read_record(path).settings == before
 
 
 def test_where_test_data_waited_validation_is_shown_over_rounds(records):
@@ -116,8 +116,8 @@ def test_where_test_data_waited_validation_is_shown_over_rounds(records):
     (board,) = build_result_tables(runs)
     (row,) = board.rows
     assert (board.rule, board.traced) == ("best-by-validation", "val")
-    assert list(row.curve("val")) == [2, 4, 6, 8, 10]
-    assert list(row.curve("test")) == [10]
+    assert list(row.get_curve("val")) == [2, 4, 6, 8, 10]
+    assert list(row.get_curve("test")) == [10]
     (whole,) = build_result_tables([records("moon", tested=(2, 4, 6, 8, 10), sections=best)])
     assert whole.traced == "test"
     (mixed,) = build_result_tables([*runs, records("fedavg")], "last")
@@ -143,8 +143,8 @@ def test_runs_that_differ_in_their_seeds_are_one_row(records):
     (row,) = board.rows
     means = [run.rules["last"]["mean"]["fused"] for run in sorted(runs, key=lambda run: run.seeds)]
     assert (row.label, [run.seeds[0] for run in row.runs]) == ("FedBN", [1, 2, 3])
-    assert row.over("mean").mean == pytest.approx(fmean(means))
-    assert row.over("mean").std == pytest.approx(stdev(means))
+    assert row.client_statistic("mean").mean == pytest.approx(fmean(means))
+    assert row.client_statistic("mean").std == pytest.approx(stdev(means))
     assert "One seed" not in said(board)
 
 

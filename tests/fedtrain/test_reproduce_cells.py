@@ -64,8 +64,8 @@ def test_a_shared_run_is_evaluated_as_often_as_the_most_demanding_wants(tmp_path
     both = build_jobs([make_plan("T7", methods=("fedavg",), seeds="1"), make_plan("F2", methods=("fedavg",))], tmp_path)
     digits = [job for job in both.values() if job.cell.config.data.dataset == "digits"]
     assert len(both) == 2
-    assert [(job.cell.every, job.cell.config.evaluation.every) for job in digits] == [(1, 1)]
-    assert "--eval-every 1" in " ".join(digits[0].arguments(1))
+    assert [(job.cell.eval_every, job.cell.config.evaluation.every) for job in digits] == [(1, 1)]
+    assert "--eval-every 1" in " ".join(digits[0].build_arguments(1))
 
 
 def test_test_data_wait_for_a_round_that_may_be_reported_unless_a_curve_is_wanted(tmp_path):
@@ -73,8 +73,8 @@ def test_test_data_wait_for_a_round_that_may_be_reported_unless_a_curve_is_wante
     ((identity, one),), ((same, other),) = (build_jobs([plan], tmp_path).items() for plan in (table, curve))
     assert identity == same
     assert one.folder != other.folder
-    assert "evaluation.test=chosen" in one.arguments(1)
-    assert "evaluation.test=chosen" not in other.arguments(1)
+    assert "evaluation.test=chosen" in one.build_arguments(1)
+    assert "evaluation.test=chosen" not in other.build_arguments(1)
     ((_, both),) = build_jobs([table, curve], tmp_path).items()
     assert both.cell.config.evaluation.test == "always"
     write_fake_run(one)

@@ -75,7 +75,7 @@ def test_the_spread_is_of_the_seeds_that_there_are(tmp_path):
         identity: read_record(job.folder) for identity, job in build_jobs([one], tmp_path).items() if job.finished
     }
     (grid,) = build_comparison_tables(one, records, {})
-    assert grid.spread == "± std over 2 to 3 seeds (ddof 1)"
+    assert grid.std_description == "± std over 2 to 3 seeds (ddof 1)"
 
 
 def test_no_spread_of_one_seed(tmp_path):

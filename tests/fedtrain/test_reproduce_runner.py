@@ -103,7 +103,7 @@ def test_a_cell_that_another_program_works_on_is_waited_for(tmp_path):
     def look(running, done, waiting):
         looks.append([one.process for one in running])
         if len(looks) == 3:
-            other.stdin.write(b"\n")
+            other.stdin.write_text(b"\n")
             other.stdin.flush()
 
     (outcome,) = run_jobs([job], COMMAND, [], 1, 1, look)

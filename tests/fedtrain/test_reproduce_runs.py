@@ -34,7 +34,7 @@ def test_finished_runs_are_found_by_what_they_are_not_by_their_names(tmp_path):
     (tmp_path / "elsewhere" / SUMMARY_FILE).unlink()
     with pytest.raises(InputError, match="not finished"):
         load_adopted_runs([tmp_path / "elsewhere"])
-    assert build_jobs([one], tmp_path)[identity].arguments(2) == [
+    assert build_jobs([one], tmp_path)[identity].build_arguments(2) == [
         "train",
         "--resume",
         str(tmp_path / "elsewhere"),

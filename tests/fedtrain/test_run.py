@@ -31,7 +31,7 @@ FEATURE = Config(
 )
 LABEL = Config(
     local=LocalSettings(lr=0.05, momentum=0.9, weight_decay=1e-5, epochs=2, batch_size=8),
-    server=ServerSettings(rounds=5, sample=0.7, weights="size"),
+    server=ServerSettings(rounds=5, participation=0.7, weights="size"),
     evaluation=EvaluationSettings(every=3, window=2, window_every=1, report="window", train=True),
 )
 AS_LABEL_SKEW_DOES = {
@@ -220,7 +220,7 @@ def test_a_rule_that_does_not_apply_is_not_claimed(begin, toy):
 
 def test_a_second_interruption_does_not_cost_what_the_first_one_saves(begin, monkeypatch):
     work, folder = begin(FEATURE)
-    save = RunFolder.save
+    save = RunFolder.save_checkpoint
 
     def interrupted(self, state, keep=0):
         signal.raise_signal(signal.SIGINT)

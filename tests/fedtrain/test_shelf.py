@@ -37,10 +37,10 @@ METHODS = {
 }
 SIX_ROUNDS = Config(
     local=LocalSettings(lr=0.05, batch_size=8),
-    server=ServerSettings(rounds=6, sample=0.7),
+    server=ServerSettings(rounds=6, participation=0.7),
     evaluation=EvaluationSettings(every=2),
 )
-ON_DISK = MachineSettings(personal="disk")
+ON_DISK = MachineSettings(client_state="disk")
 TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.uint8]
 
 
@@ -179,16 +179,16 @@ def test_an_abandoned_round_changes_nothing_and_older_entries_stay(at_once, toy,
     fleet = (
         ThreadsBackend(benches, toy.clients(), **how) if at_once else SerialBackend(benches[0], toy.clients(), **how)
     )
-    first = dict(fleet.personal)
+    first = dict(fleet.client_states)
     copies = {name: {key: value.clone() for key, value in own.items()} for name, own in first.items()}
     message = fleet.opening()
     with monkeypatch.context() as patch:
         patch.setattr("fedtrain.bench.Bench.train", stopping_after(2))
         with pytest.raises(KeyboardInterrupt):
-            fleet.train(message, fleet.names)
-    assert all(fleet.personal[name] is first[name] for name in toy.names)
+            fleet.train(message, fleet.client_names)
+    assert all(fleet.client_states[name] is first[name] for name in toy.names)
     fleet.train(message, ["a"])
-    assert not same(fleet.personal["a"], copies["a"])
+    assert not same(fleet.client_states["a"], copies["a"])
     assert same(first, copies)  # a state that was noted before the round can still be saved
 
 
@@ -240,7 +240,7 @@ def test_clients_that_begin_alike_share_one_file(toy):
         calls.append(entries)
         return offload(entries)
 
-    assert same_tensors(SerialBackend(toy.bench(FedBN()), toy.clients(), keep=keep).personal)
+    assert same_tensors(SerialBackend(toy.bench(FedBN()), toy.clients(), keep=keep).client_states)
     assert len(calls) == 1
 
 

@@ -284,9 +284,11 @@ def test_a_run_has_the_same_cohorts_and_the_same_bytes(begin, monkeypatch):
     )
     ends = []
     for name, kind in (("in-turn", SerialBackend), ("stacked", VmapBackend)):
-        machine = MachineSettings(dtype="float64", fleet=name)
+        machine = MachineSettings(dtype="float64", backend=name)
         work, folder = begin(
-            Config(local=LocalSettings(batch_size=8), server=ServerSettings(rounds=3, sample=0.7), machine=machine)
+            Config(
+                local=LocalSettings(batch_size=8), server=ServerSettings(rounds=3, participation=0.7), machine=machine
+            )
         )
         assert type(work.fleet()) is kind
         assert (work.fleet().bench.steps is SGDStep) == (name == "stacked")  # the tricks of the fast engine stay out

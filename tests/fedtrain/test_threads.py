@@ -41,7 +41,7 @@ def test_the_same_bits_as_one_after_the_other_on_one_core(benches, toy, method, 
         assert same(one.message.shared, other.message.shared)
         assert [(update.client, update.loss) for update in one.updates] == [(u.client, u.loss) for u in other.updates]
     assert scores == other_scores
-    assert all(same(fleets[0].personal[name], fleets[1].personal[name]) for name in toy.names)
+    assert all(same(fleets[0].client_states[name], fleets[1].personal[name]) for name in toy.names)
 
 
 def test_clients_really_train_at_the_same_time(toy, two_cores):

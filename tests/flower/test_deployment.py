@@ -139,7 +139,9 @@ def test_a_life_in_the_clear(deployment, toy):
         until(lambda node=node: not node.alive)
     for name in ("node-0", "node-1"):
         left = [
-            process for process in parts.processes(name) if process.alive and b"flwr-clientapp" in commandline(process)
+            process
+            for process in parts.find_processes(name)
+            if process.alive and b"flwr-clientapp" in commandline(process)
         ]
         assert left, "the killed node left no client behind"
         orphans.append(left)
@@ -215,7 +217,7 @@ def test_keys_and_certificates(deployment, tmp_path):
     parts = Supervisor(deployment.folder, load_deployment_state(deployment.folder))
     config = build_node_config(0, 2, tmp_path / "state", None)
     words = build_supernode_command(parts.address, *find_free_ports(1), config, other / "ca.pem", secrets / "node-0")
-    stranger = spawn([*words, "--max-retries", "1"], parts.environment("stranger"), log)
+    stranger = spawn([*words, "--max-retries", "1"], parts.build_component_environment("stranger"), log)
     until(lambda: not stranger.alive)
     assert "CERTIFICATE_VERIFY_FAILED" in log.read_text()
     assert "SuperNode ID" not in log.read_text()
@@ -255,7 +257,7 @@ def test_flower_knows_the_options_of_several_hosts(program, deployment):
     options = re.findall(r" (--[a-z-]+)", next(line for line in lines if line.startswith(program)))
     told = Supervisor(
         deployment.folder, deploying.DeploymentState("", False, 1, None, deploying.ComponentState(1))
-    ).environment("help")
+    ).build_component_environment("help")
     known = subprocess.run([program, "--help"], env=told, capture_output=True, text=True, check=True, timeout=60).stdout
     assert options
     assert not [option for option in options if not re.search(rf"^  {option}\b", known, re.MULTILINE)]

@@ -171,12 +171,12 @@ def test_what_is_personal_stays_on_the_node(tmp_path):
     grid, sent = Grid(tmp_path), []
     grid.spoilt = lambda place, letter, records: sent.append(parse_record(records)[1]) or records
     go(grid, "fedbn all", tmp_path)
-    personal = small.experiment("fedbn all").bench().personal
+    personal = small.experiment("fedbn all").build_client_trainer().personal_names
     names = {key.split("/", 2)[2] for entries in sent for key in entries}
     assert personal
     assert names
     assert not names & personal
-    assert not RunFolder(tmp_path / "run").restore().personal
+    assert not RunFolder(tmp_path / "run").restore().client_states
 
 
 def test_a_node_that_is_killed_in_its_turn_and_comes_back_with_another_number(tmp_path, alone):

@@ -49,4 +49,4 @@ def test_simulated_nodes_give_the_bits_of_one_process(ours, tmp_path):
         work = small.experiment(case)
         one, other = (small.everything(work, RunFolder(root / case)) for root in (ours, tmp_path))
         assert small.different(one, other) == [], case
-        assert RunFolder(tmp_path / case).finished
+        assert RunFolder(tmp_path / case).is_finished

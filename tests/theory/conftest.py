@@ -27,7 +27,7 @@ def modules():
 
     def build(problem, weights):
         nets = [TwoLayerBN(problem.dim, weights.width, covariance=S, generator=torch.Generator()) for S in problem.S]
-        return [net.load(*weights.of(i)) for i, net in enumerate(nets)]
+        return [net.load_weights(*weights.get_client_weights(i)) for i, net in enumerate(nets)]
 
     return build
 

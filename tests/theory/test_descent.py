@@ -237,7 +237,12 @@ def test_the_stable_step_is_where_real_networks_stop_descending(problem):
     n = len(problem.y)
     slow, fast = (
         descend(
-            problem, study.online, study.offline, "separate", 60, n / 2 * compute_stable_step(study.on.Lambda, share)
+            problem,
+            study.online,
+            study.offline,
+            "separate",
+            60,
+            n / 2 * compute_stable_step(study.online_kernel.Lambda, share),
         )
         for share in (0.9, 1.5)
     )
@@ -259,10 +264,10 @@ def test_wide_networks_follow_their_kernels(reading):
             predicted = predict_residuals(K, F[0] - problem.y, study.rate, steps)
         elif reading == "separate":
             F = path.online
-            predicted = predict_residuals(study.on.Lambda, F[0] - problem.y, study.rate, steps)
+            predicted = predict_residuals(study.online_kernel.Lambda, F[0] - problem.y, study.rate, steps)
         else:  # V/N + G, each column over its own client's size; D^(-1/2) makes it symmetric
             F, root = path.online, (n / sizes).sqrt()
-            K = study.on.V / study.alpha**2 / problem.clients + study.on.G
+            K = study.online_kernel.V / study.alpha**2 / problem.clients + study.online_kernel.G
             symmetric = root[:, None] * K * root
             predicted = predict_residuals(symmetric, root * (F[0] - problem.y), study.rate, steps) / root
         gaps.append((F - problem.y - predicted).norm(dim=1).max().item() / (F[0] - problem.y).norm().item())

@@ -128,7 +128,7 @@ def test_limits_are_left_out_where_no_claim_needed_them():
 
 def test_a_singular_kernel_has_no_condition_number():
     study = Study.at_init(draw_synthetic_problem(1, 30, 3, seed=0), 2)
-    study.off.V.zero_()
+    study.offline_kernel.V.zero_()
     assert collect_eigenvalues(study, set())["V_off"] == {"min": 0.0, "max": 0.0, "condition": math.inf}
 
 
@@ -148,7 +148,7 @@ def test_one_claim_over_three_draws():
     assert len({study.problem.x[0, 0].item() for study in shown}) == 3
     assert len({study.online.v[0, 0].item() for study in shown}) == 3
     for draw, study in enumerate(shown):
-        alone = replace(TINY, seed=TINY.seed + draw).study()
+        alone = replace(TINY, seed=TINY.seed + draw).build_study()
         assert torch.equal(study.problem.x, alone.problem.x)
         assert torch.equal(study.online.v, alone.online.v)
 
@@ -185,7 +185,7 @@ def test_the_worst_draw_gives_the_verdict(found, worst, held):
 def test_real_claims_over_three_draws():
     report, _ = verify_claims(replace(TINY, draws=3), select_claims("O2,K5"))
     k5, o2 = report["claims"]
-    found = [CLAIMS["O2"].check(TINY.study(draw)) for draw in range(3)]
+    found = [CLAIMS["O2"].check(TINY.build_study(draw)) for draw in range(3)]
     assert o2["draws"]["held"] == 3
     assert o2["draws"]["worst_margin"] == min(f.margin for f in found)
     assert o2["draws"]["mean_margin"] == pytest.approx(sum(f.margin for f in found) / 3)
@@ -227,9 +227,9 @@ def test_certificates_enclose_the_eigenvalues(dtype):
 
 def test_certificates_are_about_kernels_in_double_precision():
     """In float32 the blocks of V_on and V_off differ by rounding, and so would what is proved of them."""
-    study = replace(TINY, dtype="float32", clients=1, samples=1).study()
-    exact = study.in_double().on.V.item()
-    assert exact != study.on.V.item()
+    study = replace(TINY, dtype="float32", clients=1, samples=1).build_study()
+    exact = study.in_double().online_kernel.V.item()
+    assert exact != study.online_kernel.V.item()
     proofs = collect_certificates(study)
     assert proofs["O2"]["right"] == [exact, exact]
     assert proofs["O2"]["verdict"] == "certified"
@@ -237,7 +237,7 @@ def test_certificates_are_about_kernels_in_double_precision():
 
 
 def test_what_is_false_is_refuted():
-    study = TINY.study()
+    study = TINY.build_study()
     weak = replace(study.offline, gamma=0.1 * study.offline.gamma)
     proofs = collect_certificates(Study(study.problem, study.online, weak))
     assert proofs["O2"]["verdict"] == proofs["O3 (strict)"]["verdict"] == "refuted"
@@ -327,8 +327,8 @@ def test_draws_begin_with_the_one_examined(whole):
     assert [row["seed"] for row in rows] == list(range(1, 21))
     for name in ("V_on", "V_off", "V"):
         assert rows[0][name] == report["eigenvalues"][name]["min"]
-        other = replace(TINY, seed=4).study()
-        expected = {"V_on": other.on, "V_off": other.off, "V": other.co2}[name].V
+        other = replace(TINY, seed=4).build_study()
+        expected = {"V_on": other.online_kernel, "V_off": other.offline_kernel, "V": other.fused_kernel}[name].V
         assert rows[3][name] == pytest.approx(compute_spectrum(expected)[0])
     assert all(row["V_off"] >= row["V"] >= row["V_on"] for row in rows)
 
@@ -398,7 +398,7 @@ def test_the_users_data_are_examined(npz):
     assert torch.equal(shown[0].problem.x, shown[1].problem.x)  # the data stay, the networks are drawn anew
     assert not torch.equal(shown[0].online.v, shown[1].online.v)
     assert [row["clients"] for row in report["curves"]["clients"]] == [1, 2]
-    assert report["eigenvalues"]["V_on"]["min"] == pytest.approx(compute_spectrum(study.on.V)[0])
+    assert report["eigenvalues"]["V_on"]["min"] == pytest.approx(compute_spectrum(study.online_kernel.V)[0])
     assert report["certificates"]["O2"]["verdict"] == "certified"
 
 
@@ -440,7 +440,7 @@ def test_the_effect_of_parallel_samples_is_measured():
     message = describe_parallel_effect(problem, problem.parallel()[0])
     keep = torch.tensor([0, 1, 3, 4, 5])
     without = Problem(problem.x[keep], problem.y[keep], problem.owner[keep], problem.S)
-    after = compute_spectrum(Study.at_init(without, 2048).on.V)[0]
+    after = compute_spectrum(Study.at_init(without, 2048).online_kernel.V)[0]
     assert after > 1e-3
     assert message.startswith("samples 0 and 2 are parallel (cosine +1.000000000000), which Assumption 4.1 forbids: ")
     assert message.endswith(f" with both and {after:.3g} without sample 2")
@@ -453,4 +453,6 @@ def test_a_client_may_lose_its_only_sample():
     message = describe_parallel_effect(problem, (0, 2, 1.0))
     keep = torch.tensor([0, 1, 3, 4])
     without = Problem(problem.x[keep], problem.y[keep], torch.tensor([0, 0, 1, 1]), problem.S[[0, 2]])
-    assert message.endswith(f" and {compute_spectrum(Study.at_init(without, 2048).on.V)[0]:.3g} without sample 2")
+    assert message.endswith(
+        f" and {compute_spectrum(Study.at_init(without, 2048).online_kernel.V)[0]:.3g} without sample 2"
+    )

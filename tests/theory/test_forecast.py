@@ -77,7 +77,9 @@ def test_a_lone_client_of_two_classes_that_cannot_be_told_apart_is_right_half_th
     """Were one sample left out at a time, its class would be the rarer one of the rest, and never be guessed."""
     problem = draw_synthetic_problem(2, 200, 4)
     labels = torch.arange(400) % 2
-    assert forecast_methods(problem, labels, width=256).of(SINGLESET) == pytest.approx([0.5, 0.5], abs=0.12)
+    assert forecast_methods(problem, labels, width=256).compute_client_scores(SINGLESET) == pytest.approx(
+        [0.5, 0.5], abs=0.12
+    )
 
 
 def test_wide_networks_that_are_really_trained_predict_what_their_kernels_foretell():
@@ -101,19 +103,21 @@ def test_wide_networks_that_are_really_trained_predict_what_their_kernels_forete
 
 def test_federation_helps_clients_that_agree_and_hurts_those_that_do_not():
     agreeing, strangers = forecast_methods(build_taught_problem(1.0)), forecast_methods(build_taught_problem(0.0))
-    assert all(gain.mean > 0 for gain in agreeing.gains())
-    assert agreeing.gain(SINGLESET, FEDBN).word == "helps"
-    assert strangers.gain(SINGLESET, FEDBN).word == "hurts"
+    assert all(gain.mean > 0 for gain in agreeing.compute_client_gains())
+    assert agreeing.compute_mean_gain(SINGLESET, FEDBN).word == "helps"
+    assert strangers.compute_mean_gain(SINGLESET, FEDBN).word == "hurts"
     for found in (agreeing, strangers):  # it never is the worst of the three
-        assert found.mean(FEDCO2) > min(found.mean(SINGLESET), found.mean(FEDBN))
+        assert found.compute_mean_score(FEDCO2) > min(
+            found.compute_mean_score(SINGLESET), found.compute_mean_score(FEDBN)
+        )
 
 
 def test_a_client_apart_is_the_one_that_is_hurt():
     problem = build_taught_problem(1.0, samples=40)
     y = torch.where(problem.owner == 2, -problem.y, problem.y)
     found = forecast_methods(Problem(problem.x, y, problem.owner, problem.S))
-    assert min(range(4), key=lambda i: found.gains()[i].mean) == 2
-    assert found.gains()[2].word == "hurts"
+    assert min(range(4), key=lambda i: found.compute_client_gains()[i].mean) == 2
+    assert found.compute_client_gains()[2].word == "hurts"
 
 
 def test_classes_are_counted_right_or_wrong():
@@ -121,9 +125,9 @@ def test_classes_are_counted_right_or_wrong():
     labels = (problem.y > 0).long()
     found = forecast_methods(problem, labels)
     assert set(torch.cat(list(found.scores.values())).tolist()) == {0.0, 1.0}
-    assert found.mean(FEDBN) > 0.75
+    assert found.compute_mean_score(FEDBN) > 0.75
     chance = forecast_methods(problem, torch.from_numpy(np.random.default_rng(0).integers(2, size=len(labels))))
-    assert abs(chance.mean(FEDBN) - 0.5) < 0.15
+    assert abs(chance.compute_mean_score(FEDBN) - 0.5) < 0.15
 
 
 @settings(max_examples=10, deadline=None)
@@ -133,7 +137,7 @@ def test_units_of_the_targets_do_not_matter(seed, agreement, scale):
         forecast_methods(build_taught_problem(agreement, 3, 8, 4, seed, size), width=128) for size in (1.0, scale)
     )
     for name in (SINGLESET, FEDBN, FEDCO2, ONE_KERNEL):
-        assert other.of(name) == pytest.approx(one.of(name), rel=1e-6, abs=1e-9)
+        assert other.compute_client_scores(name) == pytest.approx(one.compute_client_scores(name), rel=1e-6, abs=1e-9)
 
 
 @settings(max_examples=10, deadline=None)
@@ -189,13 +193,15 @@ def test_units_of_the_inputs_do_not_matter(size):
     one = forecast_methods(problem, width=128)
     large = Problem(problem.x * size, problem.y, problem.owner, problem.S * size * size)
     for name in (SINGLESET, FEDBN, FEDCO2, ONE_KERNEL):
-        assert forecast_methods(large, width=128).of(name) == pytest.approx(one.of(name), rel=1e-6)
+        assert forecast_methods(large, width=128).compute_client_scores(name) == pytest.approx(
+            one.compute_client_scores(name), rel=1e-6
+        )
 
 
 def test_targets_far_from_zero_are_foretold_as_well():
     problem = build_taught_problem(1.0)
     far = Problem(problem.x, problem.y + 50 * problem.y.std(), problem.owner, problem.S)
-    assert forecast_methods(far).mean(FEDBN) > 0.5
+    assert forecast_methods(far).compute_mean_score(FEDBN) > 0.5
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 2**70])
@@ -207,7 +213,7 @@ def test_seeds_out_of_range_are_refused(seed):
 def test_few_samples_decide_nothing_however_much_they_agree():
     owner = torch.repeat_interleave(torch.arange(2), torch.tensor([5, 6]))
     scores = {SINGLESET: torch.zeros(11), FEDBN: torch.ones(11)}
-    assert [gain.word for gain in Forecast(owner, scores, {}).gains()] == ["undecided", "helps"]
+    assert [gain.word for gain in Forecast(owner, scores, {}).compute_client_gains()] == ["undecided", "helps"]
 
 
 def test_the_gain_of_the_mean_is_that_of_clients_counted_alike():
@@ -215,6 +221,6 @@ def test_the_gain_of_the_mean_is_that_of_clients_counted_alike():
     chance = torch.Generator().manual_seed(0)
     scores = {name: torch.rand(50, generator=chance) for name in (SINGLESET, FEDBN)}
     found = Forecast(owner, scores, {})
-    gain, each = found.gain(SINGLESET, FEDBN), found.gains()
-    assert gain.mean == pytest.approx(found.mean(FEDBN) - found.mean(SINGLESET))
-    assert gain.error == pytest.approx((each[0].error ** 2 + each[1].error ** 2) ** 0.5 / 2)
+    gain, each = found.compute_mean_gain(SINGLESET, FEDBN), found.compute_client_gains()
+    assert gain.mean == pytest.approx(found.compute_mean_score(FEDBN) - found.compute_mean_score(SINGLESET))
+    assert gain.standard_error == pytest.approx((each[0].standard_error ** 2 + each[1].standard_error ** 2) ** 0.5 / 2)

@@ -306,7 +306,7 @@ def test_made_personal_gives_each_client_copies(trained):
 def test_initial_weights_are_shared_and_follow_the_paper():
     problem = draw_synthetic_problem(3, 2, 4)
     weights = draw_initial_weights(problem, 50, 0.2, seed=9)
-    assert not weights.personal
+    assert not weights.is_personal
     assert weights.gamma.shape == (3, 50)
     assert torch.allclose(weights.gamma, weights.v.norm(dim=1).expand(3, -1) / 0.2, rtol=1e-14)
     assert weights.c.abs().unique().tolist() == [1.0]

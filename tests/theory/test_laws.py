@@ -171,7 +171,7 @@ def test_making_a_part_of_a_kernel_personal_may_lower_it():
 def test_the_orderings_are_strict_for_ordinary_data():
     """They do not hold by being equalities: with three clients of ordinary data every margin is there to be seen."""
     study = Study.at_init(draw_synthetic_problem(3, 5, 5), width=400)
-    on, off, mean = (compute_spectrum(k.V) for k in (study.on, study.off, study.co2))
+    on, off, mean = (compute_spectrum(k.V) for k in (study.online_kernel, study.offline_kernel, study.fused_kernel))
     assert off[0] > 1.2 * on[0] > 0
     assert mean[0] > 1.1 * on[0]
     assert mean[-1] < 0.9 * on[-1]
@@ -431,7 +431,7 @@ def test_the_orderings_hold_at_infinite_width(drawn):
     """O2-O4, positivity and interlacing, up to n times the error that the quadrature reports."""
     problem = drawn.problem
     found = compute_infinite_width_limit(problem, 0.7)
-    on = found.online(problem.owner)
+    on = found.build_online_kernel(problem.owner)
     off = on.pinched(problem.owner)
     room = len(problem.x) * (found.error + ROOM * (on.V.trace() + on.G.trace()).item())
     assert compute_spectrum(on.V)[0] >= -room

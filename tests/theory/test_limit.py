@@ -150,12 +150,14 @@ def test_quadrature_agrees_with_plain_monte_carlo_of_the_literal_formula(dim):
 
 def test_networks_approach_the_limit_as_one_over_the_root_of_the_width():
     problem = draw_synthetic_problem(3, [3, 4, 2], 5, seed=1)
-    exact = compute_infinite_width_limit(problem, 0.5).online(problem.owner)
+    exact = compute_infinite_width_limit(problem, 0.5).build_online_kernel(problem.owner)
     widths, draws = [64, 256, 1024, 4096], 12
     for letter in ("V", "G"):
         errors = []
         for width in widths:
-            found = [getattr(Study.at_init(problem, width, seed=100 * width + k).on, letter) for k in range(draws)]
+            found = [
+                getattr(Study.at_init(problem, width, seed=100 * width + k).online_kernel, letter) for k in range(draws)
+            ]
             errors.append(np.mean([(K - getattr(exact, letter)).norm().item() for K in found]))
         slope = np.polyfit(np.log(widths), np.log(errors), 1)[0]
         assert slope == pytest.approx(-0.5, abs=0.1)
@@ -164,8 +166,8 @@ def test_networks_approach_the_limit_as_one_over_the_root_of_the_width():
 def test_the_mean_of_many_networks_is_the_limit():
     """V(0) and G(0) are unbiased at any width."""
     problem = draw_synthetic_problem(2, [2, 3], 4, seed=1)
-    exact = compute_infinite_width_limit(problem, 0.5).online(problem.owner)
-    found = [Study.at_init(problem, 8, seed=k).on for k in range(600)]
+    exact = compute_infinite_width_limit(problem, 0.5).build_online_kernel(problem.owner)
+    found = [Study.at_init(problem, 8, seed=k).online_kernel for k in range(600)]
     for letter in ("V", "G"):
         K = torch.stack([getattr(k, letter) for k in found])
         error = K.std(0) / len(K) ** 0.5
@@ -323,7 +325,7 @@ def test_alpha_is_carried_but_does_not_matter():
 def test_online_pinches_g_and_keeps_v():
     problem = draw_synthetic_problem(2, 3, 3, seed=5)
     found = compute_infinite_width_limit(problem, 1.0)
-    online = found.online(problem.owner)
+    online = found.build_online_kernel(problem.owner)
     assert torch.equal(online.V, found.kernel.V)
     assert torch.equal(online.G, keep_client_blocks(found.kernel.G, problem.owner))
     assert find_largest_entry(found.kernel.G[:3, 3:]) > 0

@@ -30,7 +30,7 @@ def build_both_forms(x, width, outputs=1, seed=0):
     )
     plain = TwoLayerBN(x.shape[1], width, outputs, eps=TINY, dtype=torch.float64)
     theory = TwoLayerBN(x.shape[1], width, outputs, covariance=x.T @ x / len(x))
-    return [net.load(v, gamma, c) for net in (plain, theory)]
+    return [net.load_weights(v, gamma, c) for net in (plain, theory)]
 
 
 def given_batches(test):
@@ -173,7 +173,7 @@ def test_the_scale_is_batch_norm_by_type_and_has_no_shift():
 def test_v_and_gamma_are_where_their_names_say():
     net = TwoLayerBN(3, 5, covariance=torch.eye(3, dtype=torch.float64))
     v, gamma, c = draw_normal(0, 5, 3), draw_normal(1, 5), draw_normal(2, 5)
-    assert net.load(v, gamma, c) is net
+    assert net.load_weights(v, gamma, c) is net
     state = net.state_dict()
     assert torch.equal(state[HIDDEN_KEY], v)
     assert torch.equal(state[SCALE_KEY], gamma)
@@ -191,7 +191,7 @@ def test_the_covariance_is_not_saved_so_both_forms_exchange_weights():
 
 def test_loading_copies():
     net, v = TwoLayerBN(3, 5), torch.ones(5, 3)
-    net.load(v, torch.ones(5), torch.ones(5))
+    net.load_weights(v, torch.ones(5), torch.ones(5))
     v.zero_()
     assert net.get_parameter(HIDDEN_KEY).min() == 1
 
@@ -215,8 +215,8 @@ def test_the_head_is_frozen():
 def test_each_of_several_outputs_is_a_network_of_its_own():
     S, x = torch.eye(4, dtype=torch.float64), draw_normal(0, 7, 4)
     v, gamma, c = draw_weights(4, 30, 0.5, torch.Generator().manual_seed(0), outputs=3)
-    together = TwoLayerBN(4, 30, 3, covariance=S).load(v, gamma, c)(x)
-    alone = [TwoLayerBN(4, 30, covariance=S).load(v, gamma, one)(x) for one in c]
+    together = TwoLayerBN(4, 30, 3, covariance=S).load_weights(v, gamma, c)(x)
+    alone = [TwoLayerBN(4, 30, covariance=S).load_weights(v, gamma, one)(x) for one in c]
     assert together.shape == (7, 3)
     assert torch.allclose(together, torch.cat(alone, 1), rtol=0, atol=1e-13)
 

@@ -71,7 +71,7 @@ def write_fake_run(job, level=0.8, sums="same", look=make_published_data):
                     accuracy = (top - 0.02 * j) * round / (round + 1)
                     place = {"round": round, "client": client, "split": split, "branch": branch}
                     rows.append(place | {"accuracy": accuracy, "loss": 1.0, "n": 100})
-    folder.append(rows)
+    folder.append_rows(rows)
     cost = {"bytes": {"up": {"total": 1}, "down": {"total": 1}}, "seconds": 1.0}
     folder.write_json(SUMMARY_FILE, {"finished": True, "rounds": rounds, **cost})
 

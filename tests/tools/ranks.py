@@ -75,7 +75,7 @@ def main(root: Path, group: Path) -> None:
     """One rank."""
     torch.set_num_threads(1)
     module.draw_run_figures = lambda folder, summary: []
-    place = Rank.ours()
+    place = Rank.from_environment()
     for number, job in enumerate(json.loads((group / "jobs.json").read_text())):
         os.environ[STORE_VARIABLE] = str(group / f"store {number}")
         log: list[tuple[str, str]] = []

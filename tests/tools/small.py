@@ -75,7 +75,7 @@ def experiment(name: str, *, learning: bool = False, **changes) -> Experiment:
     """What the configuration makes, or the same with heads that learn; ``section={"key": value}`` changes it."""
     settings = config(name)
     changed = replace(settings, **{key: replace(getattr(settings, key), **new) for key, new in changes.items()})
-    kind = "heads" if name in HEADS else "some" if settings.server.sample < 1 else "all"
+    kind = "heads" if name in HEADS else "some" if settings.server.participation < 1 else "all"
     return (Learning if learning else Experiment)(changed, _federation(kind))
 
 
@@ -97,9 +97,9 @@ def bits(state) -> dict[str, object]:
 
 def everything(work: Experiment, folder: RunFolder) -> dict[str, object]:
     """All that two runs of one experiment must agree in: metrics, messages, heads, what clients keep, the ledger."""
-    bench = work.bench()
+    bench = work.build_client_trainer()
     names = [client.name for client in work.federation.clients]
-    return agreeing(folder, names, lambda state, name: state.own(name, folder.cupboard, bench.start))
+    return agreeing(folder, names, lambda state, name: state.own(name, folder.cupboard, bench.initial_client_state))
 
 
 def agreeing(folder: RunFolder, names, own) -> dict[str, object]:

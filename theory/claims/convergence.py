@@ -56,7 +56,7 @@ def check_c1_stays_positive(study: Study) -> Finding:
         HOLDS if low >= bound - slack else FAILS,
         lhs=low,
         rhs=bound,
-        margin=here - 1 if bound > 0 else low / (compute_max_eigenvalue(study.on.Lambda) or 1.0),
+        margin=here - 1 if bound > 0 else low / (compute_max_eigenvalue(study.online_kernel.Lambda) or 1.0),
         unit="relative",
         words=words,
         evidence={"mu": mu, "least_ratio": ratios, "lambda_min": tracks},
@@ -74,7 +74,7 @@ def _track_min_eigenvalues(study: Study, path: Trajectory) -> dict[str, list[flo
     track: dict[str, list[float]] = {"t": [], **{branch: [] for branch in BRANCHES}}
     for k, (t, online, offline) in enumerate(path.snapshots):
         study.progress("kernels along the descent", k, len(path.snapshots))
-        on, off = study.kernel(online), study.kernel(offline)
+        on, off = study.compute_kernel(online), study.compute_kernel(offline)
         track["t"].append(t)
         for branch, kernel in (("online", on), ("offline", off), ("fused", 0.5 * (on + off))):
             track[branch].append(compute_min_eigenvalue(kernel.Lambda))
@@ -89,7 +89,7 @@ def check_c2_stays_under_bound(study: Study) -> Finding:
     for name, (reading, branch) in paths.items():
         squares = found[reading].residual_norms(branch).double().square()  # type: ignore[arg-type]
         bound = compute_bound_curve(max(0.0, mu[branch] - doubt), rate, study.alpha, squares)
-        bound = bound.clamp_min(study.floor**2 * squares[0].item())
+        bound = bound.clamp_min(study.residual_floor**2 * squares[0].item())
         violations[name] = int((~(squares <= bound * (1 + 1e-9))).sum())  # NaN is a violation too
         worst[name] = (squares / bound)[1:].nan_to_num(math.inf).max().item()
     bad = [name for name, count in violations.items() if count]

@@ -18,8 +18,8 @@ from theory.study import Study, compute_max_eigenvalue, compute_min_eigenvalue
 class DeepKernels:
     """Λ_on (all parameters shared) and Λ_off (none) of any architecture, and whose output each row is."""
 
-    on: Tensor
-    off: Tensor
+    online: Tensor
+    offline: Tensor
     owner: Tensor
 
 
@@ -49,12 +49,14 @@ def compute_deep_kernels(
 def check_deep_orderings(kernels: DeepKernels, tolerance: float = 1e-10) -> Finding:
     """O1, O2 and O3 for these kernels."""
     same = kernels.owner[:, None] == kernels.owner[None, :]
-    scale = compute_max_eigenvalue(kernels.on)
-    apart = compute_relative_error((kernels.off - kernels.on * same).abs().max().item(), kernels.on.abs().max().item())
+    scale = compute_max_eigenvalue(kernels.online)
+    apart = compute_relative_error(
+        (kernels.offline - kernels.online * same).abs().max().item(), kernels.online.abs().max().item()
+    )
     on, off, mean = (
-        compute_min_eigenvalue(kernels.on),
-        compute_min_eigenvalue(kernels.off),
-        compute_min_eigenvalue((kernels.on + kernels.off) / 2),
+        compute_min_eigenvalue(kernels.online),
+        compute_min_eigenvalue(kernels.offline),
+        compute_min_eigenvalue((kernels.online + kernels.offline) / 2),
     )
     order = {"O1": apart <= tolerance, "O2": off - on >= -tolerance * scale}
     order["O3"] = order["O2"] and mean - (on + off) / 2 >= -tolerance * scale

@@ -60,7 +60,7 @@ def check_d1_fused_kernel(study: Study) -> Finding:
         [FusedNetwork(on, off, study.fusion).eval() for on, off in pairs], [problem.x[b] for b in problem.blocks]
     )
     fused = compute_federated_kernel(rows, problem.owner, {f"online.{HIDDEN_KEY}"})
-    total = study.kernel(online).Lambda + study.kernel(offline).Lambda
+    total = study.compute_kernel(online).Lambda + study.compute_kernel(offline).Lambda
     half, quarter = compute_relative_distance(fused, total / 2), compute_relative_distance(fused, total / 4)
     times = compute_relative_error(fused.norm().item(), (total / 2).norm().item())
     precise = study.in_double()
@@ -86,7 +86,7 @@ def check_d1_fused_kernel(study: Study) -> Finding:
 
 def _measure_separate_step(study: Study) -> dict[str, float]:
     """How far one step of each branch on its own loss is from Eq. 20's kernel."""
-    K, n = study.co2.Lambda, len(study.problem.y)
+    K, n = study.fused_kernel.Lambda, len(study.problem.y)
     moves = []
     for share in STEP_FRACTIONS:
         rate = share / (compute_max_eigenvalue(K) or 1.0)
@@ -94,7 +94,7 @@ def _measure_separate_step(study: Study) -> dict[str, float]:
         F = study.fusion * (path.online + path.offline)
         moves.append((F[1] - F[0]) / rate)
     residual = F[0] - study.problem.y
-    return _measure_first_order_errors(moves, K @ residual, study.co2.G @ residual)
+    return _measure_first_order_errors(moves, K @ residual, study.fused_kernel.G @ residual)
 
 
 def _measure_first_order_errors(moves: list[Tensor], expected: Tensor, part: Tensor) -> dict[str, float]:
@@ -135,7 +135,7 @@ def check_d2_converges_faster(study: Study) -> Finding:
         "separate": (found["separate"].residual_norms("fused"), fedbn),
         "federated": (federated.residual_norms("fused"), federated.residual_norms("online")),
     }
-    at = {name: _find_last_comparable_step(*pair, study.floor) for name, pair in pairs.items()}
+    at = {name: _find_last_comparable_step(*pair, study.residual_floor) for name, pair in pairs.items()}
     ends = {name: (_get_residual_at(a, at[name]), _get_residual_at(b, at[name])) for name, (a, b) in pairs.items()}
     gains = {name: _compute_gain_digits(*end) for name, end in ends.items()}
     readings = {
@@ -163,7 +163,7 @@ def check_d2_converges_faster(study: Study) -> Finding:
             "residual_predicted_by_the_kernel": {
                 "joint": {
                     "fedco2": _predict_final_residual(study, study.joint_kernel),
-                    "fedbn": _predict_final_residual(study, study.on.Lambda),
+                    "fedbn": _predict_final_residual(study, study.online_kernel.Lambda),
                 }
             },
             "steps": study.steps,
@@ -207,7 +207,7 @@ def check_d3_federated_step(study: Study) -> Finding:
     study = study.in_double()
     problem = study.problem
     sizes = problem.y.new_tensor(problem.sizes)[problem.owner]
-    shared, G = study.on.V / study.alpha**2, study.on.G
+    shared, G = study.online_kernel.V / study.alpha**2, study.online_kernel.G
     moves: dict[str, list[Tensor]] = {"online": [], "offline": []}
     for share in STEP_FRACTIONS:
         eta = (
@@ -222,7 +222,9 @@ def check_d3_federated_step(study: Study) -> Finding:
     errors = {
         "pooled": _measure_first_order_errors(moves["online"], (shared + G) @ on / problem.clients, G @ on),
         "pulled": _measure_first_order_errors(moves["online"], (shared / problem.clients + G) @ on, G @ on),
-        "offline": _measure_first_order_errors(moves["offline"], study.off.Lambda @ off, study.off.G @ off),
+        "offline": _measure_first_order_errors(
+            moves["offline"], study.offline_kernel.Lambda @ off, study.offline_kernel.G @ off
+        ),
     }
     pooled, others = errors["pooled"], (errors["pulled"], errors["offline"])
     missed, allowed = _find_worst_error(pooled)

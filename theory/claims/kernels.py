@@ -38,7 +38,7 @@ def build_networks(problem: Problem, weights: Weights) -> list[TwoLayerBN]:
         TwoLayerBN(problem.dim, weights.width, covariance=S, generator=torch.Generator()).to(S.device)
         for S in problem.S
     ]
-    return [net.load(*weights.of(i)) for i, net in enumerate(build)]
+    return [net.load_weights(*weights.get_client_weights(i)) for i, net in enumerate(build)]
 
 
 def check_k1_tangent_kernel(study: Study) -> Finding:
@@ -50,7 +50,7 @@ def check_k1_tangent_kernel(study: Study) -> Finding:
         part = truncate_width(weights, max(room, 1))
         rows = compute_jacobian(build_networks(problem, part), [problem.x[b] for b in problem.blocks])
         autograd = compute_federated_kernel(rows, problem.owner, shared)
-        errors[name] = compute_relative_distance(study.kernel(part).Lambda, autograd)
+        errors[name] = compute_relative_distance(study.compute_kernel(part).Lambda, autograd)
     worst = max(errors.values())
     return Finding(
         HOLDS if worst <= study.tolerance else FAILS,
@@ -67,7 +67,7 @@ def check_k2_positive(study: Study) -> Finding:
     """Eigenvalues of all six matrices, and Λ against its parts."""
     slack: list[float] = []
     least_of: dict[str, float] = {}
-    for name, k in (("on", study.on), ("off", study.off)):
+    for name, k in (("on", study.online_kernel), ("off", study.offline_kernel)):
         low = {part: compute_min_eigenvalue(getattr(k, part)) for part in ("V", "G", "Lambda")}
         least_of |= {f"{part}_{name}": value for part, value in low.items()}
         scale = compute_max_eigenvalue(k.Lambda) or 1.0  # all gates closed: every eigenvalue is 0
@@ -90,7 +90,7 @@ def check_k2_positive(study: Study) -> Finding:
 def check_k5_projection(study: Study) -> Finding:
     """V_on with the printed projection against the exact one, here and with every S_i made a multiple of I."""
     problem, tolerance = study.problem, study.tolerance
-    exact = study.kernel(study.online, projection="exact")
+    exact = study.compute_kernel(study.online, projection="exact")
     found = compute_relative_distance(
         _compute_printed_kernel(study, problem), exact.V, within=study.alpha**2 * exact.Lambda
     )

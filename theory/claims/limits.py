@@ -99,7 +99,7 @@ def check_k4_finite_width(study: Study, draws: int = 8) -> Finding:
     for k, width in enumerate(widths):
         for draw in range(draws):
             study.progress("convergence to infinite width", k * draws + draw, len(widths) * draws)
-            V = study.with_width(width, seed=10_000 * (study.seed + 1) + 100 * draw + k).on.V
+            V = study.with_width(width, seed=10_000 * (study.seed + 1) + 100 * draw + k).online_kernel.V
             points.append((width, compute_relative_distance(V.double().cpu(), limit.V, within=whole)))
     mean = {str(m): sum(e for w, e in points if w == m) / draws for m in widths}
     worst, rounding = max(e for _, e in points), 4 * study.tolerance

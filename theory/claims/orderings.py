@@ -11,8 +11,8 @@ from theory.study import Study, compute_max_eigenvalue, compute_min_eigenvalue
 
 def check_o1_offline_is_block_diagonal(study: Study) -> Finding:
     """V_off against the client blocks of V_on."""
-    apart = (study.off.V - keep_client_blocks(study.on.V, study.problem.owner)).abs().max().item()
-    error = compute_relative_error(apart, study.alpha**2 * study.on.Lambda.abs().max().item())
+    apart = (study.offline_kernel.V - keep_client_blocks(study.online_kernel.V, study.problem.owner)).abs().max().item()
+    error = compute_relative_error(apart, study.alpha**2 * study.online_kernel.Lambda.abs().max().item())
     return Finding(
         HOLDS if error <= study.tolerance else FAILS,
         lhs=apart,
@@ -26,8 +26,8 @@ def check_o1_offline_is_block_diagonal(study: Study) -> Finding:
 
 def check_o2_offline_above_online(study: Study) -> Finding:
     """λ_min(V_off), which is the least of the clients' own, against λ_min(V_on)."""
-    off, on = compute_min_eigenvalue(study.off.V), compute_min_eigenvalue(study.on.V)
-    own = [compute_min_eigenvalue(study.off.V[rows, rows]) for rows in study.problem.blocks]
+    off, on = compute_min_eigenvalue(study.offline_kernel.V), compute_min_eigenvalue(study.online_kernel.V)
+    own = [compute_min_eigenvalue(study.offline_kernel.V[rows, rows]) for rows in study.problem.blocks]
     apart = abs(off - min(own))
     margin = off - on if apart <= study.room else -apart
     if abs(off - on) <= study.room:
@@ -48,9 +48,9 @@ def check_o2_offline_above_online(study: Study) -> Finding:
 def check_o3_mean_above_online(study: Study) -> Finding:
     """Both halves of the chain, and whether the second is strict."""
     mean, off, on = (
-        compute_min_eigenvalue(study.co2.V),
-        compute_min_eigenvalue(study.off.V),
-        compute_min_eigenvalue(study.on.V),
+        compute_min_eigenvalue(study.fused_kernel.V),
+        compute_min_eigenvalue(study.offline_kernel.V),
+        compute_min_eigenvalue(study.online_kernel.V),
     )
     middle, room = (off + on) / 2, study.room
     margin = min(mean - middle, middle - on)
@@ -67,7 +67,7 @@ def check_o3_mean_above_online(study: Study) -> Finding:
 
 def check_o4_mean_is_no_steeper(study: Study) -> Finding:
     """λ_max of the mean against V_on's, and with it the condition number where rounding leaves one to speak of."""
-    kernels, room = {"V": study.co2.V, "V_on": study.on.V}, study.room
+    kernels, room = {"V": study.fused_kernel.V, "V_on": study.online_kernel.V}, study.room
     low, high = (
         {name: end(V) for name, V in kernels.items()} for end in (compute_min_eigenvalue, compute_max_eigenvalue)
     )
@@ -106,18 +106,18 @@ def check_b1_fedbn_above_fedavg(study: Study) -> Finding:
     G_FedBN is G_FedAvg pinched, so the claim is a law. Λ is V/α² + G, and pinching one summand alone may lower λ_min of
     the sum: the rung from FedAvg to FedBN is usually climbed, but nothing guarantees it. The other rungs are laws.
     """
-    bn, avg = compute_min_eigenvalue(study.on.G), compute_min_eigenvalue(study.avg.G)
+    bn, avg = compute_min_eigenvalue(study.online_kernel.G), compute_min_eigenvalue(study.fedavg_kernel.G)
     ladder = {
-        "FedAvg": compute_min_eigenvalue(study.avg.Lambda),
-        "FedBN": compute_min_eigenvalue(study.on.Lambda),
-        "Fed-CO2": compute_min_eigenvalue(study.co2.Lambda),
-        "SingleSet": compute_min_eigenvalue(study.off.Lambda),
+        "FedAvg": compute_min_eigenvalue(study.fedavg_kernel.Lambda),
+        "FedBN": compute_min_eigenvalue(study.online_kernel.Lambda),
+        "Fed-CO2": compute_min_eigenvalue(study.fused_kernel.Lambda),
+        "SingleSet": compute_min_eigenvalue(study.offline_kernel.Lambda),
     }
-    room = study.tolerance * compute_max_eigenvalue(study.avg.Lambda)
+    room = study.tolerance * compute_max_eigenvalue(study.fedavg_kernel.Lambda)
     climbs = all(b >= a - room for a, b in pairwise(ladder.values()))
     rungs = ", ".join(f"{name} {value:.4g}" for name, value in ladder.items())
     return Finding(
-        HOLDS if bn - avg >= -study.tolerance * compute_max_eigenvalue(study.avg.G) else FAILS,
+        HOLDS if bn - avg >= -study.tolerance * compute_max_eigenvalue(study.fedavg_kernel.G) else FAILS,
         lhs=bn,
         rhs=avg,
         margin=bn - avg,

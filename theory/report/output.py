@@ -99,11 +99,11 @@ def write_matrices(path: Path, study: Study) -> None:
         "v": study.online.v,
         "c": study.online.c,
         "gamma": study.online.gamma.T,
-        "V_on": study.on.V,
-        "V_off": study.off.V,
-        "V": study.co2.V,
-        "G_on": study.on.G,
-        "G_off": study.off.G,
+        "V_on": study.online_kernel.V,
+        "V_off": study.offline_kernel.V,
+        "V": study.fused_kernel.V,
+        "G_on": study.online_kernel.G,
+        "G_off": study.offline_kernel.G,
     }
     if study.known_limits:
         limit = study.known_limits["online"]

@@ -32,7 +32,7 @@ ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz")
 class ImportedDomain:
     """A domain that is now in the store."""
 
-    about: DomainInfo
+    info: DomainInfo
     path: Path
 
 
@@ -70,15 +70,15 @@ def _match_domains(
     if not found:
         raise DataError(f"{', '.join(map(str, paths))}: nothing of {data.title} found; see fedco2 data add --help")
     if domain is not None and len(found) > 1:
-        raise InputError(f"--domain {domain}, but {found[0].place} and {found[1].place} are two; add one at a time")
+        raise InputError(f"--domain {domain}, but {found[0].path} and {found[1].path} are two; add one at a time")
     settled: dict[str, DomainCandidate] = {}
     for one in found:
         key = domain or one.domain
         if key is None:
             choice = ", ".join(data.domains)
-            raise InputError(f"{one.place}: its name does not tell the domain; say --domain, one of {choice}")
+            raise InputError(f"{one.path}: its name does not tell the domain; say --domain, one of {choice}")
         if key in settled:
-            raise InputError(f"{one.place} and {settled[key].place} are both {key}; give one of them, or say --domain")
+            raise InputError(f"{one.path} and {settled[key].path} are both {key}; give one of them, or say --domain")
         settled[key] = one
     return {key: settled[key] for key in data.domains if key in settled}
 
@@ -89,11 +89,11 @@ def _import_domain(
     draft = found.read(progress)
     train, test = _split_domain(data, domain, draft, progress)
     if not len(test.labels):
-        raise DataError(f"{found.place}: too few different images to set some apart for testing; import more")
-    archive = next((archives[top] for top in archives if top in (found.place, *found.place.parents)), None)
+        raise DataError(f"{found.path}: too few different images to set some apart for testing; import more")
+    archive = next((archives[top] for top in archives if top in (found.path, *found.path.parents)), None)
     files = found.files if archive is None else (archive,)
-    origin = "; ".join(f"{file.name} sha256 {_hash_file(file)}" for file in files) or f"folder {found.place.name}"
-    names = " ".join(path.name for path in (found.place, *found.files, *files))
+    origin = "; ".join(f"{file.name} sha256 {_hash_file(file)}" for file in files) or f"folder {found.path.name}"
+    names = " ".join(path.name for path in (found.path, *found.files, *files))
     name = format_title(data, domain, names, len(train.labels), len(test.labels))
     about = DomainInfo(data.name, domain, name, origin, draft.split, f"{len(train.labels)} + {len(test.labels)}")
     path = get_domain_path(data.name, domain, root)
@@ -112,7 +112,7 @@ def _split_domain(
         order = interleave_classes(train.labels)
         train = LabelledImages(train.images[order], train.labels[order])
     first_block, second_block = (
-        resize_to_stored(one, data.size, data.domains[domain], progress) for one in (train, test)
+        resize_to_stored(one, data.image_size, data.domains[domain], progress) for one in (train, test)
     )
     return first_block, second_block
 

@@ -76,7 +76,9 @@ def _read_split_folders(data: DatasetInfo, folder: Path, progress: Progress) -> 
 def read_class_folders(data: DatasetInfo, folder: Path, progress: Progress) -> LabelledImages:
     """Images of a folder of classes."""
     files = list_image_files(folder, data.classes)
-    return decode_images([path for path, _ in files], [label for _, label in files], data.size, folder.name, progress)
+    return decode_images(
+        [path for path, _ in files], [label for _, label in files], data.image_size, folder.name, progress
+    )
 
 
 def read_listed_images(data: DatasetInfo, path: Path, roots: list[Path], progress: Progress) -> LabelledImages:
@@ -90,5 +92,5 @@ def read_listed_images(data: DatasetInfo, path: Path, roots: list[Path], progres
             if root.joinpath(*parts[drop:]).is_file():
                 paths = [root.joinpath(*Path(name).parts[drop:]) for name in index.paths]
                 labels = [data.classes.index(label) for label in index.labels]
-                return decode_images(paths, labels, data.size, path.name, progress)
+                return decode_images(paths, labels, data.image_size, path.name, progress)
     raise DataError(f"{path}: its first image {index.paths[0]} is not there; unpack the images beside the list")

@@ -31,7 +31,7 @@ class DomainCandidate:
 
     domain: str | None
     """None where no name tells."""
-    place: Path
+    path: Path
     files: tuple[Path, ...]
     """What to hash as the origin; none for folders of many images."""
     read: Callable[[Progress], RawDomain]

@@ -20,9 +20,9 @@ def find_candidates(data: DatasetInfo, tops: list[Path]) -> list[DomainCandidate
     found: dict[Path, DomainCandidate] = {}
     for top in tops:
         for one in _scan_below(data, top, tops):
-            found.setdefault(one.place, one)
-    listed = {one.domain for one in found.values() if one.place.name.endswith("_train.pkl")}
-    return [one for one in found.values() if one.domain not in listed or one.place.name.endswith("_train.pkl")]
+            found.setdefault(one.path, one)
+    listed = {one.domain for one in found.values() if one.path.name.endswith("_train.pkl")}
+    return [one for one in found.values() if one.domain not in listed or one.path.name.endswith("_train.pkl")]
 
 
 def _scan_below(data: DatasetInfo, top: Path, tops: list[Path]) -> Iterator[DomainCandidate]:

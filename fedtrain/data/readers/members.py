@@ -78,7 +78,7 @@ def _iterate_tar(file: IO[bytes], magic: bytes, allowed: int) -> Iterator[Member
                         yield info.name, content
                 else:
                     raise ValueError(f"member {info.name[:100]!r} is a link, a device or sparse")
-        if stream.last != bytes(tarfile.BLOCKSIZE):  # tarfile takes a broken header for the end
+        if stream.last_read != bytes(tarfile.BLOCKSIZE):  # tarfile takes a broken header for the end
             raise ValueError("it does not end as a tar archive ends")
         while stream.read(CHUNK):  # to the end, where gzip checks its sum
             pass

@@ -18,24 +18,24 @@ class PickleStack:
         self.below: list[list[object]] = []  # the stacks beneath each mark
         self.memo: dict[int, object] = {}
 
-    def top(self, kind: type[T]) -> T:
+    def peek_typed(self, kind: type[T]) -> T:
         """The value on top, if it is of that kind."""
         if not isinstance(self.stack[-1], kind):
             raise ValueError(f"a {type(self.stack[-1]).__name__} stands where a {kind.__name__} should")
         return self.stack[-1]
 
-    def take(self, kind: type[T]) -> T:
+    def pop_typed(self, kind: type[T]) -> T:
         """The same, off the stack."""
-        value = self.top(kind)
+        value = self.peek_typed(kind)
         self.stack.pop()
         return value
 
-    def marked(self) -> list[object]:
+    def pop_to_mark(self) -> list[object]:
         """All above the last mark, off the stack."""
         items, self.stack = self.stack, self.below.pop()
         return items
 
-    def keep(self, key: int) -> None:
+    def memoize(self, key: int) -> None:
         """Put the value on top into the memo."""
         if not 0 <= key <= MAX_STEPS:
             raise ValueError(f"memo entry {key} is beyond the {MAX_STEPS} allowed")

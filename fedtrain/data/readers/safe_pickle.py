@@ -50,21 +50,21 @@ class _PickleMachine(PickleStack):
             if opcode.name == "STOP":
                 break
             try:
-                self.step(opcode.name, argument)
+                self.execute_opcode(opcode.name, argument)
             except (IndexError, KeyError) as error:
                 raise ValueError(f"opcode {opcode.name} at {position} lacks what it needs") from error
         if len(self.stack) != 1 or self.below:
             raise ValueError("it does not end with one value")
         return self.stack[0]
 
-    def step(self, name: str, argument: object) -> None:
+    def execute_opcode(self, name: str, argument: object) -> None:
         match name, argument:
             case _ if name in LITERAL_OPCODES:
                 self.stack.append(argument)
             case "PUT" | "BINPUT" | "LONG_BINPUT", int(key):
-                self.keep(key)
+                self.memoize(key)
             case "MEMOIZE", _:
-                self.keep(len(self.memo))
+                self.memoize(len(self.memo))
             case "GET" | "BINGET" | "LONG_BINGET", int(key):
                 self.stack.append(self.memo[key])
             case "INT" | "BININT" | "BININT1" | "BININT2" | "LONG" | "LONG1" | "LONG4", int(number):
@@ -83,30 +83,30 @@ class _PickleMachine(PickleStack):
             case _ if name in TUPLE_OPCODES:
                 self.stack.append(tuple([self.stack.pop() for _ in range(TUPLE_OPCODES[name])][::-1]))
             case "TUPLE", _:
-                items = self.marked()
+                items = self.pop_to_mark()
                 self.stack.append(tuple(items))
             case "EMPTY_LIST" | "LIST", _:
-                items = self.marked() if name == "LIST" else []
+                items = self.pop_to_mark() if name == "LIST" else []
                 self.stack.append(items)
             case "APPEND" | "APPENDS", _:
-                items = self.marked() if name == "APPENDS" else [self.stack.pop()]
-                self.top(list).extend(items)
+                items = self.pop_to_mark() if name == "APPENDS" else [self.stack.pop()]
+                self.peek_typed(list).extend(items)
             case "EMPTY_DICT" | "DICT", _:
-                items = self.marked() if name == "DICT" else []
+                items = self.pop_to_mark() if name == "DICT" else []
                 self.stack.append(self.pairs(items))
             case "SETITEM" | "SETITEMS", _:
-                items = self.marked() if name == "SETITEMS" else [self.stack.pop(), self.stack.pop()][::-1]
-                self.top(dict).update(self.pairs(items))
+                items = self.pop_to_mark() if name == "SETITEMS" else [self.stack.pop(), self.stack.pop()][::-1]
+                self.peek_typed(dict).update(self.pairs(items))
             case "GLOBAL", str(wanted):
                 self.stack.append(self.named(wanted))
             case "STACK_GLOBAL", _:
-                wanted = self.take(str)
-                self.stack.append(self.named(f"{self.take(str)} {wanted}"))
+                wanted = self.pop_typed(str)
+                self.stack.append(self.named(f"{self.pop_typed(str)} {wanted}"))
             case "REDUCE", _:
-                arguments = self.arguments()
+                arguments = self.pop_arguments()
                 self.stack.append(evaluate_call(self.stack.pop(), arguments))
             case "BUILD", _:
-                state, pending = self.arguments(), self.take(PendingValue)
+                state, pending = self.pop_arguments(), self.pop_typed(PendingValue)
                 self.complete(pending, apply_state(pending, state))
             case _:
                 raise ValueError(f"opcode {name} is not one that plain data need")
@@ -124,9 +124,9 @@ class _PickleMachine(PickleStack):
             raise ValueError(f"it asks for {dotted}, which is no plain data: do not trust this file")
         return ALLOWED_GLOBALS[wanted]
 
-    def arguments(self) -> tuple[object, ...]:
+    def pop_arguments(self) -> tuple[object, ...]:
         """A call's or a state's. Text and lists cost as they will be copied: the same long one could come for ever."""
-        arguments = self.take(tuple)
+        arguments = self.pop_typed(tuple)
         self.allowance -= sum(len(item) for item in arguments[:MAX_ARGUMENTS] if isinstance(item, str | list))
         if len(arguments) > MAX_ARGUMENTS or self.allowance < 0:
             raise ValueError("it has too many arguments, or works on the same data again and again")

@@ -44,7 +44,7 @@ def partition_pachinko(
 
     tree = PachinkoTree(pool, coarse, pool_seed)
     each = len(pool) // clients
-    lists = [tree.draw(each, alpha, beta) for _ in range(clients)]
+    lists = [tree.draw_client(each, alpha, beta) for _ in range(clients)]
     random.Random(seed).shuffle(lists)
     drawn = [np.array(indices, dtype=np.int64) for indices in lists]
     return [TrainTestIndices(d[d < len(train)], d[d >= len(train)] - len(train)) for d in drawn]
@@ -61,16 +61,16 @@ class PachinkoTree:
         for f in self.samples:
             self.fine[int(coarse[f])].append(f)
 
-    def draw(self, amount: int, alpha: float, beta: float) -> list[int]:
+    def draw_client(self, amount: int, alpha: float, beta: float) -> list[int]:
         """One client: its own weights, then its samples."""
-        upper = self.weights(alpha, len(self.fine))
-        lower = {c: self.weights(beta, len(fine)) for c, fine in self.fine.items()}
+        upper = self.draw_weights(alpha, len(self.fine))
+        lower = {c: self.draw_weights(beta, len(fine)) for c, fine in self.fine.items()}
         coarse = list(self.fine)
         drawn = []
         for _ in range(amount):
-            i = self.pick(upper)
+            i = self.draw_index(upper)
             c = coarse[i]
-            j = self.pick(lower[c])
+            j = self.draw_index(lower[c])
             samples = self.samples[self.fine[c][j]]
             drawn.append(samples.pop(self.picker.randrange(len(samples))))
             if not samples:
@@ -81,11 +81,11 @@ class PachinkoTree:
                 upper = remove_weight(upper, i)
         return drawn
 
-    def weights(self, concentration: float, size: int) -> Weights:
+    def draw_weights(self, concentration: float, size: int) -> Weights:
         """A symmetric Dirichlet draw."""
         return normalise_weights(self.rng.dirichlet(np.full(size, concentration)))
 
-    def pick(self, weights: Weights) -> int:
+    def draw_index(self, weights: Weights) -> int:
         """An index by its weight."""
         return int(self.rng.multinomial(1, weights).argmax())
 

@@ -21,7 +21,7 @@ class Pose:
     scale: tuple[float, float]
     """Half the longer side of a shape, from least to most."""
     shift: float = 0.1
-    turn: float = 0.2
+    rotation: float = 0.2
     shear: float = 0.2
     wobble: float = 0.0
     """Of outlines, as of an unsteady hand."""
@@ -45,7 +45,7 @@ def draw_distances(rng: Rng, shapes: ShapeSet, classes: Indices, size: int, pose
         draw_uniform(rng, -pose.shift, pose.shift, n)[:, 0],
         draw_uniform(rng, -pose.shift, pose.shift, n)[:, 0],
     )
-    angle = rng.uniform(-pose.turn, pose.turn, (n, 1, 1))
+    angle = rng.uniform(-pose.rotation, pose.rotation, (n, 1, 1))
     cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
     axis = np.linspace(-1, 1, size, dtype=np.float32)
     y, x = (axis[None, :, None] - down) / scale, (axis[None, None, :] - right - aside) / scale
@@ -56,7 +56,7 @@ def draw_distances(rng: Rng, shapes: ShapeSet, classes: Indices, size: int, pose
         y, x = y + bend[:, 0], x + bend[:, 1]
     distance = _sample_bilinear(
         shapes.fields,
-        shapes.pick(rng, classes),
+        shapes.sample_fields(rng, classes),
         y * SHAPE_HALF_SIZE + (FIELD_SIZE - 1) / 2,
         x * SHAPE_HALF_SIZE + (FIELD_SIZE - 1) / 2,
     )

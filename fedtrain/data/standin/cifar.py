@@ -20,7 +20,7 @@ from fedtrain.data.standin.brush import (
 )
 from fedtrain.data.standin.glyphs import build_symbol_shapes
 
-POSE = Pose((0.6, 0.95), shift=0.15, turn=0.35, wobble=0.1)
+POSE = Pose((0.6, 0.95), shift=0.15, rotation=0.35, wobble=0.1)
 COLOURS = np.stack(
     [
         make_colour(0.9, 0.2, 0.2),

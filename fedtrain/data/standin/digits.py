@@ -20,7 +20,7 @@ from fedtrain.data.standin.brush import (
 )
 from fedtrain.data.standin.glyphs import build_digit_shapes
 
-HANDWRITING = Pose((0.45, 0.8), shift=0.2, turn=0.4, shear=0.4, wobble=0.2)
+HANDWRITING = Pose((0.45, 0.8), shift=0.2, rotation=0.4, shear=0.4, wobble=0.2)
 """How written digits vary."""
 
 
@@ -37,7 +37,7 @@ def mnist(rng: Rng, labels: Indices, size: int) -> Array:
 def svhn(rng: Rng, labels: Indices, size: int) -> Array:
     """House numbers: bluish plates of little contrast, out of focus, with the neighbouring digits in view."""
     n = len(labels)
-    pose = Pose((0.5, 0.85), shift=0.15, turn=0.4, shear=0.3)
+    pose = Pose((0.5, 0.85), shift=0.15, rotation=0.4, shear=0.3)
     back = make_colour(0.3, 0.4, 0.55) + draw_uniform(rng, -0.1, 0.1, n) + draw_uniform(rng, -0.05, 0.05, n, 3)
     soft = draw_uniform(rng, 1.5, 3.5, n)
     covered = compute_coverage(_draw_digit_distances(rng, labels, size, pose), 0.0, soft)
@@ -52,7 +52,7 @@ def svhn(rng: Rng, labels: Indices, size: int) -> Array:
 def usps(rng: Rng, labels: Indices, size: int) -> Array:
     """Scanned envelopes: 16 x 16 pixels, bold, filling the frame."""
     n = len(labels)
-    pose = Pose((0.6, 0.95), shift=0.1, turn=0.4, shear=0.4, wobble=0.2)
+    pose = Pose((0.6, 0.95), shift=0.1, rotation=0.4, shear=0.4, wobble=0.2)
     covered = compute_coverage(_draw_digit_distances(rng, labels, 16, pose), draw_uniform(rng, 0, 0.9, n), 1.6)
     return enlarge(blend(covered, draw_uniform(rng, 0.6, 1, n), 0), size)
 
@@ -60,9 +60,9 @@ def usps(rng: Rng, labels: Indices, size: int) -> Array:
 def synthdigits(rng: Rng, labels: Indices, size: int) -> Array:
     """White print on paper of any bright colour, turned further, with pale stray shapes behind."""
     n = len(labels)
-    pose = Pose((0.45, 0.85), shift=0.25, turn=0.5, shear=0.3)
+    pose = Pose((0.45, 0.85), shift=0.25, rotation=0.5, shear=0.3)
     stray = compute_coverage(
-        _draw_digit_distances(rng, rng.integers(0, 10, n), size, Pose((1.2, 2.0), shift=0.8, turn=3.0))
+        _draw_digit_distances(rng, rng.integers(0, 10, n), size, Pose((1.2, 2.0), shift=0.8, rotation=3.0))
     )
     back = blend(stray, draw_uniform(rng, 0.5, 0.8, n, 3), draw_uniform(rng, 0.35, 0.85, n, 3))
     return blend(

@@ -27,7 +27,7 @@ FIRST_FAMILY = 10
 def clipart(rng: Rng, labels: Indices, size: int) -> Array:
     """Flat bright colours, thick black outlines, white paper."""
     n = len(labels)
-    thing = _draw_symbol_distances(rng, labels, size, Pose((0.6, 0.9), turn=0.3))
+    thing = _draw_symbol_distances(rng, labels, size, Pose((0.6, 0.9), rotation=0.3))
     return blend(
         compute_outline_coverage(thing, 2.5),
         0,
@@ -41,11 +41,11 @@ def infograph(rng: Rng, labels: Indices, size: int) -> Array:
     panel = draw_uniform(rng, 0.4, 0.9, n, 3)
     for aside in (-0.7, 0.0, 0.7):
         figure = draw_distances(
-            rng, build_digit_shapes(), rng.integers(0, 10, n), size, Pose((0.12, 0.2), shift=0.9, turn=0.0), aside
+            rng, build_digit_shapes(), rng.integers(0, 10, n), size, Pose((0.12, 0.2), shift=0.9, rotation=0.0), aside
         )
         panel = blend(compute_coverage(figure), draw_uniform(rng, 0.3, 0.9, n, 3), panel)
     return blend(
-        compute_coverage(_draw_symbol_distances(rng, labels, size, Pose((0.5, 0.75), shift=0.2, turn=0.1)), 0.5),
+        compute_coverage(_draw_symbol_distances(rng, labels, size, Pose((0.5, 0.75), shift=0.2, rotation=0.1)), 0.5),
         0.05,
         panel,
     )
@@ -54,7 +54,7 @@ def infograph(rng: Rng, labels: Indices, size: int) -> Array:
 def painting(rng: Rng, labels: Indices, size: int) -> Array:
     """Warm colours in strokes, nothing with a clear edge."""
     n = len(labels)
-    thing = _draw_symbol_distances(rng, labels, size, Pose((0.6, 0.9), shift=0.15, turn=0.3, wobble=0.15))
+    thing = _draw_symbol_distances(rng, labels, size, Pose((0.6, 0.9), shift=0.15, rotation=0.3, wobble=0.15))
     warm = make_colour(1.0, 0.75, 0.45)
     ground = draw_uniform(rng, 0.35, 0.6, n) + 0.3 * (draw_texture(rng, n, size, 4) - 0.5)
     return warm * blend(compute_coverage(thing, 0.5, 3.0), draw_uniform(rng, 0.0, 0.3, n, 3), ground) + 0.15 * (
@@ -64,14 +64,16 @@ def painting(rng: Rng, labels: Indices, size: int) -> Array:
 
 def quickdraw(rng: Rng, labels: Indices, size: int) -> Array:
     """A few black lines on white, in a hurry."""
-    thing = _draw_symbol_distances(rng, labels, size, Pose((0.7, 0.95), shift=0.05, turn=0.25, shear=0.3, wobble=0.25))
+    thing = _draw_symbol_distances(
+        rng, labels, size, Pose((0.7, 0.95), shift=0.05, rotation=0.25, shear=0.3, wobble=0.25)
+    )
     return blend(compute_outline_coverage(thing, draw_uniform(rng, 1.5, 3, len(labels))), 0, 1)
 
 
 def real(rng: Rng, labels: Indices, size: int) -> Array:
     """Photographs: rough things before sky and meadow."""
     n = len(labels)
-    thing = _draw_symbol_distances(rng, labels, size, Pose((0.5, 0.85), shift=0.2, turn=0.3))
+    thing = _draw_symbol_distances(rng, labels, size, Pose((0.5, 0.85), shift=0.2, rotation=0.3))
     height = np.linspace(0, 1, size, dtype=np.float32)[:, None]
     sky, meadow = make_colour(0.4, 0.5, 0.7), make_colour(0.4, 0.5, 0.2)
     scene = blend(compute_coverage(12 * (draw_uniform(rng, 0.3, 0.7, n) - height)), meadow, sky) + 0.2 * (
@@ -84,7 +86,7 @@ def real(rng: Rng, labels: Indices, size: int) -> Array:
 def sketch(rng: Rng, labels: Indices, size: int) -> Array:
     """Grey pencil, hatched, on grainy paper."""
     n = len(labels)
-    thing = _draw_symbol_distances(rng, labels, size, Pose((0.6, 0.9), turn=0.3, wobble=0.1))
+    thing = _draw_symbol_distances(rng, labels, size, Pose((0.6, 0.9), rotation=0.3, wobble=0.1))
     y, x = np.ogrid[:size, :size]
     hatching = np.float32((x + y) % 6 < 3) * compute_coverage(thing)
     covered = np.maximum(0.7 * hatching, compute_outline_coverage(thing, draw_uniform(rng, 1.5, 2.5, n)))

@@ -45,7 +45,7 @@ class ShapeSet:
         self.counts = np.array([len(family) * len(fonts) for family in families])
         self.starts = self.counts.cumsum() - self.counts
 
-    def pick(self, rng: np.random.Generator, classes: Indices) -> Indices:
+    def sample_fields(self, rng: np.random.Generator, classes: Indices) -> Indices:
         """A field of each of these classes, by its place."""
         return self.starts[classes] + rng.integers(0, self.counts[classes])
 

@@ -24,7 +24,7 @@ WOOD = make_colour(0.42, 0.28, 0.16)
 def amazon(rng: Rng, labels: Indices, size: int) -> Array:
     """Of a shop: coloured, upright, alone on white with a soft shadow."""
     n = len(labels)
-    thing = draw_distances(rng, build_symbol_shapes(), labels, size, Pose((0.65, 0.9), shift=0.08, turn=0.15))
+    thing = draw_distances(rng, build_symbol_shapes(), labels, size, Pose((0.65, 0.9), shift=0.08, rotation=0.15))
     paper = blend(compute_coverage(thing, 3.0, 10.0), 0.75, 0.98)
     return blend(compute_coverage(thing, 0.5), _shade(thing, draw_uniform(rng, 0, 0.7, n, 3)), paper)
 
@@ -32,7 +32,7 @@ def amazon(rng: Rng, labels: Indices, size: int) -> Array:
 def caltech(rng: Rng, labels: Indices, size: int) -> Array:
     """Of the web: any colour in front of anything."""
     n = len(labels)
-    thing = draw_distances(rng, build_symbol_shapes(), labels, size, Pose((0.5, 0.85), shift=0.2, turn=0.3))
+    thing = draw_distances(rng, build_symbol_shapes(), labels, size, Pose((0.5, 0.85), shift=0.2, rotation=0.3))
     scene = 0.5 * draw_texture(rng, n, size, 3) + 0.3 * draw_texture(rng, n, size, 10)
     return blend(
         compute_coverage(thing, 0.5), _shade(thing, draw_uniform(rng, 0.55, 1, n, 3)), scene
@@ -58,7 +58,7 @@ TRAIN_COUNTS = {"amazon": 766, "caltech": 898, "dslr": 125, "webcam": 236}
 
 def _draw_desk(rng: Rng, labels: Indices, size: int) -> Array:
     n = len(labels)
-    thing = draw_distances(rng, build_symbol_shapes(), labels, size, Pose((0.55, 0.85), shift=0.15, turn=0.4))
+    thing = draw_distances(rng, build_symbol_shapes(), labels, size, Pose((0.55, 0.85), shift=0.15, rotation=0.4))
     desk = WOOD * (0.5 + 0.6 * draw_texture(rng, n, size, 6, 1))
     return blend(compute_coverage(thing, 0.5), _shade(thing, draw_uniform(rng, 0.6, 1, n, 3)), desk)
 

@@ -27,10 +27,10 @@ BLOCK_SIZE = 100
 class StandinInfo:
     """What there is to draw: the side of an image, a style for each domain, training and test images of a domain."""
 
-    size: int
+    image_size: int
     styles: Mapping[str, Callable[[Rng, Indices, int], Array]]
-    train: Mapping[str, int]
-    test: int
+    train_counts: Mapping[str, int]
+    test_count: int
 
 
 STANDINS = {
@@ -44,7 +44,7 @@ STANDINS = {
 
 def get_standin_size(name: str) -> int:
     """Side of an image in pixels; less than that of the real ones where a round would take long."""
-    return STANDINS[get_dataset_info(name).name].size
+    return STANDINS[get_dataset_info(name).name].image_size
 
 
 def build_standin_pools(name: str) -> list[SamplePool]:
@@ -77,7 +77,7 @@ def _draw_images(name: str, domain: str, part: Split, indices: Indices) -> Tenso
 def _draw_labels(name: str, domain: str, part: Split) -> Indices:
     """Every class once in random order, then every class once again, and so on."""
     standin = STANDINS[name]
-    amount = standin.train[domain] if part == "train" else standin.test
+    amount = standin.train_counts[domain] if part == "train" else standin.test_count
     classes = len(get_dataset_info(name).classes)
     rounds = np.tile(np.arange(classes), (-(-amount // classes), 1))
     labels: Indices = _make_rng(name, domain, part, "labels").permuted(rounds, axis=1).reshape(-1)[:amount]

@@ -274,7 +274,7 @@ def test_get_fetches_imports_and_cleans_up(server: Server, tmp_path: Path, monke
     publish_digits(monkeypatch, server, body)
     added = download_dataset("digits", tmp_path, tell=told.append)
     assert (
-        [one.about.domain for one in added]
+        [one.info.domain for one in added]
         == list(list_stored_titles("digits", tmp_path))
         == list(DOWNLOAD_SOURCES["digits"][0].domains)
     )
@@ -289,7 +289,7 @@ def test_get_adds_only_what_is_missing(server: Server, tmp_path: Path, monkeypat
     download_dataset("digits", tmp_path)
     (tmp_path / "digits" / "usps.safetensors").unlink()
     stamp = (tmp_path / "digits" / "mnist.safetensors").stat().st_mtime_ns
-    assert [one.about.domain for one in download_dataset("digits", tmp_path)] == ["usps"]
+    assert [one.info.domain for one in download_dataset("digits", tmp_path)] == ["usps"]
     assert (tmp_path / "digits" / "mnist.safetensors").stat().st_mtime_ns == stamp
 
 
@@ -299,8 +299,8 @@ def test_get_of_one_domain_asks_its_own_home(server: Server, tmp_path: Path, mon
     images, labels = np.zeros((10, 28, 28), np.uint8), np.arange(10)
     np.savez(stream, x_train=images, y_train=labels, x_test=images, y_test=labels)
     server.files["/own/mnist.npz"] = stream.getvalue()
-    assert [one.about.domain for one in download_dataset("digits", tmp_path, "mnist")] == ["mnist"]
-    assert [one.about.domain for one in download_dataset("digits", tmp_path, "svhn")] == ["svhn"]
+    assert [one.info.domain for one in download_dataset("digits", tmp_path, "mnist")] == ["mnist"]
+    assert [one.info.domain for one in download_dataset("digits", tmp_path, "svhn")] == ["svhn"]
     with pytest.raises(InputError, match="choose one of"):
         download_dataset("digits", tmp_path, "xyz")
 

@@ -107,7 +107,7 @@ def test_an_image_keeps_its_label_and_no_image_is_given_twice(settings: DataSett
 @every_settings
 def test_without_images_clients_differ_in_nothing_but_their_content(settings: DataSettings) -> None:
     found = LoadedDataset(
-        [replace(pool, take=fail_to_load) for pool in build_pools(settings.dataset)], "Title", False, ("a note",)
+        [replace(pool, load_images=fail_to_load) for pool in build_pools(settings.dataset)], "Title", False, ("a note",)
     )
     made, blank = assemble_toy(settings), assemble_federation(settings, found.without_images())
     assert (blank.title, blank.notes, blank.preparation) == (made.title, made.notes, made.preparation)

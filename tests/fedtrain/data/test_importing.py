@@ -132,7 +132,7 @@ def write_class_folders(folder: Path) -> Path:
 def test_every_layout_of_digits(make: Write, domains: list[str], tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     added = import_dataset("digits", [make(tmp_path / "in")], tmp_path / "data")
-    assert [one.about.domain for one in added] == list(list_stored_titles("digits", tmp_path / "data")) == domains
+    assert [one.info.domain for one in added] == list(list_stored_titles("digits", tmp_path / "data")) == domains
     assert {path.name for path in (tmp_path / "data").iterdir()} == {"digits"}  # nothing unpacked stays
 
 
@@ -141,7 +141,7 @@ def test_grey_becomes_three_equal_channels_of_the_right_size(tmp_path: Path) -> 
         write_npz(tmp_path / f"{domain}.npz", GREY if domain in ("mnist", "usps") else COLOUR)
     import_dataset("digits", sorted(tmp_path.glob("*.npz")), tmp_path / "data")
     for pool in load_real_pools("digits", tmp_path / "data"):
-        images = pool.take("test", np.arange(10))
+        images = pool.load_images("test", np.arange(10))
         assert images.shape == (10, 3, 28, 28)
         raw = (GREY if pool.domain in ("mnist", "usps") else COLOUR)[3]
         want = np.asarray(Image.fromarray(raw).resize((28, 28), Image.Resampling.BILINEAR))
@@ -154,7 +154,7 @@ def test_images_and_labels_stay_together(tmp_path: Path) -> None:
         write_npz(tmp_path / f"{domain}.npz", flat)
     import_dataset("digits", [tmp_path], tmp_path / "data")
     pool = load_real_pools("digits", tmp_path / "data")[0]
-    assert np.array_equal(pool.take("train", np.arange(20))[:, 0, 0, 0].numpy(), pool.train)
+    assert np.array_equal(pool.load_images("train", np.arange(20))[:, 0, 0, 0].numpy(), pool.train)
     assert not np.array_equal(pool.train, LABELS)  # shuffled
     assert sorted(pool.train[:10]) == sorted(pool.train[10:]) == list(range(10))
 
@@ -196,7 +196,7 @@ def test_every_layout_of_cifar(name: str, binary: bool, packed: bool, tmp_path: 
     import_dataset(name, [path], tmp_path / "data")
     (pool,) = load_real_pools(name, tmp_path / "data")
     assert list(pool.train[:20]) == LABELS.tolist()  # as in the source: partitions of others refer to places
-    assert np.array_equal(pool.take("test", np.arange(20)).numpy(), COLOUR.transpose(0, 3, 1, 2))
+    assert np.array_equal(pool.load_images("test", np.arange(20)).numpy(), COLOUR.transpose(0, 3, 1, 2))
 
 
 @pytest.mark.parametrize("nested", ["", "office_caltech_10", "a/office_caltech_10"])
@@ -217,7 +217,7 @@ def test_one_domain_of_an_odd_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="camera: its name does not tell the domain; say --domain, one of amazon"):
         import_dataset("office", [tmp_path / "camera"], tmp_path / "data")
     (added,) = import_dataset("office", [tmp_path / "camera"], tmp_path / "data", domain="dslr")
-    assert added.about.title == "DSLR (subset of 16 + 4)"
+    assert added.info.title == "DSLR (subset of 16 + 4)"
 
 
 @pytest.mark.parametrize("prefix", ["office_caltech_10/", "", "elsewhere/office_caltech_10/"])
@@ -242,7 +242,7 @@ def test_lists_and_images_in_two_archives(tmp_path: Path) -> None:
         write_pickle(lists / "Office" / f"dslr_{part}.pkl", (names, list(OFFICE.classes)))
     paths = [write_zip(tmp_path / f"{folder.name}.zip", folder) for folder in (lists, images)]
     (added,) = import_dataset("office", paths, tmp_path / "data", only=["dslr"])
-    assert added.about.split.startswith("FedBN's split")
+    assert added.info.split.startswith("FedBN's split")
     with pytest.raises(DataError, match=r"its first image Office/dslr/back_pack/000\.png is not there"):
         import_dataset("office", paths[:1], tmp_path / "data", replace=True)
 
@@ -401,7 +401,7 @@ def test_equal_images_are_found_and_stay_on_one_side(tmp_path: Path) -> None:
     import_dataset("office", [tmp_path / "in"], tmp_path / "data")
     pool = next(pool for pool in load_real_pools("office", tmp_path / "data") if pool.domain == "dslr")
     train, test = (
-        {image.numpy().tobytes() for image in pool.take(part, np.arange(len(getattr(pool, part))))}
+        {image.numpy().tobytes() for image in pool.load_images(part, np.arange(len(getattr(pool, part))))}
         for part in ("train", "test")
     )
     assert len(pool.train) - len(train) == 20

@@ -45,7 +45,9 @@ def hash_standin(name: str) -> str:
     digest = hashlib.sha256()
     for pool in build_standin_pools(name):
         for part in PARTS:
-            digest.update(get_labels(pool, part).tobytes() + pool.take(part, np.arange(SAMPLE)).numpy().tobytes())
+            digest.update(
+                get_labels(pool, part).tobytes() + pool.load_images(part, np.arange(SAMPLE)).numpy().tobytes()
+            )
     return digest.hexdigest()
 
 
@@ -56,7 +58,7 @@ def test_pools_are_those_of_the_catalogue(name: str) -> None:
         domain: f"{title} (stand-in)" for domain, title in get_dataset_info(name).domains.items()
     }
     assert [pool.domain for pool in made] == list(get_dataset_info(name).domains)
-    assert get_standin_size(name) <= get_dataset_info(name).size
+    assert get_standin_size(name) <= get_dataset_info(name).image_size
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -79,7 +81,7 @@ def test_classes_are_balanced_wherever_a_list_is_cut(name: str, part: Split) -> 
 def test_images_are_coloured_bytes_with_something_to_see(name: str) -> None:
     size = get_standin_size(name)
     for pool in build_standin_pools(name):
-        images = pool.take("train", np.arange(SAMPLE))
+        images = pool.load_images("train", np.arange(SAMPLE))
         assert images.shape == (SAMPLE, 3, size, size)
         assert images.dtype == torch.uint8
         assert (images.float().amax((1, 2, 3)) - images.float().amin((1, 2, 3)) > 25).all()
@@ -88,32 +90,34 @@ def test_images_are_coloured_bytes_with_something_to_see(name: str) -> None:
 @pytest.mark.parametrize("name", DATASETS)
 def test_no_image_is_seen_twice(name: str) -> None:
     for pool in build_standin_pools(name):
-        images = [pool.take(part, np.arange(SAMPLE)).numpy() for part in PARTS]
+        images = [pool.load_images(part, np.arange(SAMPLE)).numpy() for part in PARTS]
         assert len({image.tobytes() for image in np.concatenate(images)}) == 2 * SAMPLE
 
 
 def test_no_image_of_a_whole_domain_is_both_trained_on_and_tested() -> None:
     pool = build_standin_pools("digits")[2]
-    train, test = (pool.take(part, np.arange(len(get_labels(pool, part)))).numpy() for part in PARTS)
+    train, test = (pool.load_images(part, np.arange(len(get_labels(pool, part)))).numpy() for part in PARTS)
     assert not {image.tobytes() for image in train} & {image.tobytes() for image in test}
 
 
 def test_take_follows_the_indices() -> None:
     pool = build_standin_pools("digits")[1]
-    everything = pool.take("train", np.arange(300))
+    everything = pool.load_images("train", np.arange(300))
     wanted = np.array([250, 3, 199, 3, 200, 0])
-    assert torch.equal(pool.take("train", wanted), everything[wanted])
-    assert len(pool.take("test", np.array([], dtype=np.int64))) == 0
-    assert torch.equal(pool.take("test", np.array([-1])), pool.take("test", np.array([len(pool.test) - 1])))
+    assert torch.equal(pool.load_images("train", wanted), everything[wanted])
+    assert len(pool.load_images("test", np.array([], dtype=np.int64))) == 0
+    assert torch.equal(
+        pool.load_images("test", np.array([-1])), pool.load_images("test", np.array([len(pool.test) - 1]))
+    )
     with pytest.raises(IndexError):
-        pool.take("test", np.array([len(pool.test)]))
+        pool.load_images("test", np.array([len(pool.test)]))
 
 
 def test_what_is_taken_can_be_changed_without_harm() -> None:
     pool = build_standin_pools("digits")[0]
-    before = pool.take("train", np.arange(5))
-    pool.take("train", np.arange(5)).zero_()
-    assert torch.equal(pool.take("train", np.arange(5)), before)
+    before = pool.load_images("train", np.arange(5))
+    pool.load_images("train", np.arange(5)).zero_()
+    assert torch.equal(pool.load_images("train", np.arange(5)), before)
 
 
 def test_drawn_again_it_is_the_same() -> None:
@@ -131,7 +135,7 @@ def test_a_fresh_process_draws_the_same() -> None:
         "print(hashlib.sha256(images.numpy().tobytes()).hexdigest())"
     )
     fresh = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-    here = build_standin_pools("digits")[3].take("test", np.arange(399, 0, -7))
+    here = build_standin_pools("digits")[3].load_images("test", np.arange(399, 0, -7))
     assert hashlib.sha256(here.numpy().tobytes()).hexdigest() == fresh
 
 
@@ -139,7 +143,7 @@ def test_a_fresh_process_draws_the_same() -> None:
 def test_domains_look_different(name: str) -> None:
     looks = {}
     for pool in build_standin_pools(name):
-        images = pool.take("train", np.arange(SAMPLE)).float() / 255
+        images = pool.load_images("train", np.arange(SAMPLE)).float() / 255
         contrast = images.std((1, 2, 3)).mean()
         edges = (images.diff(dim=3).abs().mean() + images.diff(dim=2).abs().mean()) / contrast
         looks[pool.domain] = torch.stack([*images.mean((0, 2, 3)), contrast, edges])
@@ -152,7 +156,7 @@ def test_a_class_is_the_same_shape_in_every_domain() -> None:
     """Mean images, seen as departures from their domain's mean, are alike for one class across domains."""
     means = []
     for pool in build_standin_pools("digits")[:4:2]:
-        images = pool.take("train", np.arange(1000)).float().mean(1)
+        images = pool.load_images("train", np.arange(1000)).float().mean(1)
         own = torch.stack([images[torch.from_numpy(pool.train[:1000] == k)].mean(0).flatten() for k in range(10)])
         own = own - own.mean(0)
         means.append(own / own.norm(dim=1, keepdim=True))
@@ -219,7 +223,7 @@ def test_ink_lies_inside_and_lines_on_the_outline() -> None:
 
 def test_a_shape_is_laid_where_it_is_said() -> None:
     rng = np.random.default_rng(0)
-    still = Pose((0.5, 0.5), shift=0.0, turn=0.0, shear=0.0)
+    still = Pose((0.5, 0.5), shift=0.0, rotation=0.0, shear=0.0)
     ones = np.full(40, 0)
     middle = compute_coverage(draw_distances(rng, build_digit_shapes(), ones, 64, still)).mean(0)[0]
     right = compute_coverage(draw_distances(rng, build_digit_shapes(), ones, 64, still, aside=0.5)).mean(0)[0]

@@ -52,17 +52,17 @@ def test_x1_deep_kernels_agree_with_plain_autograd():
             rows.append(torch.cat([g.flatten() for g in grads]))
     J = torch.stack(rows)
     assert found.owner.tolist() == [0] * 9 + [1] * 6
-    assert torch.allclose(found.on, J @ J.T, rtol=1e-10)
+    assert torch.allclose(found.online, J @ J.T, rtol=1e-10)
     same = found.owner[:, None] == found.owner[None, :]
-    assert torch.allclose(found.off, J @ J.T * same, rtol=1e-10)
-    assert torch.allclose(compute_deep_kernels(net, IMAGES, chunk=1).on, found.on, rtol=1e-10)
+    assert torch.allclose(found.offline, J @ J.T * same, rtol=1e-10)
+    assert torch.allclose(compute_deep_kernels(net, IMAGES, chunk=1).online, found.online, rtol=1e-10)
 
 
 def test_x1_deep_kernels_keep_no_graph():
     """A graph would hold every Jacobian in memory, which taking one parameter at a time is meant to avoid."""
     found = compute_deep_kernels(build_conv_net(0), IMAGES)
-    assert not found.on.requires_grad
-    assert not found.off.requires_grad
+    assert not found.online.requires_grad
+    assert not found.offline.requires_grad
 
 
 @pytest.mark.parametrize("trained", [False, True])
@@ -77,7 +77,9 @@ def test_x1_holds_for_equal_weights(trained, copies):
     found = assert_well_formed(check_deep_orderings(kernel))
     assert found.verdict == "holds"
     assert found.evidence["holds"] == {"O1": True, "O2": True, "O3": True}
-    on, off, mean = (compute_eigenvalues(K)[0] for K in (kernel.on, kernel.off, (kernel.on + kernel.off) / 2))
+    on, off, mean = (
+        compute_eigenvalues(K)[0] for K in (kernel.online, kernel.offline, (kernel.online + kernel.offline) / 2)
+    )
     assert found.evidence["lambda_min"] == pytest.approx({"off": off, "mean": mean, "on": on})
     assert (found.lhs, found.rhs) == pytest.approx((off, on))
     assert found.margin > 0
@@ -110,10 +112,10 @@ def test_x1_fails_at_a_checkpoint_where_each_client_has_trained_alone():
 def test_x1_judges_each_ordering():
     """Kernels by hand, as no two networks would give them."""
     kernel = compute_deep_kernels(build_conv_net(0), IMAGES)
-    weaker = assert_well_formed(check_deep_orderings(replace(kernel, off=0.01 * kernel.off)))
+    weaker = assert_well_formed(check_deep_orderings(replace(kernel, offline=0.01 * kernel.offline)))
     assert weaker.evidence["holds"] == {"O1": False, "O2": False, "O3": False}
     assert weaker.verdict == "fails"
-    stronger = assert_well_formed(check_deep_orderings(replace(kernel, off=2 * kernel.off)))
+    stronger = assert_well_formed(check_deep_orderings(replace(kernel, offline=2 * kernel.offline)))
     assert stronger.evidence["holds"] == {"O1": False, "O2": True, "O3": True}
     assert stronger.verdict == "fails"
 
