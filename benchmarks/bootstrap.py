@@ -36,7 +36,7 @@ def find_correct_predictions(run: TrainedRun, data_dir: Path | None) -> dict[str
     for client in load_run_data(run, data_dir).clients:
         if client.noise:
             raise InputError(f"{run.folder.path}: its images are noisy, so no two draws see the same; name other runs")
-        said = run.logits(client.name, client.test.inputs)["fused"].argmax(1).cpu()
+        said = run.compute_logits(client.name, client.test.inputs)["fused"].argmax(1).cpu()
         found[client.name] = (said == client.test.labels).numpy()
     return found
 

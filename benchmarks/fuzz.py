@@ -49,7 +49,7 @@ def fuzz_reader(name: str, count: int, seed: int, keep: Path) -> dict[str, Any]:
     home = box / "home" / "digits"
     home.mkdir(parents=True)
     for other, one in zip(("images", "labels"), build_idx_seeds(), strict=False):
-        (home / other).write_bytes(one.whole)
+        (home / other).write_bytes(one.content)
     file, target = home / reader.file, box / "home" / "target"
     watch = ReaderMonitor(target)
     result: dict[str, Any] = {"inputs": 0, "accepted": 0, "slowest": 0.0, "memory": 0, "wrong": []}
@@ -57,9 +57,9 @@ def fuzz_reader(name: str, count: int, seed: int, keep: Path) -> dict[str, Any]:
         data = _build_input(reader, name, seed, number, seeds, made, mixed)
         for place in (reader.file, reader.copy or reader.file):
             (home / place).write_bytes(data)
-        outcome = watch.try_out(lambda: reader.read(file, target), box)
+        outcome = watch.run_reader(lambda: reader.read(file, target), box)
         shutil.rmtree(target, ignore_errors=True)
-        wrong = outcome.wrong or ("created a file by a call" if (box / CANARY_FILE).exists() else "")
+        wrong = outcome.violation or ("created a file by a call" if (box / CANARY_FILE).exists() else "")
         if number < -len(made) and not (outcome.accepted or wrong) and name != "image":  # some images are not read
             wrong = "a good file is refused"
         if wrong:
@@ -78,7 +78,7 @@ def _build_input(
 ) -> bytes:
     """Good files come first, then attacks (both numbered below 0), then damage."""
     if number < -len(made):
-        return seeds[number].whole if not made else seeds[number + len(made)].whole
+        return seeds[number].content if not made else seeds[number + len(made)].content
     if number < 0:
         return made[number]
     return mutate_seed(mixed, Random(f"{name} {seed} {number}"), reader.words)

@@ -73,12 +73,12 @@ def measure_point(repeats: int, clients: int = 5, images: int = 50, width: int =
     keep_freed_memory()
     model = {"model": {"name": "two-layer", "width": width}} if width else {}
     sizes = Workload("growth", "cifar10", 32, (images,) * clients, (10,) * clients, evaluate_train=False)
-    work = sizes.experiment(
+    work = sizes.build_experiment(
         "fedco2", {"server": {"sample": CLIENTS_PER_ROUND / clients}, "local": {"epochs": 1}, **model}
     )
     fleet, server = work.fleet(), work.config.server
     training, evaluation = [], []
-    coming = federate(fleet, fleet.opening(), repeats + 1, sample=server.sample, weights=server.weights)
+    coming = federate(fleet, fleet.initial_broadcast(), repeats + 1, sample=server.sample, weights=server.weights)
     for _ in range(repeats + 1):
         begun = time.perf_counter()
         message = next(coming).message

@@ -237,7 +237,7 @@ def read_comparable_content(path: Path) -> object:
         groups |= {f"published {name}": entries for name, entries in state.message.peers.items()}
         groups["shared"] = state.message.shared
         bits = {(g, k): (v.shape, v.numpy().tobytes()) for g, entries in groups.items() for k, v in entries.items()}
-        return bits, state.message.round, state.ledger, state.rows_end
+        return bits, state.message.round, state.communication, state.rows_end
     if path.suffix == ".json":
         told = json.loads(path.read_text())
         return {key: value for key, value in told.items() if key not in ("seconds", "command", "started", "resumed")}

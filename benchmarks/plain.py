@@ -53,7 +53,7 @@ class Job:
     """Score the training data too after each round, as published."""
     before_round: Callable[[int], None] = lambda round: None
     """Called as each round begins."""
-    opened: Callable[[Samples, int, bool], Tensor] | None = None
+    load_sample: Callable[[Samples, int, bool], Tensor] | None = None
     """Brings one sample to the network, while training or not, if it is not to be taken from memory as it is."""
 
 
@@ -89,8 +89,8 @@ class PreparedSamples(Dataset[tuple[Tensor, Tensor]]):
         return len(self.samples.labels)
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        if self.job.opened:
-            return self.job.opened(self.samples, index, self.training), self.samples.labels[index]
+        if self.job.load_sample:
+            return self.job.load_sample(self.samples, index, self.training), self.samples.labels[index]
         raw = self.samples.inputs[index]
         x = raw.to(self.job.dtype)
         if raw.dtype == torch.uint8:
@@ -503,11 +503,11 @@ def run_fedtrain(method: str, make: Callable[[], Net], clients: Sequence[ClientD
     local = LocalSettings(job.lr, job.momentum, job.weight_decay, job.epochs, job.batch_size)
     look, numbers = Preprocessing(job.mean, job.std), Precision(job.dtype)
     bench = ClientTrainer(
-        OURS[method](**options), make, job.classes, local=local, preparation=look, seed=job.seed, precision=numbers
+        OURS[method](**options), make, job.classes, local=local, preprocessing=look, seed=job.seed, precision=numbers
     )
     fleet = SerialBackend(bench, clients)
     splits: list[Split] = ["train", "val", "test"] if job.evaluate_train else ["val", "test"]
-    message, scores = fleet.opening(), []
+    message, scores = fleet.initial_broadcast(), []
     for done in federate(fleet, message, job.rounds, sample=job.participation, weights=job.weights, seed=job.seed):
         message = done.message
         found: Scores = {}

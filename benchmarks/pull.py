@@ -51,7 +51,7 @@ def measure_pull(dataset: str, source: str, more: dict[str, Any] | None = None) 
     for name, chosen in METHODS.items():
         config, data = plan_experiment(dataset, {"data": {"source": source}, "method": chosen, **(more or {})})
         fleet = build_experiment(config, data).build_backend()
-        message = replace(fleet.opening(), round=1)  # in round 0 the published one does not pull
+        message = replace(fleet.initial_broadcast(), round=1)  # in round 0 the published one does not pull
         for one in fleet.train(message, fleet.client_names):
             if not isinstance(one, Update):
                 raise RuntimeError(f"{one.client} failed")

@@ -102,7 +102,7 @@ def run_soak(rounds: int, place: Path) -> list[Reading]:
 def build_yardstick(work: Experiment) -> Callable[[], float]:
     """The same piece of work again and again, on a bench of its own; its seconds."""
     fleet = work.build_backend()
-    message, client = fleet.opening(), work.federation.clients[0]
+    message, client = fleet.initial_broadcast(), work.federation.clients[0]
 
     def measure() -> float:
         before = time.process_time()

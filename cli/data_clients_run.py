@@ -83,7 +83,7 @@ def run_clients(options: dict[str, Any]) -> None:
         check_new_png(plot)
     pools, title, source, notes = load_label_pools(settings, options["data_dir"])
     classes = get_dataset_info(settings.dataset).classes
-    rows = [build_client_row(share, pools[share.pool], len(classes)) for share in assign_samples(settings, pools)]
+    rows = [build_client_row(share, pools[share.pool_index], len(classes)) for share in assign_samples(settings, pools)]
     heading = f"{title}: {describe_partition(settings)}"
     if plot is not None:
         write_figure(plot, rows, classes, heading)

@@ -30,10 +30,10 @@ def print_status(folder: Path, as_json: bool) -> bool:
     """Look at it; whether all is well."""
     seen = Deployment(folder).status()
     if as_json:
-        click.echo(json.dumps(asdict(seen) | {"well": seen.well}, ensure_ascii=False))
+        click.echo(json.dumps(asdict(seen) | {"well": seen.is_healthy}, ensure_ascii=False))
     else:
         _print_status_tables(seen)
-    return seen.well
+    return seen.is_healthy
 
 
 def _print_status_tables(seen: DeploymentStatus) -> None:

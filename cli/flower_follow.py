@@ -28,7 +28,7 @@ def follow_run(
             if text:
                 say(text.rstrip("\n"))
         if folder.is_finished or time.monotonic() - looked > STATUS_INTERVAL:
-            state, looked = control.run_state(run_id), time.monotonic()
+            state, looked = control.get_run(run_id), time.monotonic()
             if state.is_finished and state.is_completed:
                 return
             if state.is_finished:

@@ -130,4 +130,4 @@ def build_report(asked: ForecastRequest, found: Forecast) -> dict[str, Any]:
 
 def summarize_gain(gain: Gain) -> dict[str, Any]:
     """A difference, its standard error, and in a word."""
-    return {"gain": gain.mean, "error": gain.standard_error, "word": gain.word}
+    return {"gain": gain.mean, "error": gain.standard_error, "word": gain.effect}

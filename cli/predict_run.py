@@ -52,7 +52,7 @@ def predict_known_client(
     """The branch used, its logits, and what to note."""
     noise = run.get_client(name).noise
     notes = [f"{name} was trained with noise of {noise:g} on its images; none is added here"] if noise else []
-    logits = run.logits(name, run.read_images(paths))
+    logits = run.compute_logits(name, run.read_images(paths))
     if branch not in logits:
         raise InputError(f"{run.config.method.title} has no branch {branch!r}; {suggest_name(branch, logits)}")
     return branch, logits[branch], notes
@@ -63,9 +63,9 @@ def predict_unseen_client(run: TrainedRun, paths: Sequence[Path]) -> tuple[str, 
     choose_branch(run)  # refused before images are read
     images = run.read_images(paths)
     new = build_unseen_client(run, images)
-    logits = run.logits_with(new.data, new.personal, images)[new.branch]
+    logits = run.compute_logits_with(new.data, new.personal, images)[new.branch]
     notes = []
-    if new.estimated:
+    if new.has_estimated_statistics:
         rough = f"; rough with fewer than {ENOUGH_IMAGES}: give more" if len(paths) < ENOUGH_IMAGES else ""
         notes = [f"batch-norm statistics are those of these {len(paths)} images{rough}"]
     return new.branch, logits, notes

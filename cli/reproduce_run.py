@@ -45,7 +45,7 @@ def run_reproduce(options: dict[str, Any]) -> bool:
     ahead = make_clients_preview(plans)
     todo = build_jobs(plans, out / "runs", adopt := load_adopted_runs(options["adopt"]), ahead)
     show_impossible(
-        make_console(stderr=True), find_impossible_runs((job.cell for job in todo.values() if not job.finished), ahead)
+        make_console(stderr=True), find_impossible_runs((job.spec for job in todo.values() if not job.finished), ahead)
     )
     threads = max(1, count_cores() // options["jobs"])
     extra = ["--data-dir", str(request.data_dir)] if request.data_dir else []
@@ -55,7 +55,7 @@ def run_reproduce(options: dict[str, Any]) -> bool:
         )
         return True
     for one in plans:
-        check_owned(out / one.exhibit.name, list_output_files(one))
+        check_owned(out / one.paper_item.name, list_output_files(one))
     warn_unused_runs(adopt, todo)
     outcomes = run_unfinished_jobs(
         plans, [job for job in todo.values() if not job.finished], threads, extra, options["jobs"]
@@ -63,7 +63,9 @@ def run_reproduce(options: dict[str, Any]) -> bool:
     failed = [outcome for outcome in outcomes if outcome.code]
     results, written = {}, {}
     for one in plans:
-        results[one.exhibit.name], written[one.exhibit.name] = write_results(one, todo, papers[one.exhibit.name], out)
+        results[one.paper_item.name], written[one.paper_item.name] = write_results(
+            one, todo, papers[one.paper_item.name], out
+        )
     if options["as_json"]:
         told = [{"folder": str(f.job.folder), "log": str(f.job.log), "why": read_last_log_line(f.job)} for f in failed]
         all_of_them = [to_dict(name, grids) for name, grids in results.items()]
@@ -84,18 +86,18 @@ def build_request(options: dict[str, Any]) -> Request:
 
 def describe_plan(one: Plan) -> dict[str, Any]:
     """What a table or figure needs, and takes here and now."""
-    runs = {cell.identity for cell in one.cells.values()}
-    rounds = [cell.config.server.rounds for cell in one.cells.values()]
+    runs = {cell.identity for cell in one.run_specs.values()}
+    rounds = [cell.config.server.rounds for cell in one.run_specs.values()]
     return {
-        "name": one.exhibit.name,
-        "title": one.exhibit.title,
+        "name": one.paper_item.name,
+        "title": one.paper_item.title,
         "data": {name: "stand-in" if found.standin else "here" for name, found in one.sources.items()},
         "rounds": sorted(set(rounds)),
         "paper_rounds": sorted({config.server.rounds for config in one.paper_configs}),
         "seeds": len(one.seeds),
-        "paper_seeds": len(one.exhibit.seeds),
+        "paper_seeds": len(one.paper_item.seeds),
         "runs": len(runs),
-        "estimated_seconds": estimate_total_seconds(one.cells.values(), one.sources),
+        "estimated_seconds": estimate_total_seconds(one.run_specs.values(), one.sources),
     }
 
 
@@ -104,7 +106,7 @@ def collect_paper_numbers(plans: Sequence[Plan], path: Path | None) -> dict[str,
     more = (
         load_user_numbers(path, {name: _list_known_numbers(name, plans) for name in PAPER_ITEM_NAMES}) if path else {}
     )
-    return {name: load_paper_numbers(name) | more.get(name, {}) for name in (one.exhibit.name for one in plans)}
+    return {name: load_paper_numbers(name) | more.get(name, {}) for name in (one.paper_item.name for one in plans)}
 
 
 def _list_known_numbers(name: str, plans: Sequence[Plan]) -> dict[str, tuple[set[str], set[str]]]:
@@ -112,7 +114,7 @@ def _list_known_numbers(name: str, plans: Sequence[Plan]) -> dict[str, tuple[set
     whole = load_paper_item(name)
     rows = {row.name for row in whole.rows}
     frames = [build_panels(whole, [max(whole.rounds, default=0)] * len(whole.blocks))]
-    frames += [get_plan_panels(one) for one in plans if one.exhibit.name == name]
+    frames += [get_plan_panels(one) for one in plans if one.paper_item.name == name]
     found: dict[str, tuple[set[str], set[str]]] = {}
     for panel, columns in (item for each in frames for item in each.items()):
         found.setdefault(panel, (rows, set()))[1].update(columns)
@@ -121,7 +123,7 @@ def _list_known_numbers(name: str, plans: Sequence[Plan]) -> dict[str, tuple[set
 
 def list_output_files(one: Plan) -> list[str]:
     """What is written for a table or figure."""
-    return [*TABLE_FILES, *[FIGURE_FILE] * bool(one.exhibit.figure)]
+    return [*TABLE_FILES, *[FIGURE_FILE] * bool(one.paper_item.figure)]
 
 
 def warn_unused_runs(adopt: Sequence[StoredRun], todo: dict[str, Job]) -> None:
@@ -139,14 +141,14 @@ def write_results(
     one: Plan, todo: dict[str, Job], paper: PaperNumbers, out: Path
 ) -> tuple[list[ComparisonTable], list[str]]:
     """Read the finished runs, write the tables and the figure; the tables, and the names of the files."""
-    identities = {cell.identity for cell in one.cells.values()}
+    identities = {cell.identity for cell in one.run_specs.values()}
     records: dict[str, RunRecord] = {i: read_record(todo[i].folder) for i in identities if todo[i].finished}
-    found, name = build_comparison_tables(one, records, paper), one.exhibit.name
+    found, name = build_comparison_tables(one, records, paper), one.paper_item.name
     for file, text in zip(
         TABLE_FILES, (to_markdown(found), to_csv(name, found), to_json(name, found), to_latex(found)), strict=True
     ):
         write_owned(out / name, file, text)
-    if not one.exhibit.figure or not records:
+    if not one.paper_item.figure or not records:
         return found, [*TABLE_FILES]
     from fedtrain.reproduce.figures import draw_paper_figure
 

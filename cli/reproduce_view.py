@@ -124,7 +124,7 @@ class JobsProgress:
         said, worked = [], sum(self.weights[outcome.job] for outcome in done)
         left = sum(self.weights.values()) - worked
         for one in running:
-            rounds, made = one.job.cell.config.server.rounds, read_rounds_done(one.job)
+            rounds, made = one.job.spec.config.server.rounds, read_rounds_done(one.job)
             worked += self.weights[one.job] * max(0, made - self.first[one.job]) / rounds
             left -= self.weights[one.job] * made / rounds
             where = "" if one.process else "  (another program is at work on it)"

@@ -39,7 +39,7 @@ def estimate_job_seconds(plans: Sequence[Plan], todo: Sequence[Job]) -> dict[Job
     """Seconds that each will take from its first round to its last, roughly; none if it is finished."""
     found = {name: data for one in plans for name, data in one.sources.items()}
     return {
-        job: 0.0 if job.finished else estimate_run_seconds(job.cell, found[job.cell.config.data.dataset])
+        job: 0.0 if job.finished else estimate_run_seconds(job.spec, found[job.spec.config.data.dataset])
         for job in todo
     }
 

@@ -98,7 +98,7 @@ def _check_cost(settings: list[TheoryConfig], claims: list[Claim], figures: bool
     costs = [predict_cost(one, {claim.id for claim in claims}, figures) for one in settings]
     largest = max(costs, key=lambda cost: cost.bytes)
     available = get_available_memory()
-    refuse_if_too_large(largest.bytes, available, largest.cure)
+    refuse_if_too_large(largest.bytes, available, largest.remedy)
     if not quiet:
         seconds = REPORT_SECONDS + sum(cost.seconds for cost in costs)
         make_console(stderr=True).print(
@@ -109,8 +109,8 @@ def _check_cost(settings: list[TheoryConfig], claims: list[Claim], figures: bool
 
 def _refuse_parallel(setting: TheoryConfig) -> None:
     """Opposite samples pass: no gate is open to both, so V is zero there, and such a pair does not make it singular."""
-    problem, data = setting.build_problem(), setting.read_data()
-    pairs = [pair for pair in problem.parallel() if pair[2] > 0]
+    problem, data = setting.build_problem(), setting.load_data()
+    pairs = [pair for pair in problem.find_parallel_samples() if pair[2] > 0]
     if pairs:
         said = describe_parallel_effect(problem, pairs[0], data.describe_sample if data else str)
         more = f" (and {len(pairs) - 1} more pairs)" if len(pairs) > 1 else ""

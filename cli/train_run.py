@@ -44,7 +44,7 @@ def run_train(given: Mapping[str, Any], options: dict[str, Any]) -> None:
     tables = nest_settings(given, options["sets"])
     if options["resume"] is not None:
         folder = RunFolder(options["resume"])
-        if not folder.holds_a_run:
+        if not folder.has_run:
             raise InputError(f"{folder.path}: no run is here to go on with; name the folder that a run has written")
         config = resume_config(folder, tables)
         found = load_dataset(resolve_original_data(folder, config), options["data_dir"])
@@ -65,7 +65,7 @@ def run_train(given: Mapping[str, Any], options: dict[str, Any]) -> None:
         return
     with folder.exclusive_lock():
         told = build_manifest(work.config, describe_data(work.federation), shlex.join(["fedco2", *sys.argv[1:]]))
-        if folder.holds_a_run:
+        if folder.has_run:
             for note in prepare_resume(folder, work.config, told):
                 make_console(stderr=True).print(f"note: {note}", soft_wrap=True)
         else:

@@ -66,7 +66,7 @@ def show_header(screen: Console, work: Experiment, parts: ModelSummary) -> None:
         soft_wrap=True,
     )
     screen.print(
-        f"seeds     {config.seed}, data {config.data.seed}; device {config.machine.resolved()}, "
+        f"seeds     {config.seed}, data {config.data.seed}; device {config.machine.resolve_device()}, "
         f"{format_count(config.machine.threads or 1, 'thread')}; fedco2 {get_version()}",
         soft_wrap=True,
     )
@@ -116,7 +116,7 @@ class TrainingView:
             disable=not self.live,
         )
         rounds = work.config.server.rounds
-        self.rounds_done = folder.round_reached()
+        self.rounds_done = folder.read_last_saved_round()
         self.task = self.bar.add_task("training", total=rounds, completed=self.rounds_done)
         self.first_loss: float | None = None
         self.times: list[float] = []
@@ -179,7 +179,7 @@ def summarise_experiment(work: Experiment) -> ModelSummary:
     """Of the module that this experiment trains."""
     dtype = DTYPES[work.config.machine.dtype]
     clients, peers = len(work.federation.clients), work.config.server.peers
-    return summarise_model(work.config.method, work.maker(), clients, dtype, peers)
+    return summarise_model(work.config.method, work.get_model_builder(), clients, dtype, peers)
 
 
 def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:

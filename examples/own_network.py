@@ -53,7 +53,7 @@ def main() -> None:
         fleet = SerialBackend(
             ClientTrainer(method, MyNet, CLASSES, local=LocalSettings(lr=0.05, batch_size=20)), clients
         )
-        *_, last = federate(fleet, fleet.opening(), rounds=15)
+        *_, last = federate(fleet, fleet.initial_broadcast(), rounds=15)
         scores = fleet.evaluate(last.message, splits=["test"])
         accuracy = {client: each["test"]["fused"].accuracy for client, each in scores.items()}
         told = "  ".join(f"{client} {value:.3f}" for client, value in accuracy.items())

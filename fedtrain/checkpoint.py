@@ -28,13 +28,13 @@ class RunState:
 
     message: Broadcast
     client_states: Mapping[str, StateDict]
-    ledger: CommunicationCost = field(default_factory=CommunicationCost)
+    communication: CommunicationCost = field(default_factory=CommunicationCost)
     seconds: float = 0.0
     rows_end: int = 0
     """The length of metrics.jsonl in bytes when this was true."""
     skipped: tuple[Mapping[str, Any], ...] = ()
     """Clients that were left out of a round: ``{"round", "client", "reason"}``."""
-    elsewhere: Mapping[str, int] = field(default_factory=dict)
+    last_trained_round: Mapping[str, int] = field(default_factory=dict)
     """Clients whose entries are where they train, not here: the round in which each trained last, 0 for none yet."""
 
     def load_client_state(
@@ -43,7 +43,7 @@ class RunState:
         """What a client keeps, wherever it is; ``start`` is asked for who never trained."""
         if client in self.client_states:
             return self.client_states[client]
-        turn = self.elsewhere.get(client)
+        turn = self.last_trained_round.get(client)
         if turn is None:
             raise InputError(f"client {client} has no part in this checkpoint; start the run anew")
         return cupboard.load(client, turn) if turn else start(client)
@@ -62,7 +62,7 @@ class RunState:
 
 def save_checkpoint(state: RunState, path: Path) -> None:
     """Write to a temporary file, wait for the disk, then rename: the checkpoint is complete or absent."""
-    names = [*state.client_states, *state.elsewhere]
+    names = [*state.client_states, *state.last_trained_round]
     places = {name: i for i, name in enumerate(names)}
     groups = {"shared": state.message.shared}
     for kind, states in (("personal", state.client_states), ("peers", state.message.peers)):
@@ -72,8 +72,8 @@ def save_checkpoint(state: RunState, path: Path) -> None:
         "round": state.message.round,
         "clients": names,
         "publishing": list(state.message.peers),
-        "elsewhere": dict(state.elsewhere),
-        "ledger": asdict(state.ledger),
+        "elsewhere": dict(state.last_trained_round),
+        "ledger": asdict(state.communication),
         "seconds": state.seconds,
         "rows_end": state.rows_end,
         "skipped": [dict(one) for one in state.skipped],

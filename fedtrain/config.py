@@ -90,15 +90,15 @@ class EvaluationSettings:
         if self.window < 0 or (self.report == "window" and not self.window):
             raise InputError(f"evaluation.window is {self.window}; to report a window it must be at least 1")
 
-    def due(self, round: int, rounds: int) -> bool:
+    def is_due(self, round: int, rounds: int) -> bool:
         """Whether this round, counted from 1, is evaluated."""
-        return round == rounds or round % self.every == 0 or self.in_window(round, rounds)
+        return round == rounds or round % self.every == 0 or self.is_in_window(round, rounds)
 
-    def tests_surely(self, round: int, rounds: int) -> bool:
+    def always_tests(self, round: int, rounds: int) -> bool:
         """Whether test data are evaluated in this round, if it is due, whatever validation says."""
-        return self.test == "always" or round == rounds or self.in_window(round, rounds)
+        return self.test == "always" or round == rounds or self.is_in_window(round, rounds)
 
-    def in_window(self, round: int, rounds: int) -> bool:
+    def is_in_window(self, round: int, rounds: int) -> bool:
         """Whether this round is one of those whose mean is the window's; others may be evaluated between them."""
         counted = round == rounds or round % self.window_every == 0
         return self.window > 0 and round >= rounds - self.window and counted
@@ -151,7 +151,7 @@ class MachineSettings:
         if kind not in ("cpu", "cuda"):
             raise InputError(f"device {self.device!r} is not supported; use auto, cpu or cuda")
 
-    def resolved(self) -> torch.device:
+    def resolve_device(self) -> torch.device:
         """The device to run on; refused if it is not there, which the settings of a run made elsewhere need not be."""
         there = torch.cuda.device_count() if torch.cuda.is_available() else 0
         device = torch.device(("cuda" if there else "cpu") if self.device == "auto" else self.device)

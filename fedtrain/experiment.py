@@ -36,14 +36,14 @@ class Experiment:
     config: Config
     federation: Federation
 
-    def maker(self) -> Callable[[], Net]:
+    def get_model_builder(self) -> Callable[[], Net]:
         """Draws the networks."""
         shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
         return get_model_builder(self.config.model, self.config.method, len(self.federation.classes), shape)
 
     def validate(self) -> None:
         """Refuse what would fail later: a device, a rule without data, a network that does not fit, an idle client."""
-        self.config.machine.resolved()
+        self.config.machine.resolve_device()
         if self.config.evaluation.report == "best-by-validation" and not any(c.val for c in self.federation.clients):
             raise InputError(
                 "evaluation.report is best-by-validation, and no client has validation data; set data.val_size, "
@@ -61,7 +61,7 @@ class Experiment:
             )
         shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
         with torch.device("meta"):  # no memory, no time for weights
-            bench, network = self.build_client_trainer("meta"), self.maker()()
+            bench, network = self.build_client_trainer("meta"), self.get_model_builder()()
         try:
             with FlopCounter():
                 fill_with_virtual_zeros(network)(torch.zeros(1, *shape))
@@ -72,7 +72,7 @@ class Experiment:
             ) from None
         for client in self.federation.clients:
             if self.config.server.on_client_failure == "stop":
-                bench.local.refuse_if_idle(client.name, len(client.train), bool(bench.batch_norm_names))
+                bench.local.check_has_batches(client.name, len(client.train), bool(bench.batch_norm_names))
             if not len(client.test):
                 raise InputError(f"client {client.name}: it has no test samples; take fewer clients or raise alpha")
 
@@ -81,12 +81,12 @@ class Experiment:
         config, data = self.config, self.federation
         return ClientTrainer(
             config.method,
-            self.maker(),
+            self.get_model_builder(),
             len(data.classes),
             local=config.local,
-            preparation=data.preparation,
+            preprocessing=data.preprocessing,
             seed=config.seed,
-            device=device or config.machine.resolved(),
+            device=device or config.machine.resolve_device(),
             precision=Precision(DTYPES[config.machine.dtype], config.machine.amp),
             engine="plain"
             if config.machine.backend == "stacked"
@@ -108,7 +108,7 @@ class Experiment:
             chosen = len(sample_cohort([client.name for client in clients], server.participation, 0, 0))
             cores = torch.get_num_threads()
             if cores > 1 and chosen > 1:
-                benches = [first, *(first.twin() for _ in range(min(chosen, cores + chosen % cores) - 1))]
+                benches = [first, *(first.clone() for _ in range(min(chosen, cores + chosen % cores) - 1))]
                 return ThreadsBackend(benches, clients, **ways)
         kind = VmapBackend if machine.backend == "stacked" else SerialBackend
         return kind(first, clients, **ways)

@@ -33,12 +33,12 @@ class RunFolder:
         self.path = path
 
     @property
-    def holds_a_run(self) -> bool:
+    def has_run(self) -> bool:
         """Whether a run was begun here."""
         return (self.path / CONFIG_FILE).exists()
 
     @property
-    def cupboard(self) -> ClientStateStore:
+    def client_state_store(self) -> ClientStateStore:
         """Where clients that do not train in the server's process keep what is theirs."""
         return ClientStateStore(self.path / CLIENT_STATES_FOLDER)
 
@@ -49,15 +49,15 @@ class RunFolder:
 
     def begin(self, config: Config, manifest: dict[str, Any]) -> None:
         """Make the folder; config.toml comes last, so its presence means that the run was begun."""
-        with self._writable():
+        with self._report_write_errors():
             self.path.mkdir(parents=True, exist_ok=True)
             if (self.path / UNFINISHED_START_FILE).exists():  # a process was killed here
-                self._clear()
+                self._remove_unfinished_start()
         for name in (CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE, "checkpoints", "figures"):
             if (self.path / name).exists():
                 raise InputError(f"{self.path} holds {name} already, which is not overwritten; choose another --out")
         try:
-            with self._writable():
+            with self._report_write_errors():
                 (self.path / UNFINISHED_START_FILE).touch()
                 for name in ("checkpoints", "figures"):
                     (self.path / name).mkdir()
@@ -66,10 +66,10 @@ class RunFolder:
                 self.write_text(CONFIG_FILE, format_config(config))
                 (self.path / UNFINISHED_START_FILE).unlink()
         except BaseException:
-            self._clear()
+            self._remove_unfinished_start()
             raise
 
-    def _clear(self) -> None:
+    def _remove_unfinished_start(self) -> None:
         """A run that was not begun leaves nothing in the way of the next one."""
         for name in (CONFIG_FILE, METRICS_FILE, MANIFEST_FILE, UNFINISHED_START_FILE):
             (self.path / name).unlink(missing_ok=True)
@@ -80,7 +80,7 @@ class RunFolder:
     @contextmanager
     def exclusive_lock(self) -> Iterator[None]:
         """Keep other processes out, and clear away what one that was killed left half-written."""
-        with self._writable():
+        with self._report_write_errors():
             self.path.mkdir(parents=True, exist_ok=True)
             file = (self.path / LOCK_FILE).open("w")
         with file:
@@ -91,16 +91,16 @@ class RunFolder:
             except OSError:
                 raise InputError(f"{self.path}: another process is at work here; wait for it or stop it") from None
             try:
-                self._tidy()
+                self._remove_partial_files()
                 yield
             finally:
                 with suppress(OSError):
                     (self.path / LOCK_FILE).unlink(missing_ok=True)
                     self.path.rmdir()  # if nothing came of it
 
-    def _tidy(self) -> None:
+    def _remove_partial_files(self) -> None:
         """Take away what a process that was killed left half-written, and nothing that is not ours."""
-        if not self.holds_a_run and not (self.path / UNFINISHED_START_FILE).exists():
+        if not self.has_run and not (self.path / UNFINISHED_START_FILE).exists():
             return
         for pattern in (
             ".*.part",
@@ -110,11 +110,11 @@ class RunFolder:
         ):  # safetensors has temporary files of its own
             for part in self.path.glob(pattern):
                 part.unlink()
-        if self.holds_a_run:
+        if self.has_run:
             (self.path / UNFINISHED_START_FILE).unlink(missing_ok=True)
 
     @contextmanager
-    def _writable(self) -> Iterator[None]:
+    def _report_write_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -122,7 +122,7 @@ class RunFolder:
 
     def load_tables(self) -> TomlTable:
         """What the run was begun with, unread."""
-        if not self.holds_a_run:
+        if not self.has_run:
             raise InputError(f"{self.path}: no run is here (no {CONFIG_FILE}); name the folder that a run has written")
         return load_toml(self.path / CONFIG_FILE)
 
@@ -152,7 +152,7 @@ class RunFolder:
         except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise InputError(f"{path}: damaged ({format_error(error)}); start the run anew") from None
 
-    def cut_rows(self, end: int) -> None:
+    def truncate_rows(self, end: int) -> None:
         """Forget rows of a round that was not completed."""
         if (self.path / METRICS_FILE).stat().st_size < end:
             raise InputError(
@@ -166,7 +166,7 @@ class RunFolder:
             os.fsync(file.fileno())  # the rows that the checkpoint counts on
         checkpoint.save_checkpoint(state, self.path / LAST_CHECKPOINT)
         self.keep_checkpoint(state.message.round, keep)
-        self._clear_cupboard(state)
+        self._prune_client_states(state)
 
     def keep_checkpoint(self, round: int, limit: int) -> None:
         """Let the last checkpoint, of this round, stay as one of the ``limit`` latest; done twice it is done once."""
@@ -179,15 +179,15 @@ class RunFolder:
         for old in sorted(last.parent.glob("round-*.safetensors"))[:-limit]:
             old.unlink()
 
-    def _clear_cupboard(self, state: checkpoint.RunState) -> None:
+    def _prune_client_states(self, state: checkpoint.RunState) -> None:
         """Take away what no checkpoint needs; a round that is not over may have left more, which stays."""
         if not (self.path / CLIENT_STATES_FOLDER).exists():
             return
-        needed = self.needed()
-        for client in (*state.client_states, *state.elsewhere):
-            self.cupboard.prune(client, needed[client], before=state.message.round)
+        needed = self.find_needed_rounds()
+        for client in (*state.client_states, *state.last_trained_round):
+            self.client_state_store.prune(client, needed[client], before=state.message.round)
 
-    def needed(self) -> defaultdict[str, set[int]]:
+    def find_needed_rounds(self) -> defaultdict[str, set[int]]:
         """The turns of each client that a checkpoint speaks of."""
         needed: defaultdict[str, set[int]] = defaultdict(set)
         for path in (self.path / LAST_CHECKPOINT).parent.glob("*.safetensors"):
@@ -195,12 +195,12 @@ class RunFolder:
                 needed[client].add(turn)
         return needed
 
-    def restore(self) -> checkpoint.RunState | None:
+    def load_checkpoint(self) -> checkpoint.RunState | None:
         """The last checkpoint, if one was written."""
         path = self.path / LAST_CHECKPOINT
         return checkpoint.load_checkpoint(path) if path.exists() else None
 
-    def round_reached(self) -> int:
+    def read_last_saved_round(self) -> int:
         """How many rounds are safe."""
         path = self.path / LAST_CHECKPOINT
         return checkpoint.read_round(path) if path.exists() else 0

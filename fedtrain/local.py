@@ -42,7 +42,7 @@ class LocalSettings:
             if not (short and self.last_batch == "drop") and len(rows) > norm:
                 yield rows
 
-    def refuse_if_idle(self, client: str, samples: int, norm: bool) -> None:
+    def check_has_batches(self, client: str, samples: int, norm: bool) -> None:
         """A client that would never train is a mistake."""
         if next(self.split_into_batches(torch.arange(samples), norm), None) is not None:
             return

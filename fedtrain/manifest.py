@@ -25,7 +25,7 @@ def build_manifest(config: Config, data: Mapping[str, Any], command: str) -> dic
         "git": get_git_commit(),
         "machine": {
             "system": platform.platform(),
-            "device": str(config.machine.resolved()),
+            "device": str(config.machine.resolve_device()),
             "threads": torch.get_num_threads(),
         },
         "data": dict(data),

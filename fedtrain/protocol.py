@@ -80,11 +80,11 @@ class Backend(Protocol):
         ...
 
     @property
-    def elsewhere(self) -> Mapping[str, int]:
+    def last_trained_round(self) -> Mapping[str, int]:
         """Clients that hold it where they train: the round in which each trained last, 0 for none yet."""
         ...
 
-    def opening(self) -> Broadcast:
+    def initial_broadcast(self) -> Broadcast:
         """The first message."""
         ...
 

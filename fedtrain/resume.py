@@ -87,7 +87,7 @@ def prepare_resume(folder: RunFolder, config: Config, now: dict[str, Any]) -> li
             f"{folder.path} was begun with other data (their checksum differs); say where those are with --data-dir, "
             "or choose another --out"
         )
-    done, rounds, before = folder.round_reached(), config.server.rounds, folder.load_config().server.rounds
+    done, rounds, before = folder.read_last_saved_round(), config.server.rounds, folder.load_config().server.rounds
     concluded = folder.read_json(SUMMARY_FILE).get("rounds", 0) if folder.is_finished else 0  # of a shorter run, maybe
     if concluded and not done:  # to go on would be to begin anew, over what it has written
         raise InputError(f"{folder.path} holds the records of a finished run and no checkpoint; choose another --out")

@@ -50,7 +50,7 @@ class ResumableBackend(Backend, Protocol):
         """Go on from a checkpoint; the state as this fleet holds it."""
         ...
 
-    def secure(self, turns: Mapping[str, int]) -> None:
+    def persist_client_state(self, turns: Mapping[str, int]) -> None:
         """Have on a disk what clients that are elsewhere became in these rounds; a checkpoint is about to say so."""
         ...
 
@@ -66,15 +66,17 @@ def run_rounds(
     A round that is interrupted or fails is given up; what was complete before it is saved. Without a fleet, clients
     train in this process.
     """
-    config, restored = experiment.config, folder.restore()
+    config, restored = experiment.config, folder.load_checkpoint()
     fleet = fleet or experiment.build_backend(folder.path)
     if restored is None:
-        state = RunState(fleet.opening(), dict(fleet.client_states), elsewhere=dict(fleet.elsewhere))
-    elif {*restored.client_states, *restored.elsewhere} != set(fleet.client_names):
+        state = RunState(
+            fleet.initial_broadcast(), dict(fleet.client_states), last_trained_round=dict(fleet.last_trained_round)
+        )
+    elif {*restored.client_states, *restored.last_trained_round} != set(fleet.client_names):
         raise InputError(f"{folder.path / LAST_CHECKPOINT}: of another network or other clients; start the run anew")
     else:
         state = fleet.resume(restored, folder)
-    folder.cut_rows(state.rows_end)
+    folder.truncate_rows(state.rows_end)
     server, saved = config.server, CheckpointScheduler(fleet, folder, config.checkpoints)
     rounds = federate(
         fleet, state.message, server.rounds, sample=server.participation, weights=server.weights, seed=config.seed
@@ -87,7 +89,7 @@ def run_rounds(
         clock = time.perf_counter()
         for round in rounds:
             number = round.message.round
-            due = config.evaluation.due(number, server.rounds)
+            due = config.evaluation.is_due(number, server.rounds)
             scores = evaluate_round(fleet, round.message, config, folder.load_rows) if due else {}
             check_scores_finite(number, scores, config.local.lr)
             end = folder.append_rows(build_rows(number, scores)) if due else state.rows_end
@@ -101,15 +103,15 @@ def run_rounds(
             state = RunState(
                 round.message,
                 dict(fleet.client_states),
-                state.ledger + traffic,
+                state.communication + traffic,
                 state.seconds + seconds,
                 end,
                 (*state.skipped, *({"round": number, **asdict(failure)} for failure in round.failures)),
-                dict(fleet.elsewhere),
+                dict(fleet.last_trained_round),
             )
             losses = {update.client: update.loss for update in round.updates}
             watch(RoundProgress(number, losses, scores, traffic, seconds, round.failures))
-            saved.perhaps(state)
+            saved.save_if_due(state)
             clock = time.perf_counter()
     finally:
         if state.message.round:
@@ -128,7 +130,7 @@ def evaluate_round(
     """Evaluate every client; on test data too, unless they wait for a round that may be reported."""
     number, evaluation = message.round, config.evaluation
     splits: list[Split] = ["train", "val"] if evaluation.train else ["val"]
-    if evaluation.tests_surely(number, config.server.rounds):
+    if evaluation.always_tests(number, config.server.rounds):
         return fleet.evaluate(message, [*splits, "test"])
     scores = fleet.evaluate(message, splits)
     if find_best_round([*known(), *build_rows(number, scores)]) != number:
@@ -142,30 +144,30 @@ class CheckpointScheduler:
 
     def __init__(self, fleet: ResumableBackend, folder: RunFolder, wanted: CheckpointSettings) -> None:
         self.backend, self.folder, self.settings = fleet, folder, wanted
-        self.cost, self.saved_at, self.saved = 0.0, time.perf_counter(), -1
+        self.save_seconds, self.saved_at, self.saved_round = 0.0, time.perf_counter(), -1
 
     def count_to_keep(self, state: RunState) -> int:
         """How many are kept when this round's checkpoint is one of them; else 0."""
         stays = self.settings.every > 0 and state.message.round % self.settings.every == 0
         return self.settings.keep if stays else 0
 
-    def perhaps(self, state: RunState) -> None:
+    def save_if_due(self, state: RunState) -> None:
         """Save if it is time."""
         rested = time.perf_counter() - self.saved_at > max(
-            MIN_CHECKPOINT_INTERVAL, self.cost / MAX_CHECKPOINT_TIME_SHARE
+            MIN_CHECKPOINT_INTERVAL, self.save_seconds / MAX_CHECKPOINT_TIME_SHARE
         )
         if rested or self.count_to_keep(state):
             self.save(state)
 
     def save(self, state: RunState) -> None:
         """Save, unless just this was saved."""
-        if self.saved == state.message.round:
+        if self.saved_round == state.message.round:
             return
         start = time.perf_counter()
-        self.backend.secure(state.elsewhere)
+        self.backend.persist_client_state(state.last_trained_round)
         self.folder.save_checkpoint(state, keep=self.count_to_keep(state))
-        self.saved_at, self.saved = time.perf_counter(), state.message.round
-        self.cost = self.saved_at - start
+        self.saved_at, self.saved_round = time.perf_counter(), state.message.round
+        self.save_seconds = self.saved_at - start
 
 
 def check_scores_finite(round: int, scores: Mapping[str, Scores], lr: float) -> None:
@@ -194,7 +196,7 @@ def build_summary(experiment: Experiment, folder: RunFolder, state: RunState) ->
     """The results by every rule that applies, what they cost, and what must be known about them."""
     config, data = experiment.config, experiment.federation
     rounds = config.server.rounds
-    rules = summarise_rows(folder.load_rows(), lambda round: config.evaluation.in_window(round, rounds))
+    rules = summarise_rows(folder.load_rows(), lambda round: config.evaluation.is_in_window(round, rounds))
     return {
         "finished": state.message.round >= rounds,
         "method": config.method_name,
@@ -206,6 +208,6 @@ def build_summary(experiment: Experiment, folder: RunFolder, state: RunState) ->
         "rounds": state.message.round,
         "report": config.evaluation.report if config.evaluation.report in rules else next(iter(rules), "last"),
         "rules": rules,
-        "bytes": state.ledger.to_dict(),
+        "bytes": state.communication.to_dict(),
         "seconds": state.seconds,
     }

@@ -38,7 +38,7 @@ def test_a_record_is_whole(path):
     assert not summary["standin"]
     rounds = config.server.rounds
     assert summary["rules"] == summarise_rows(
-        folder.load_rows(), lambda round: config.evaluation.in_window(round, rounds)
+        folder.load_rows(), lambda round: config.evaluation.is_in_window(round, rounds)
     )
     for file in path.iterdir():
         assert not re.search(r"/(root|home|tmp)/", file.read_text(encoding="utf-8")), file

@@ -33,7 +33,7 @@ class Trajectory:
     offline: Tensor
     snapshots: list[tuple[int, Weights, Weights]] = field(default_factory=list)
 
-    def residual_norms(self, branch: Literal["online", "offline", "fused"]) -> Tensor:
+    def compute_residual_norms(self, branch: Literal["online", "offline", "fused"]) -> Tensor:
         """|F(t) - y| for each t."""
         outputs = (self.online + self.offline) / 2 if branch == "fused" else getattr(self, branch)
         return (outputs - self.y).norm(dim=1)

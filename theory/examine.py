@@ -42,7 +42,7 @@ def verify_claims(
         for k, claim in enumerate(claims):
             progress(f"draw {draw + 1}: claim {claim.id}" if setting.draws > 1 else f"claim {claim.id}", k, len(claims))
             findings[claim.id].append(claim.check(study))
-    data = setting.read_data()
+    data = setting.load_data()
     report: Report = {
         "setting": {
             **asdict(setting),
@@ -60,7 +60,7 @@ def verify_claims(
     }
     if certify:
         report["certificates"] = collect_certificates(first)
-    report["summary"] = summarize_report(report, first.room)
+    report["summary"] = summarize_report(report, first.eigenvalue_tolerance)
     report["seconds"] = round(time.perf_counter() - start, 2)
     return report, first
 
@@ -101,10 +101,10 @@ def collect_eigenvalues(study: Study, ids: set[str]) -> Report:
         for letter in ("V", "G", "Lambda")
         for name, k in kernels.items()
     }
-    if study.known_limits:
-        for name, k in zip(("on", "off", ""), study.known_limits.values(), strict=True):
+    if study.computed_limit_kernels:
+        for name, k in zip(("on", "off", ""), study.computed_limit_kernels.values(), strict=True):
             named["_".join(filter(None, ("V", name, "inf")))] = k.V
-        named["G_on_inf"] = study.known_limits["online"].G
+        named["G_on_inf"] = study.computed_limit_kernels["online"].G
     table = {}
     for name, K in named.items():
         low, high = compute_min_eigenvalue(K), compute_max_eigenvalue(K)
@@ -114,7 +114,7 @@ def collect_eigenvalues(study: Study, ids: set[str]) -> Report:
 
 def describe_parallel_samples(problem: Problem, name: Callable[[int], str] = str) -> list[str]:
     """Parallel samples, named."""
-    pairs = problem.parallel()[:5]
+    pairs = problem.find_parallel_samples()[:5]
     return [f"samples {name(p)} and {name(q)} are parallel (cosine {cosine:+.15f})" for p, q, cosine in pairs]
 
 
@@ -148,7 +148,7 @@ def collect_curves(
     if "descents" in vars(study):
         mu, paths = compute_mu(study), study.descents
         shown["residuals"] = collect_residual_curves(paths)
-        squares = {b: paths["separate"].residual_norms(b).double().square() for b in BRANCHES}  # type: ignore[arg-type]
+        squares = {b: paths["separate"].compute_residual_norms(b).double().square() for b in BRANCHES}  # type: ignore[arg-type]
         shown["bounds"] = {
             b: compute_bound_curve(mu[b], study.rate, study.alpha, squares[b]).clamp_min(0).sqrt().tolist()
             for b in BRANCHES
@@ -165,7 +165,7 @@ def _collect_min_eigenvalues(study: Study) -> Report:
         "V_on": compute_min_eigenvalue(study.online_kernel.V),
         "V_off": compute_min_eigenvalue(study.offline_kernel.V),
         "V": compute_min_eigenvalue(study.fused_kernel.V),
-        "room": study.room,
+        "room": study.eigenvalue_tolerance,
     }
 
 
@@ -205,7 +205,7 @@ def _collect_client_counts(setting: TheoryConfig, study: Study, progress: Progre
 
 def collect_certificates(study: Study) -> Report:
     """O2 and O3 proved for the matrices at hand, where float64 suffices; of a float32 study, computed anew in it."""
-    study = study.in_double()
+    study = study.to_double()
     on, off = (V.double().cpu().numpy() for V in (study.online_kernel.V, study.offline_kernel.V))
     proofs = certify_orderings((on + on.T) / 2, (off + off.T) / 2)  # exactly symmetric
     return {

@@ -42,7 +42,7 @@ class RidgeFit:
     """Kernel regression at its best ridge."""
 
     ridge: float
-    said: Tensor
+    predicted: Tensor
     """(n, k): what is said of each sample without the targets of its fold."""
 
 
@@ -53,13 +53,16 @@ class Gain:
     mean: float
     standard_error: float
     """Its standard error over samples, as if they were independent; it knows nothing of other networks."""
-    differing: int
+    differing_samples: int
     """On how many samples the two differ."""
 
     @property
-    def word(self) -> Effect:
+    def effect(self) -> Effect:
         """Of the second method."""
-        if self.differing < MIN_DIFFERING_SAMPLES or abs(self.mean) <= SIGNIFICANCE_THRESHOLD * self.standard_error:
+        if (
+            self.differing_samples < MIN_DIFFERING_SAMPLES
+            or abs(self.mean) <= SIGNIFICANCE_THRESHOLD * self.standard_error
+        ):
             return "undecided"
         return "helps" if self.mean > 0 else "hurts"
 
@@ -93,7 +96,7 @@ class Forecast:
         mean, error = (
             sum(values) / len(each) for values in ([g.mean for g in each], [g.standard_error**2 for g in each])
         )
-        return Gain(mean, (error / len(each)) ** 0.5, sum(one.differing for one in each))
+        return Gain(mean, (error / len(each)) ** 0.5, sum(one.differing_samples for one in each))
 
     def _select_clients(self) -> list[Tensor]:
         return [self.owner == i for i in range(int(self.owner.max()) + 1)]
@@ -122,7 +125,7 @@ def forecast_methods(
     whole = [slice(0, len(owner))]
     fits = {SINGLESET: regress(single, targets, fold, problem.blocks), FEDBN: regress(fedbn, targets, fold, whole)}
     fits[ONE_KERNEL] = regress(single.add_(fedbn).div_(2), targets, fold, whole)
-    said = {name: fit.said for name, fit in fits.items()}
+    said = {name: fit.predicted for name, fit in fits.items()}
     said[FEDCO2] = (said[SINGLESET] + said[FEDBN]) / 2
     order = (SINGLESET, FEDBN, FEDCO2, ONE_KERNEL)
     if labels is None:

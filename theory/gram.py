@@ -42,7 +42,7 @@ class Weights:
         mine = (self.v[client], self.c[client]) if self.is_personal else (self.v, self.c)
         return mine[0], self.gamma[client], mine[1]
 
-    def made_personal(self) -> Weights:
+    def copy_per_client(self) -> Weights:
         """The offline network that starts from these weights."""
         if self.is_personal:
             return self
@@ -63,7 +63,7 @@ class Kernel:
         """V/α² + G."""
         return self.V / self.alpha**2 + self.G
 
-    def pinched(self, owner: Tensor) -> Kernel:
+    def keep_client_blocks(self, owner: Tensor) -> Kernel:
         """What is left when nothing is shared."""
         return replace(self, V=keep_client_blocks(self.V, owner), G=keep_client_blocks(self.G, owner))
 

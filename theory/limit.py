@@ -33,14 +33,14 @@ class InfiniteWidthLimit:
 
     def build_online_kernel(self, owner: Tensor) -> Kernel:
         """γ is personal: G keeps its client blocks."""
-        return Kernel(self.kernel.V, self.kernel.pinched(owner).G, self.kernel.alpha)
+        return Kernel(self.kernel.V, self.kernel.keep_client_blocks(owner).G, self.kernel.alpha)
 
 
 def compute_infinite_width_limit(problem: Problem, alpha: float, tolerance: float = 1e-8) -> InfiniteWidthLimit:
     """V^inf, G^inf to ``tolerance`` relative to their largest entry; the nodes are doubled until they agree."""
     problem = problem.to(torch.float64, "cpu")
-    if problem.scales is not None:
-        return InfiniteWidthLimit(Kernel(*_integrate_isotropic(problem, problem.scales), alpha), 0.0, 0)
+    if problem.isotropic_scales is not None:
+        return InfiniteWidthLimit(Kernel(*_integrate_isotropic(problem, problem.isotropic_scales), alpha), 0.0, 0)
     nodes, (V, G) = MIN_NODES, _integrate(problem, MIN_NODES)
     while True:
         nodes, (coarse_V, coarse_G) = 2 * nodes, (V, G)

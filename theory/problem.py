@@ -67,7 +67,7 @@ class Problem:
         return [slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]
 
     @cached_property
-    def scales(self) -> Tensor | None:
+    def isotropic_scales(self) -> Tensor | None:
         """s_i where every S_i = s_i I exactly, else None."""
         s = self.S.diagonal(dim1=1, dim2=2)[:, :1]
         same = s.unsqueeze(-1) * torch.eye(self.dim, dtype=self.S.dtype, device=self.S.device) == self.S
@@ -78,7 +78,7 @@ class Problem:
         x, y, S = (t.to(device, dtype) for t in (self.x, self.y, self.S))
         return Problem(x, y, self.owner.to(device), S)
 
-    def parallel(self) -> list[tuple[int, int, float]]:
+    def find_parallel_samples(self) -> list[tuple[int, int, float]]:
         """Pairs (p, q) of samples that are parallel, with their cosine: Assumption 4.1 forbids them."""
         unit = self.x.double() / self.x.double().norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
         cosine = (unit @ unit.T).triu(1)

@@ -79,7 +79,7 @@ class TheoryConfig:
         if self.device.startswith("cuda") and not torch.cuda.is_available():
             raise InputError(f"device {self.device!r} is not there: this torch sees no CUDA; use --device cpu")
 
-    def read_data(self) -> UserData | None:
+    def load_data(self) -> UserData | None:
         """The user's data, if any were given."""
         return self._user_data
 
@@ -91,15 +91,17 @@ class TheoryConfig:
     @property
     def size(self) -> ProblemSize:
         """Of the problem, known before synthetic clients are drawn."""
-        mine = self.read_data()
+        mine = self.load_data()
         if mine is None:
             isotropic = self.covariance != "anisotropic" or self.dim == 1
             return ProblemSize(self.clients * self.samples, self.clients, self.dim, isotropic)
-        return ProblemSize(len(mine.problem.x), mine.problem.clients, mine.problem.dim, mine.problem.scales is not None)
+        return ProblemSize(
+            len(mine.problem.x), mine.problem.clients, mine.problem.dim, mine.problem.isotropic_scales is not None
+        )
 
     def build_problem(self, draw: int = 0) -> Problem:
         """The clients of one draw; the user's data are the same in all draws."""
-        mine = self.read_data()
+        mine = self.load_data()
         problem = mine.problem if mine else draw_synthetic_problem(
             self.clients, self.samples, self.dim,
             covariance=self.covariance, heterogeneity=self.heterogeneity, seed=self.seed + draw,
@@ -130,7 +132,7 @@ class PredictedCost:
 
     bytes: int
     seconds: float
-    cure: str
+    remedy: str
     """What lowers the memory most."""
 
 

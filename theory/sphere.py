@@ -43,7 +43,7 @@ class SphereEstimate:
         root = len(self.V) ** 0.5
         return Kernel(self.V.std(0) / root, self.G.std(0) / root, self.alpha)
 
-    def least_eigenvalue(self, of: Callable[[Kernel], Tensor]) -> ConfidenceInterval:
+    def estimate_least_eigenvalue(self, of: Callable[[Kernel], Tensor]) -> ConfidenceInterval:
         """λ_min of a linear function of the kernel, e.g. ``lambda k: pinch(k.V, owner)``, with a 99 % interval.
 
         λ_min is concave, so by Jensen its mean over unbiased estimates lies below (groups of four scramblings);

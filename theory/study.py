@@ -38,7 +38,7 @@ class Study:
         progress: ProgressCallback = lambda what, done, total: None,
     ) -> None:
         """``offline`` starts from the online weights unless given; F = ``fusion`` · (F_on + F_off)."""
-        self.problem, self.online, self.offline = problem, online, offline or online.made_personal()
+        self.problem, self.online, self.offline = problem, online, offline or online.copy_per_client()
         self.projection, self.fusion, self.steps, self.seed, self.chunk = projection, fusion, steps, seed, chunk
         self.progress = progress
 
@@ -71,7 +71,7 @@ class Study:
             self.problem, width, self.alpha, seed=seed, steps=self.steps, projection=self.projection, chunk=self.chunk
         )
 
-    def in_double(self) -> Study:
+    def to_double(self) -> Study:
         """This study in float64: what divides by a small step needs the digits."""
         if self.problem.x.dtype == torch.float64:
             return self
@@ -101,7 +101,7 @@ class Study:
         return 1e-10 if self.problem.x.dtype == torch.float64 else 1e-4
 
     @property
-    def room(self) -> float:
+    def eigenvalue_tolerance(self) -> float:
         """How far rounding may move an eigenvalue of V, in units of α²Λ = V + α²G: V alone may be all rounding."""
         return self.tolerance * self.alpha**2 * compute_max_eigenvalue(self.online_kernel.Lambda)
 
@@ -144,17 +144,17 @@ class Study:
         return compute_infinite_width_limit(self.problem, self.alpha)
 
     @cached_property
-    def limits(self) -> dict[str, Kernel]:
+    def limit_kernels(self) -> dict[str, Kernel]:
         """The limit of each model's kernel at initialisation."""
         owner = self.problem.owner.cpu()
         on = self.limit.build_online_kernel(owner)
-        off = on.pinched(owner)
+        off = on.keep_client_blocks(owner)
         return {"online": on, "offline": off, "fused": 0.5 * (on + off)}
 
     @property
-    def known_limits(self) -> dict[str, Kernel] | None:
+    def computed_limit_kernels(self) -> dict[str, Kernel] | None:
         """The limits of these very kernels, if a claim has needed them; of the printed projection none is known."""
-        return self.limits if "limit" in vars(self) and self.projection == "exact" else None
+        return self.limit_kernels if "limit" in vars(self) and self.projection == "exact" else None
 
     @cached_property
     def joint_kernel(self) -> Tensor:

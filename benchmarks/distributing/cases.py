@@ -41,7 +41,7 @@ class Case:
     """That are made; there would be one more, which is evaluated and so never begun."""
 
     @cached_property
-    def planned(self) -> tuple[Config, LoadedDataset]:
+    def config_and_source(self) -> tuple[Config, LoadedDataset]:
         """The configuration, and where its data come from."""
         preset, own = NETWORK_SIZES[self.size]
         last = {"method": {"name": self.method}, "server": {"rounds": self.rounds + 1}}
@@ -50,9 +50,9 @@ class Case:
     @property
     def num_clients(self) -> int:
         """How many there are; no image is drawn for this."""
-        config, found = self.planned
+        config, found = self.config_and_source
         return len(assemble_federation(config.data, found.without_images()).clients)
 
     def build_experiment(self) -> Experiment:
         """With all clients' data."""
-        return build_experiment(*self.planned)
+        return build_experiment(*self.config_and_source)

@@ -57,7 +57,7 @@ def _terminate(process: subprocess.Popen[bytes]) -> None:
 
 def run_serial(case: Case, folder: Path) -> None:
     """One client after the other."""
-    work, out = case.experiment(), RunFolder(folder / "run")
+    work, out = case.build_experiment(), RunFolder(folder / "run")
     out.begin(work.config, {})
     with suppress(EnoughRounds):
         run_rounds(work, out, build_round_logger(case.rounds))
@@ -65,7 +65,7 @@ def run_serial(case: Case, folder: Path) -> None:
 
 def run_distributed(case: Case, folder: Path) -> None:
     """This process is one of them."""
-    work, out, place = case.experiment(), RunFolder(folder / "run"), Rank.from_environment()
+    work, out, place = case.build_experiment(), RunFolder(folder / "run"), Rank.from_environment()
     if place is None or place.rank:
         return serve_rank(work, place or Rank(0, 1, 0))
     out.begin(work.config, {})

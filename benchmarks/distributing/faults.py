@@ -34,12 +34,12 @@ ROUNDS_BEFORE_FAULT, RUN_TIMEOUT, CLIENT_TIMEOUT, POLL_INTERVAL = 2, 1800.0, 30.
 class Fault:
     """``strike`` gives what is to be killed; ``mend`` is done at once, or only when the run is over."""
 
-    strike: Callable[[Deployment], Iterable[Process]] = lambda deployment: ()
+    find_victims: Callable[[Deployment], Iterable[Process]] = lambda deployment: ()
     repair: Callable[[Deployment], None] = lambda deployment: None
-    at_once: bool = True
+    repair_at_once: bool = True
     resubmit: bool = False
     """Whether the run must be submitted again."""
-    absent: int = 0
+    absent_clients: int = 0
     """How many clients need not answer."""
 
 
@@ -62,15 +62,15 @@ FAULTS = {
     f"a client never answers again (--min-clients 4 --timeout {CLIENT_TIMEOUT:g})": Fault(
         lambda deployment: list_process_tree(load_deployment_state(deployment.folder).nodes[4].process),
         lambda deployment: deployment.restart_node(4),
-        at_once=False,
-        absent=1,
+        repair_at_once=False,
+        absent_clients=1,
     ),
 }
 
 
 def measure_faults(case: Case, scratch: Path) -> list[FaultTiming]:
     """All of them, one after the other, on one deployment."""
-    config, found = case.planned
+    config, found = case.config_and_source
     config = replace(
         config, evaluation=EvaluationSettings(every=case.rounds), server=replace(config.server, rounds=case.rounds)
     )
@@ -78,7 +78,7 @@ def measure_faults(case: Case, scratch: Path) -> list[FaultTiming]:
     alone.begin(config, build_manifest(config, describe_data(work.federation), "benchmark"))
     run_rounds(work, alone, lambda progress: None)
     deployment, rows = Deployment(scratch / "deployment"), list[FaultTiming]()
-    deployment.up(case.clients)
+    deployment.up(case.num_clients)
     try:
         for name, fault in FAULTS.items():
             told = measure_fault(deployment, work, fault, scratch / f"run {len(rows)}")
@@ -93,7 +93,7 @@ def measure_faults(case: Case, scratch: Path) -> list[FaultTiming]:
 def measure_fault(deployment: Deployment, work: Experiment, fault: Fault, path: Path) -> FaultTiming:
     """A run that is struck in the round after the first ``STRUCK``."""
     log, clients, rounds = path.with_suffix(".log"), len(work.federation.clients), work.config.server.rounds
-    least, patience = clients - fault.absent, CLIENT_TIMEOUT if fault.absent else RUN_TIMEOUT
+    least, patience = clients - fault.absent_clients, CLIENT_TIMEOUT if fault.absent_clients else RUN_TIMEOUT
 
     def submit(number: int) -> None:
         from fedtrain.flower.app import write_app
@@ -114,14 +114,14 @@ def measure_fault(deployment: Deployment, work: Experiment, fault: Fault, path: 
         ends += [(number, time.monotonic()) for number in read_logged_rounds(log)[len(ends) :]]
         if not struck and len(ends) == ROUNDS_BEFORE_FAULT and is_training(deployment):
             struck = time.monotonic()
-            for process in fault.strike(deployment):
+            for process in fault.find_victims(deployment):
                 process.signal(signal.SIGKILL)
-            if fault.at_once:
+            if fault.repair_at_once:
                 fault.repair(deployment)
             if fault.resubmit:
                 submit(1)
     ends += [(number, time.monotonic()) for number in read_logged_rounds(log)[len(ends) :]]
-    if not fault.at_once:
+    if not fault.repair_at_once:
         fault.repair(deployment)
     return summarise_rounds(ends, struck, rounds)
 
@@ -152,7 +152,7 @@ def read_logged_rounds(log: Path) -> list[int]:
 
 def read_shared_bytes(folder: RunFolder) -> list[tuple[str, bytes]]:
     """The averaged entries at the end."""
-    state = folder.restore()
+    state = folder.load_checkpoint()
     assert state is not None
     return [
         (name, value.contiguous().view(torch.uint8).numpy().tobytes()) for name, value in state.message.shared.items()

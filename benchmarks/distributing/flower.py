@@ -33,9 +33,9 @@ def run_simulation(case: Case, folder: Path) -> None:
 
     node.app = halves.client_app
     plan = ServerPlan(
-        case.planned[0], RunFolder(folder / "run"), case.clients, case.clients, ROUND_TIMEOUT, "benchmark"
+        case.config_and_source[0], RunFolder(folder / "run"), case.num_clients, case.clients, ROUND_TIMEOUT, "benchmark"
     )
-    simulate(case.clients, os.cpu_count() or 1, lambda grid: halves.run_metered_server(grid, plan), Flag())
+    simulate(case.num_clients, os.cpu_count() or 1, lambda grid: halves.run_metered_server(grid, plan), Flag())
 
 
 def run_deployment(case: Case, folder: Path) -> None:
@@ -46,19 +46,19 @@ def run_deployment(case: Case, folder: Path) -> None:
 
     app.SERVER_APP, app.CLIENT_APP = "distributing.halves:server_app", "distributing.halves:client_app"
     plan = ServerPlan(
-        case.planned[0], RunFolder(folder / "run"), case.clients, case.clients, ROUND_TIMEOUT, "benchmark"
+        case.config_and_source[0], RunFolder(folder / "run"), case.num_clients, case.clients, ROUND_TIMEOUT, "benchmark"
     )
     (folder / "app").mkdir()
     app.write_app(folder / "app", plan, folder / "log")
     deployment = Deployment(folder / "deployment")
     with proxy_first_node() as proxies:
-        deployment.up(case.clients)
+        deployment.up(case.num_clients)
         try:
             run_id = deployment.control.submit(folder / "app")
             marks = wait_for_run(deployment.control, run_id)
-            seen = deployment.control.run_state(run_id)
-            told = {"inbound": seen.inbound, "outbound": seen.outbound}
-            ways = {"up": proxies[0].up.between(marks), "down": proxies[0].down.between(marks)}
+            seen = deployment.control.get_run(run_id)
+            told = {"inbound": seen.inbound_bytes, "outbound": seen.outbound_bytes}
+            ways = {"up": proxies[0].up.count_between(marks), "down": proxies[0].down.count_between(marks)}
             (folder / TRAFFIC_FILE).write_text(json.dumps({**told, **ways}), encoding="utf-8")
         finally:
             with defer_interrupts():
@@ -71,7 +71,7 @@ def wait_for_run(control: SuperLinkControl, run_id: str) -> list[float]:
     while not (happened := read_events(Path(os.environ[LOG_VARIABLE]))) or happened[-1]["what"] != "over":
         time.sleep(0.5)
         if time.monotonic() - looked > STATUS_INTERVAL:
-            state, looked = control.run_state(run_id), time.monotonic()
+            state, looked = control.get_run(run_id), time.monotonic()
             if state.is_finished and not state.is_completed:
                 raise SystemExit(f"the run did not end well: {state.details}")
     return [event["at"] for event in happened if event["what"] == "round"]

@@ -44,7 +44,7 @@ def run_client_round(message: Message, context: Context) -> Message:
 
 
 def build_metered_session(
-    node: Mapping[str, Any], told: Mapping[str, Any], here: Any = ClientSession.here
+    node: Mapping[str, Any], told: Mapping[str, Any], here: Any = ClientSession.from_node_config
 ) -> ClientSession:
     """Made anew for each message."""
     begun = time.perf_counter()
@@ -54,7 +54,7 @@ def build_metered_session(
     return site
 
 
-ClientSession.here = build_metered_session  # type: ignore[method-assign,assignment]
+ClientSession.from_node_config = build_metered_session  # type: ignore[method-assign,assignment]
 server_app = ServerApp()
 server_app.main()(main)
 client_app = ClientApp()

@@ -63,7 +63,7 @@ def measure_point(clients: int, peers: int, megabytes: float = 0.0) -> HeadCost:
     held = read_resident_memory()
     begun = time.perf_counter()
     packing = RecordPacker()
-    packed = [packing.letter(*letter) for letter in build_messages(message, peers)]
+    packed = [packing.pack(*letter) for letter in build_messages(message, peers)]
     seconds = time.perf_counter() - begun
     return {
         "clients": clients,

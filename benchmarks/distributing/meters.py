@@ -46,7 +46,7 @@ def read_events(path: Path) -> list[Event]:
 
 def install_meters() -> None:
     """Have this process write down how long its clients train, and the bytes it gives to other ranks."""
-    train, give = ClientTrainer.train, TensorChannel._give
+    train, give = ClientTrainer.train, TensorChannel._send_with
 
     def timed(
         bench: ClientTrainer, data: ClientData, personal: StateDict, message: Broadcast
@@ -72,7 +72,7 @@ def install_meters() -> None:
         give(wire, weighed, told, entries)
         log_event("give", begun, bytes=given, rank=int(os.environ["RANK"]))
 
-    ClientTrainer.train, TensorChannel._give = timed, counted  # type: ignore[method-assign,assignment]
+    ClientTrainer.train, TensorChannel._send_with = timed, counted  # type: ignore[method-assign,assignment]
 
 
 def build_round_logger(rounds: int) -> Callable[[RoundProgress], None]:

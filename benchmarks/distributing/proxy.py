@@ -21,7 +21,7 @@ class ByteCounter:
 
     chunks: list[tuple[float, int]] = field(default_factory=list)
 
-    def between(self, marks: list[float]) -> list[int]:
+    def count_between(self, marks: list[float]) -> list[int]:
         """From each of these moments to the next."""
         pieces = sorted(self.chunks)
         times, sums = [at for at, _ in pieces], [0, *accumulate(count for _, count in pieces)]

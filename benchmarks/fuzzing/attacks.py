@@ -50,27 +50,27 @@ def build_archive_attacks(canary: str) -> list[bytes]:
     for name in names:
         files = {**good, name: evil}
         made += [
-            build_zip_seed(files).whole,
-            build_tar_seed(files, pack=True).whole,
-            build_tar_seed(files, pack=False).whole,
+            build_zip_seed(files).content,
+            build_tar_seed(files, pack=True).content,
+            build_tar_seed(files, pack=False).content,
         ]
     for kind in (b"1", b"2", b"3", b"4", b"6", b"7", b"S", b"V", b"K", b"L", b"x", b"g", b"Z"):
         head = build_tar_header("link", 0, kind, os.path.dirname(canary) or "..")
         made.append(build_tar([head, b"", build_tar_header("link/evil", 4), evil]))
     made += [
-        build_zip_seed({"link": b"/etc"}, mode=kind | 0o777).whole
+        build_zip_seed({"link": b"/etc"}, mode=kind | 0o777).content
         for kind in (stat.S_IFLNK, stat.S_IFCHR, stat.S_IFIFO)
     ]
     for twice in ({"a": b"1", "./a": b"2"}, {"a": b"1", "a/b": b"2"}, {"a/b": b"1", "a": b"2"}, {"A": b"1", "a": b"2"}):
-        made += [build_zip_seed(twice).whole, build_tar_seed(twice, pack=False).whole]
+        made += [build_zip_seed(twice).content, build_tar_seed(twice, pack=False).content]
     bomb = {"zeros": bytes(BOMB_SIZE)}
-    made += [build_zip_seed(bomb, method).whole for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA)]
-    made += [build_tar_seed(bomb, pack=True).whole, gzip.compress(bytes(BOMB_SIZE))]
+    made += [build_zip_seed(bomb, method).content for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA)]
+    made += [build_tar_seed(bomb, pack=True).content, gzip.compress(bytes(BOMB_SIZE))]
     made.append(
-        build_zip_seed({f"{n}": build_zip_seed({"zeros": bytes(MIB)}).whole for n in range(20)}).whole
+        build_zip_seed({f"{n}": build_zip_seed({"zeros": bytes(MIB)}).content for n in range(20)}).content
     )  # nested
-    made.append(build_zip_seed({f"d{n}/" * 20 + "f": b"" for n in range(2000)}).whole)  # many folders
-    lie = build_zip_seed({"zeros": bytes(10**6)}).whole
+    made.append(build_zip_seed({f"d{n}/" * 20 + "f": b"" for n in range(2000)}).content)  # many folders
+    lie = build_zip_seed({"zeros": bytes(10**6)}).content
     made.append(lie.replace(struct.pack("<I", 10**6), struct.pack("<I", 100)))
     made.append(lie.replace(struct.pack("<I", 10**6), struct.pack("<I", 2**32 - 2)))
     for kind in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XGLTYPE):
@@ -120,8 +120,8 @@ def build_header_attacks() -> dict[str, list[bytes]]:
     flat = encode_npy(GREY_IMAGES[:, :, 0]).replace(b"(4, 5)", b"(0, 5)")
     bomb = encode_npy(GREY_IMAGES)[:128] + bytes(BOMB_SIZE)
     npz = [
-        *(build_zip_seed(one).whole for one in members),
-        build_zip_seed({"X.npy": flat, "y.npy": flat, "owner.npy": flat}).whole,
+        *(build_zip_seed(one).content for one in members),
+        build_zip_seed({"X.npy": flat, "y.npy": flat, "owner.npy": flat}).content,
     ]
     big = (
         struct.pack("<II", 6, 8)
@@ -142,8 +142,8 @@ def build_header_attacks() -> dict[str, list[bytes]]:
         "libsvm": [bz2.compress(b"\n" * (MIB // 2)), bz2.compress(b"1 " * (MIB // 2)), b"1 1:" + b"9" * MIB],
         "npz": [
             *npz,
-            build_zip_seed({"X.npy": bomb}).whole,
-            build_zip_seed({"x_train.npy": bomb}, zipfile.ZIP_LZMA).whole,
+            build_zip_seed({"X.npy": bomb}).content,
+            build_zip_seed({"x_train.npy": bomb}, zipfile.ZIP_LZMA).content,
         ],
         "tensors": [
             struct.pack("<Q", 2**63) + b"{}",

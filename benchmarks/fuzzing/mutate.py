@@ -48,7 +48,7 @@ def mutate_seed(seeds: Sequence[Seed], rng: Random, words: Sequence[bytes] = ())
             struct.error,
         ):  # no such file can be built: damage one instead
             pass
-    return _mutate_bytes(seed.whole, other.whole, rng, words)[:MAX_INPUT_SIZE]
+    return _mutate_bytes(seed.content, other.content, rng, words)[:MAX_INPUT_SIZE]
 
 
 def _mutate_bytes(data: bytes, other: bytes, rng: Random, words: Sequence[bytes]) -> bytes:

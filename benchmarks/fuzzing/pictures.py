@@ -130,6 +130,9 @@ def build_image_seeds() -> list[Seed]:
 def build_archive_seeds() -> list[Seed]:
     """Folders, empty files, text, and an archive within an archive."""
     files = {"set/a/1.txt": b"one", "set/a/2.txt": b"two" * 300, "set/b/3.txt": b""}
-    nested = {"set/inner.zip": build_zip_seed(files).whole, "set/inner.tar.gz": build_tar_seed(files, pack=True).whole}
+    nested = {
+        "set/inner.zip": build_zip_seed(files).content,
+        "set/inner.tar.gz": build_tar_seed(files, pack=True).content,
+    }
     tars = [build_tar_seed(one, pack) for one in (files, nested) for pack in (True, False)]
     return [*tars, build_zip_seed(files), build_zip_seed(files, zipfile.ZIP_STORED), build_zip_seed(nested)]

@@ -91,7 +91,7 @@ def _wrap_in_archive(data: Callable[[str], list[bytes]]) -> Callable[[str], list
 
     def archived(canary: str) -> list[bytes]:
         names = [f"cifar-10/data_batch_{number}" for number in range(1, 6)]
-        return [build_tar_seed(dict.fromkeys(names, one), pack=False).whole for one in data(canary)]
+        return [build_tar_seed(dict.fromkeys(names, one), pack=False).content for one in data(canary)]
 
     return archived
 

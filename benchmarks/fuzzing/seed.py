@@ -19,7 +19,7 @@ class Seed:
     build: Callable[[Sequence[bytes]], bytes] = join_parts
 
     @property
-    def whole(self) -> bytes:
+    def content(self) -> bytes:
         """The file without damage."""
         return self.build(self.parts)
 

@@ -40,7 +40,7 @@ class Outcome:
     seconds: float
     memory: int
     """Bytes by which the process is now larger than it ever was."""
-    wrong: str
+    violation: str
 
 
 class ReaderMonitor:
@@ -49,9 +49,9 @@ class ReaderMonitor:
     def __init__(self, target: Path) -> None:
         self.target, self.listening = target.resolve(), False
         self.violations: list[str] = []
-        sys.addaudithook(self._hear)
+        sys.addaudithook(self._on_audit_event)
 
-    def try_out(self, read: Callable[[], object], inside: Path) -> Outcome:
+    def run_reader(self, read: Callable[[], object], inside: Path) -> Outcome:
         """Run it; ``inside`` is a folder in which nothing may change but the target."""
         before, peak, start = _list_files(inside, self.target), _read_peak_memory(), time.process_time()
         self.violations = []
@@ -59,7 +59,7 @@ class ReaderMonitor:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:
-                with self._listen(), _limit_time(TIME_LIMIT):
+                with self._enable(), _limit_time(TIME_LIMIT):
                     read()
                 accepted = True
             except InputError as error:
@@ -75,30 +75,32 @@ class ReaderMonitor:
         return Outcome(accepted, seconds, _read_peak_memory() - peak, wrong)
 
     @contextmanager
-    def _listen(self) -> Iterator[None]:
+    def _enable(self) -> Iterator[None]:
         self.listening = True
         try:
             yield
         finally:
             self.listening = False
 
-    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _on_audit_event(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.listening:
             return
         if event.startswith(FORBIDDEN_EVENTS):
             self.violations.append(f"calls {event} {arguments!r:.200}")
         elif event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITE_FLAGS:
-            self._touched(event, arguments[0])
+            self._check_path(event, arguments[0])
         for place in PATH_EVENTS.get(event, ()):
-            self._touched(event, arguments[place])
+            self._check_path(event, arguments[place])
 
-    def _touched(self, event: str, path: object) -> None:
+    def _check_path(self, event: str, path: object) -> None:
         """Fine are the target, the hidden folder beside it in which it is made, and folders above, which are there."""
-        if isinstance(path, int) or (isinstance(path, str | bytes | os.PathLike) and self._ours(os.fsdecode(path))):
+        if isinstance(path, int) or (
+            isinstance(path, str | bytes | os.PathLike) and self._is_allowed(os.fsdecode(path))
+        ):
             return
         self.violations.append(f"{event} outside of the target: {path!r}")
 
-    def _ours(self, path: str) -> bool:
+    def _is_allowed(self, path: str) -> bool:
         full, target = os.path.abspath(path), str(self.target)
         hidden = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}-")
         # removal of a tree goes by names within folders that are open already, so they come without their path

@@ -40,7 +40,7 @@ class Task:
         """The clients with their data; not augmented where the plain loop takes them as they are."""
         machine = {"device": "cpu", "engine": self.engine, "fleet": self.backend}
         given = {"machine": machine} | ({} if self.reads_published_data else {"data": {"augment": False}})
-        return self.workload_spec.experiment(self.method, given)
+        return self.workload_spec.build_experiment(self.method, given)
 
     @property
     def reads_published_data(self) -> bool:

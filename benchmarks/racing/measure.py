@@ -61,7 +61,7 @@ def measure(task: Task) -> dict[str, Any]:
     """One workload with one method."""
     torch.set_num_threads(task.threads)
     load = os.getloadavg()[0]
-    useful = count_useful_flops(task.experiment(), task.sizes.splits, task.rounds)
+    useful = count_useful_flops(task.build_experiment(), task.workload_spec.splits, task.rounds)
     turns: dict[str, list[dict[str, float]]] = {"plain": [], "fast": []}
     rates = []
     with SideProcess("plain", task) as plain, SideProcess("fast", task) as fast:
@@ -73,9 +73,9 @@ def measure(task: Task) -> dict[str, Any]:
         goes = alone.run_round()
     around = [FlopRate(*((a + b) / 2 for a, b in zip(*both, strict=True))) for both in pairwise(rates)]
     return summarise_times(turns["plain"][1:], turns["fast"][1:], useful, around) | {
-        "workload": task.workload, "method": task.method, "small": task.small, "what": task.sizes.title,
-        "evaluated": task.sizes.splits,
-        "plain_data": task.plain_data, "engine": task.engine, "fleet": task.fleet, "repeats": task.rounds - 1,
+        "workload": task.workload, "method": task.method, "small": task.small, "what": task.workload_spec.title,
+        "evaluated": task.workload_spec.splits,
+        "plain_data": task.reference_data, "engine": task.engine, "fleet": task.backend, "repeats": task.rounds - 1,
         "threads": task.threads, "torch": torch.__version__, "cpu": read_cpu_name(), "time_goes": goes,
         "load_before": load,
         "rounds": {"plain": turns["plain"][1:], "fast": turns["fast"][1:], "sgemm": around, "useful": useful},

@@ -28,11 +28,11 @@ def run_reference_rounds(
         in_files = opened and preset == "office"
         clients = [write_client_images(client, Path(folder)) for client in data.clients] if in_files else data.clients
         return plain.run_reference(
-            config.method_name, experiment.maker(), clients,
+            config.method_name, experiment.get_model_builder(), clients,
             rounds=rounds, classes=len(data.classes), seed=config.seed, lr=local.lr, momentum=local.momentum,
             weight_decay=local.weight_decay, epochs=local.epochs, batch_size=local.batch_size,
-            sample=config.server.participation, weights=config.server.weights, mean=data.preparation.mean,
-            std=data.preparation.std, evaluate_train="train" in splits, before_round=pace, opened=opened,
+            sample=config.server.participation, weights=config.server.weights, mean=data.preprocessing.mean,
+            std=data.preprocessing.std, evaluate_train="train" in splits, before_round=pace, load_sample=opened,
             **asdict(config.method),
         )  # fmt: skip
 
@@ -42,7 +42,9 @@ def run_backend_rounds(
 ) -> list[dict[str, Scores]]:
     """The rounds of ``fedco2 train``; the scores after each."""
     fleet, server, seed = experiment.build_backend(), experiment.config.server, experiment.config.seed
-    coming = federate(fleet, fleet.opening(), rounds, sample=server.participation, weights=server.weights, seed=seed)
+    coming = federate(
+        fleet, fleet.initial_broadcast(), rounds, sample=server.participation, weights=server.weights, seed=seed
+    )
     scores = []
     for round in range(rounds):
         pace(round)

@@ -30,7 +30,7 @@ def count_useful_flops(experiment: Experiment, splits: Sequence[Split], rounds: 
     data, config = experiment.federation.clients, experiment.config
     names = [client.name for client in data]
     inputs = tuple(data[0].train.inputs.shape[1:])
-    train, forward = count_flops(config.method, experiment.maker(), inputs, len(data), config.local.epochs)
+    train, forward = count_flops(config.method, experiment.get_model_builder(), inputs, len(data), config.local.epochs)
     scored = sum(len(getattr(client, split)) for client in data for split in splits)
     sizes = {client.name: len(client.train) for client in data}
     cohorts = [sample_cohort(names, config.server.participation, config.seed, round) for round in range(1, rounds)]
@@ -61,7 +61,7 @@ def measure_sgemm_rate(size: int, trials: int = 8) -> FlopRate:
 def profile_round(experiment: Experiment, splits: Sequence[Split]) -> dict[str, float]:
     """Shares of a second round."""
     fleet, server, seed = experiment.build_backend(), experiment.config.server, experiment.config.seed
-    message = replace(fleet.opening(), round=1)
+    message = replace(fleet.initial_broadcast(), round=1)
     chosen = sample_cohort(fleet.client_names, server.participation, seed, 1)
     fleet.train(message, chosen[:1])  # to have memory and threads at hand
     with profile(activities=[ProfilerActivity.CPU]) as seen:

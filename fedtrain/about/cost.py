@@ -27,18 +27,18 @@ def estimate_round_seconds(experiment: Experiment) -> tuple[float, float]:
     data, config = experiment.federation.clients, experiment.config
     names, inputs = [client.name for client in data], data[0].train.inputs.shape[1:]
     heard = 1 + count_heads_sent(len(data), config.server.peers)
-    train, forward = count_flops(config.method, experiment.maker(), inputs, heard, config.local.epochs)
+    train, forward = count_flops(config.method, experiment.get_model_builder(), inputs, heard, config.local.epochs)
     chosen = sample_cohort(names, config.server.participation, config.seed, 0)
     trained = len(chosen) * sum(len(client.train) for client in data) / len(data)
     always = config.evaluation.test == "always"  # else so seldom that it hardly counts
     tested = sum(len(client.test) * always + len(client.val or ()) for client in data)
-    rate = EFFICIENCY * measure_matmul_rate(config.machine.resolved())
+    rate = EFFICIENCY * measure_matmul_rate(config.machine.resolve_device())
     return train * trained / rate, forward * tested / rate
 
 
 def estimate_seconds_left(config: Config, a_round: tuple[float, float], done: int = 0) -> float:
     """Roughly: from after ``done`` rounds to the end, if a round takes so long."""
-    rounds, due = config.server.rounds, config.evaluation.due
+    rounds, due = config.server.rounds, config.evaluation.is_due
     training, evaluation = a_round
     evaluations = sum(due(round, rounds) for round in range(done + 1, rounds + 1))
     return (rounds - done) * training + evaluations * evaluation

@@ -33,7 +33,7 @@ class ClientIndices:
     """A client's samples as indices into the lists of one pool; ``val`` is of the training list and may be empty."""
 
     name: str
-    pool: int
+    pool_index: int
     train: Indices
     test: Indices
     val: Indices

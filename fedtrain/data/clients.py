@@ -107,7 +107,7 @@ class Federation:
     """The data set by its honest name."""
     standin: bool
     """Whether it is built-in stand-in data."""
-    preparation: Preprocessing
+    preprocessing: Preprocessing
     notes: tuple[str, ...] = ()
     """What a reader of the results must know: the split is ours, SynthDigits is re-created, ..."""
 

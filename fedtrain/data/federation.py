@@ -60,7 +60,7 @@ def _build_clients(
     settings: DataSettings, found: LoadedDataset, pairs: Iterable[tuple[ClientIndices, float]]
 ) -> Federation:
     """Clients with their images, each with its share and its noise."""
-    clients = (build_client(settings, found.pools[part.pool], part, noise) for part, noise in pairs)
+    clients = (build_client(settings, found.pools[part.pool_index], part, noise) for part, noise in pairs)
     data = get_dataset_info(settings.dataset)
     wrong = "labels do not belong to their images (misaligned, as in published results)"
     return Federation(

@@ -27,8 +27,8 @@ class Rank:
     """Which process of how many this is."""
 
     rank: int
-    world: int
-    on_this_machine: int
+    world_size: int
+    local_rank: int
     """Its number among those of this machine: the GPU that is its own."""
 
     @classmethod
@@ -40,20 +40,20 @@ class Rank:
 
     def select_device(self, wanted: torch.device) -> torch.device:
         """Each rank has a GPU of its own; one that is named would be everybody's, which nccl does not allow."""
-        if wanted.type != "cuda" or self.world == 1:
+        if wanted.type != "cuda" or self.world_size == 1:
             return wanted
         if wanted.index is not None:
-            raise InputError(f"{wanted} cannot be the GPU of {self.world} ranks; --device cuda gives each its own")
-        if self.on_this_machine >= torch.cuda.device_count():
+            raise InputError(f"{wanted} cannot be the GPU of {self.world_size} ranks; --device cuda gives each its own")
+        if self.local_rank >= torch.cuda.device_count():
             raise TrainingError(f"rank {self.rank} finds no GPU of its own; start as many ranks as there are GPUs")
-        return torch.device("cuda", self.on_this_machine)
+        return torch.device("cuda", self.local_rank)
 
 
 @contextmanager
 def join_process_group(place: Rank, device: torch.device) -> Iterator[None]:
     """Within, the ranks can talk: gloo from CPU to CPU, nccl from GPU to GPU."""
     store = os.environ.get(STORE_VARIABLE)
-    if store or os.environ.get("LOCAL_WORLD_SIZE") == str(place.world):  # all on this machine
+    if store or os.environ.get("LOCAL_WORLD_SIZE") == str(place.world_size):  # all on this machine
         for library in ("GLOO", "NCCL"):  # else they listen on whatever the host name means, or the first card
             os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo")
     if device.type == "cuda":
@@ -62,7 +62,7 @@ def join_process_group(place: Rank, device: torch.device) -> Iterator[None]:
         "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
         init_method=f"file://{store}" if store else "env://",
         rank=place.rank,
-        world_size=place.world,
+        world_size=place.world_size,
         timeout=GROUP_TIMEOUT,
     )
     try:

@@ -37,7 +37,7 @@ class SerialBackend:
         self.trainer, self.skip_failures, self.offload, self.peers = bench, skip_failures, keep, peers
         self.clients = {client.name: client.to(bench.device) for client in clients}
         self.client_states: dict[str, StateDict] = bench.initial_client_states(self.clients, keep)
-        self.elsewhere: dict[str, int] = {}
+        self.last_trained_round: dict[str, int] = {}
 
     @property
     def client_names(self) -> Sequence[str]:
@@ -49,39 +49,41 @@ class SerialBackend:
         """The batch-norm entries of a client's module."""
         return self.trainer.batch_norm_names
 
-    def opening(self) -> Broadcast:
+    def initial_broadcast(self) -> Broadcast:
         """The first message."""
-        return self.trainer.opening(self.client_names)
+        return self.trainer.initial_broadcast(self.client_names)
 
     def resume(self, state: RunState, folder: RunFolder) -> RunState:
         """Go on from a checkpoint, whichever fleet made it."""
         own = {
-            name: state.load_client_state(name, folder.cupboard, self.trainer.initial_client_state)
+            name: state.load_client_state(name, folder.client_state_store, self.trainer.initial_client_state)
             for name in self.client_names
         }
         shared = state.message.shared
         if shared.keys() != self.trainer.shared_names or not all(
-            self.trainer.fits({**kept, **shared}) for kept in own.values()
+            self.trainer.is_compatible({**kept, **shared}) for kept in own.values()
         ):
             raise InputError(
                 f"{folder.path / LAST_CHECKPOINT}: of another network or other clients; start the run anew"
             )
-        state = replace(state, client_states=own, elsewhere={}).to(self.trainer.device, personal=self.offload is dict)
+        state = replace(state, client_states=own, last_trained_round={}).to(
+            self.trainer.device, personal=self.offload is dict
+        )
         self.client_states = {name: self.offload(kept) for name, kept in state.client_states.items()}
         return replace(state, client_states=dict(self.client_states))
 
-    def secure(self, turns: Mapping[str, int]) -> None:
+    def persist_client_state(self, turns: Mapping[str, int]) -> None:
         """Nothing to do: what clients keep is in the checkpoint."""
 
     def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
         """Everyone named."""
 
         def turn(bench: ClientTrainer, name: str) -> TrainedClient:
-            return bench.train(self.clients[name], self.client_states[name], self.addressed(message, name))
+            return bench.train(self.clients[name], self.client_states[name], self.message_for(message, name))
 
         return self.collect_answers(turn, message.round + 1, list(cohort))
 
-    def addressed(self, message: Broadcast, client: str) -> Broadcast:
+    def message_for(self, message: Broadcast, client: str) -> Broadcast:
         """What this client is sent of it."""
         return message_for(message, client, self.peers, self.trainer.seed)
 
@@ -110,7 +112,7 @@ class SerialBackend:
         """Everyone."""
 
         def one(bench: ClientTrainer, name: str) -> Scores:
-            return bench.evaluate(self.clients[name], self.client_states[name], self.addressed(message, name), splits)
+            return bench.evaluate(self.clients[name], self.client_states[name], self.message_for(message, name), splits)
 
         return dict(zip(self.client_names, self.map_clients(one, self.client_names), strict=True))
 

@@ -23,7 +23,7 @@ from theory.errors import InputError
 def open_distributed_backend(work: Experiment, place: Rank, folder: RunFolder) -> Iterator[DistributedBackend]:
     """On rank 0: the fleet of all ranks, which are let go at the end."""
     part = select_rank_clients(work, place)
-    wire = TensorChannel(part.config.machine.resolved())
+    wire = TensorChannel(part.config.machine.resolve_device())
     with join_process_group(place, wire.device):
         wire.broadcast({"folder": str(folder.path.absolute())}, {})
         fleet = DistributedBackend(
@@ -40,9 +40,9 @@ def open_distributed_backend(work: Experiment, place: Rank, folder: RunFolder) -
 def serve_rank(work: Experiment, place: Rank) -> None:
     """On any other rank: do what rank 0 says. To be stopped is for rank 0 to answer; here it ends the turn at hand."""
     part = select_rank_clients(work, place)
-    wire = TensorChannel(part.config.machine.resolved())
+    wire = TensorChannel(part.config.machine.resolve_device())
     with join_process_group(place, wire.device):
-        folder = RunFolder(Path(wire.listen()[0]["folder"]))
+        folder = RunFolder(Path(wire.receive_broadcast()[0]["folder"]))
         station = RankWorker(part.build_backend(folder.path), folder)
 
         def halt(number: int, frame: FrameType | None) -> None:
@@ -59,12 +59,12 @@ def serve_rank(work: Experiment, place: Rank) -> None:
 def select_rank_clients(work: Experiment, place: Rank) -> Experiment:
     """The part of an experiment that is one rank's: every so many-th client, on a device of its own."""
     clients, config = work.federation.clients, work.config
-    check_rank_count(work, place.world)
-    device = str(place.select_device(config.machine.resolved()))
+    check_rank_count(work, place.world_size)
+    device = str(place.select_device(config.machine.resolve_device()))
     return replace(
         work,
         config=replace(config, machine=replace(config.machine, device=device)),
-        federation=replace(work.federation, clients=clients[place.rank :: place.world]),
+        federation=replace(work.federation, clients=clients[place.rank :: place.world_size]),
     )
 
 

@@ -40,31 +40,31 @@ class StackedClients:
                 client, personal[client.name], sent[client.name], bench.method.needs_round_start(self.round)
             )
             self.contexts.append(view)
-            self.stage = ClientModule(bench.module, view.frozen_start)  # the same two modules for everyone
-            starts.append({name: entry.detach().clone() for name, entry in self.stage.named_tensors().items()})
+            self.client_module = ClientModule(bench.module, view.frozen_start)  # the same two modules for everyone
+            starts.append({name: entry.detach().clone() for name, entry in self.client_module.named_tensors().items()})
         self.stacked_tensors = {
-            name: torch.stack([start.pop(name) for start in starts]) for name in self.stage.named_tensors()
+            name: torch.stack([start.pop(name) for start in starts]) for name in self.client_module.named_tensors()
         }
         self.class_counts = torch.stack([view.class_counts for view in self.contexts])
         place = {head: i for i, head in enumerate(dict.fromkeys(h for view in self.contexts for h in view.peers.heads))}
         self.heads = list(place)
         heard = [[place[head] for head in view.peers.heads] for view in self.contexts]
-        self.others = [torch.tensor(one, dtype=torch.long, device=bench.device) for one in heard]
+        self.peer_indices = [torch.tensor(one, dtype=torch.long, device=bench.device) for one in heard]
         self.buffer_names = [name for name, _ in ClientModule(bench.module).named_buffers()]
         self.trainable_parameters = {
-            name: weight for name, weight in self.stage.named_parameters() if weight.requires_grad
+            name: weight for name, weight in self.client_module.named_parameters() if weight.requires_grad
         }
         plain = set(bench.method.plain_sgd_parameters(bench.module))
         self.plain_sgd_names = {name for name, weight in self.trainable_parameters.items() if weight in plain}
         # from zero, momentum's first value is the first gradient, as it is for torch
-        self.velocity = {
+        self.momentum_buffers = {
             name: torch.zeros_like(self.stacked_tensors[name])
             for name in self.trainable_parameters
             if bench.local.momentum
         }
         self.loss_parameters: dict[tuple[LossFunction[nn.Module], int], list[str]] = {}
 
-    def advance(self) -> dict[str, float]:
+    def train_phases(self) -> dict[str, float]:
         """Pass through every phase of the method; each client's mean loss of the last pass."""
         self.trainer.module.train()
         losses: list[list[Tensor]] = []
@@ -72,7 +72,7 @@ class StackedClients:
             losses = [[] for _ in self.clients]
             every = [self.trainer.iterate_batches(client, self.round, number) for client in self.clients]
             for batches in zip_longest(*every):
-                for rows in self._alike(batches):
+                for rows in self._group_equal_batches(batches):
                     values = self._step(loss, rows, [batches[row] for row in rows])
                     for row, value in zip(rows, values, strict=True):
                         losses[row].append(value)
@@ -86,12 +86,12 @@ class StackedClients:
         for name, entry in ClientModule(self.trainer.module).named_tensors().items():
             entry.copy_(self.stacked_tensors[name][row])
 
-    def _alike(self, batches: Sequence[Batch | None]) -> Iterator[range]:
+    def _group_equal_batches(self, batches: Sequence[Batch | None]) -> Iterator[range]:
         """Neighbours that can go together: as many samples (batch norm would see padding), as many peers."""
 
         def form(row: int) -> tuple[int, int]:
             batch = batches[row]
-            return 0 if batch is None else len(batch[1]), len(self.others[row])
+            return 0 if batch is None else len(batch[1]), len(self.peer_indices[row])
 
         for (samples, _), alike in groupby(range(len(batches)), form):
             rows = list(alike)
@@ -105,14 +105,16 @@ class StackedClients:
         moving = {name: still.pop(name) for name in self._find_loss_parameters(loss, rows.start, batches[0])}
         x, y = (torch.stack(part) for part in zip(*batches, strict=True))
         # whatever a network draws, as for dropout, each client draws for itself
-        at_once = vmap(grad_and_value(partial(self._value, loss), has_aux=True), randomness="different")
-        grads, (values, changed) = at_once(moving, still, x, y, torch.stack(self.others[cut]), self.class_counts[cut])
+        at_once = vmap(grad_and_value(partial(self._compute_loss, loss), has_aux=True), randomness="different")
+        grads, (values, changed) = at_once(
+            moving, still, x, y, torch.stack(self.peer_indices[cut]), self.class_counts[cut]
+        )
         for name in self.buffer_names:
             self.stacked_tensors[name][cut] = changed[name]  # in place it may have happened or not
-        self._descend(moving, grads, cut)
+        self._apply_sgd(moving, grads, cut)
         return values
 
-    def _value(
+    def _compute_loss(
         self,
         loss: LossFunction[nn.Module],
         moving: StateDict,
@@ -123,23 +125,25 @@ class StackedClients:
         n: Tensor,
     ) -> tuple[Tensor, StateDict]:
         """One client's loss, as vmap sees it, and the buffers that it changed."""
-        view = RoundContext(self.round, StackedPeers(self.heads, which), n, self.stage.anchor)
-        with self.trainer.mixed():
-            value = functional_call(self.stage, {**moving, **still}, (loss, (x, y), view))
+        view = RoundContext(self.round, StackedPeers(self.heads, which), n, self.client_module.round_start_model)
+        with self.trainer.use_mixed_precision():
+            value = functional_call(self.client_module, {**moving, **still}, (loss, (x, y), view))
         return value, {name: still[name] for name in self.buffer_names}
 
     def _find_loss_parameters(self, loss: LossFunction[nn.Module], row: int, batch: Batch) -> list[str]:
         """What this loss is a function of; nothing else may be moved, not by momentum or weight decay either."""
-        key = loss, len(self.others[row])
+        key = loss, len(self.peer_indices[row])
         if key not in self.loss_parameters:
-            value = self.stage(loss, batch, self.contexts[row])  # on the bench: whose weights are there does not matter
+            value = self.client_module(
+                loss, batch, self.contexts[row]
+            )  # on the bench: whose weights are there does not matter
             grads = torch.autograd.grad(value, list(self.trainable_parameters.values()), allow_unused=True)
             self.loss_parameters[key] = [
                 name for name, grad in zip(self.trainable_parameters, grads, strict=True) if grad is not None
             ]
         return self.loss_parameters[key]
 
-    def _descend(self, weights: StateDict, grads: StateDict, cut: slice) -> None:
+    def _apply_sgd(self, weights: StateDict, grads: StateDict, cut: slice) -> None:
         """SGD on these rows, by torch's own function."""
         local = self.trainer.local
         for plain, momentum, decay in ((False, local.momentum, local.weight_decay), (True, 0.0, 0.0)):
@@ -147,7 +151,7 @@ class StackedClients:
             sgd(
                 [weights[name] for name in names],
                 [grads[name] for name in names],
-                [self.velocity[name][cut] if momentum else None for name in names],
+                [self.momentum_buffers[name][cut] if momentum else None for name in names],
                 lr=local.lr,
                 momentum=momentum,
                 weight_decay=decay,

@@ -18,9 +18,9 @@ class VmapBackend(SerialBackend):
         """Everyone named, together; if that fails they take turns, for in turn it shows whose fault it is."""
         names = list(cohort)
         try:
-            sent = {name: self.addressed(message, name) for name in names}
+            sent = {name: self.message_for(message, name) for name in names}
             stack = StackedClients(self.trainer, [self.clients[name] for name in names], self.client_states, sent)
-            losses = stack.advance()
+            losses = stack.train_phases()
         except Exception as error:
             before = dict(self.client_states)
             answers = super().train(message, names)
@@ -34,7 +34,7 @@ class VmapBackend(SerialBackend):
 
         def turn(bench: ClientTrainer, name: str) -> TrainedClient:
             data = self.clients[name]
-            bench.refuse_if_idle(data)
+            bench.check_has_batches(data)
             stack.load_client(name)
             bench.method.finish(bench.module)
             return bench.build_update(data, message, losses[name])

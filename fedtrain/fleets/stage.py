@@ -28,9 +28,9 @@ class StackedPeers(Peers):
 class ClientModule(nn.Module):
     """A client's module and its anchor as one, so that one call puts a client's tensors into both."""
 
-    def __init__(self, module: nn.Module, anchor: nn.Module | None = None) -> None:
+    def __init__(self, module: nn.Module, round_start_model: nn.Module | None = None) -> None:
         super().__init__()
-        self.module, self.anchor = module, anchor
+        self.module, self.round_start_model = module, round_start_model
 
     def forward(self, loss: LossFunction[nn.Module], batch: Batch, view: RoundContext[nn.Module]) -> Tensor:
         """The loss of the client whose tensors these are."""

@@ -36,38 +36,42 @@ class RankWorker:
     def serve(self, wire: TensorChannel) -> None:
         """Do what rank 0 says until it says that this is the end."""
         while True:
-            note, entries = wire.listen()
+            note, entries = wire.receive_broadcast()
             if note["do"] == "end":
                 wire.wait_for_all()
                 return
-            wire.send(0, *self.obey(note, entries))
+            wire.send(0, *self.execute(note, entries))
 
-    def obey(self, note: Mapping[str, Any], entries: StateDict) -> EncodedMessage:
+    def execute(self, note: Mapping[str, Any], entries: StateDict) -> EncodedMessage:
         """What came of it; an error is told, not raised."""
         try:
-            done = self._done(note, entries)
+            done = self._run_command(note, entries)
         except Exception as error:
             done = {"error": type(error).__name__, "text": str(error)}, {}
         if self.halted and note["do"] in ("train", "evaluate"):
             return {"error": "Halted", "text": "a rank was interrupted; go on from the last checkpoint"}, {}
         return done
 
-    def _done(self, note: Mapping[str, Any], entries: StateDict) -> EncodedMessage:
+    def _run_command(self, note: Mapping[str, Any], entries: StateDict) -> EncodedMessage:
         """``do``: train or evaluate with the message at hand, keep what clients became, go back to what was kept.
 
         ``turns`` says of each client in which round it trained last.
         """
         turns: dict[str, int] = {name: turn for name, turn in note["turns"].items() if name in self.states_by_round}
         if note["do"] == "keep":
-            self._keep(turns)
+            self._persist(turns)
         elif note["do"] == "restore":
             self._restore_states(turns)
         elif note["do"] == "evaluate":
-            return {"scores": encode_scores(self._at(turns).evaluate(self._heard(note, entries), note["splits"]))}, {}
+            return {
+                "scores": encode_scores(
+                    self._rewind(turns).evaluate(self._receive_broadcast(note, entries), note["splits"])
+                )
+            }, {}
         else:
-            message = self._heard(note, entries)
+            message = self._receive_broadcast(note, entries)
             cohort = [name for name in note["cohort"] if name in self.states_by_round]
-            answers = self._at(turns).train(message, cohort)
+            answers = self._rewind(turns).train(message, cohort)
             for name in cohort:
                 self.states_by_round[name] = {
                     turns[name]: self.states_by_round[name][turns[name]],
@@ -76,7 +80,7 @@ class RankWorker:
             return encode_replies(answers)
         return {}, {}
 
-    def _heard(self, note: Mapping[str, Any], entries: StateDict) -> Broadcast:
+    def _receive_broadcast(self, note: Mapping[str, Any], entries: StateDict) -> Broadcast:
         """The server's message, which is sent but once."""
         if "round" in note:
             self.message = decode_broadcast(note, entries)
@@ -84,19 +88,19 @@ class RankWorker:
             raise TrainingError("a rank was told to work before it was told with what")
         return self.message
 
-    def _at(self, turns: Mapping[str, int]) -> SerialBackend:
+    def _rewind(self, turns: Mapping[str, int]) -> SerialBackend:
         """The clients as they were after these turns."""
         self.backend.client_states |= {name: self.states_by_round[name][turn] for name, turn in turns.items()}
         return self.backend
 
-    def _keep(self, turns: Mapping[str, int]) -> None:
+    def _persist(self, turns: Mapping[str, int]) -> None:
         for name, turn in turns.items():
             if turn and self.persisted_rounds.get(name) != turn:
-                self.folder.cupboard.save(name, turn, self.states_by_round[name][turn])
+                self.folder.client_state_store.save(name, turn, self.states_by_round[name][turn])
                 self.persisted_rounds[name] = turn
 
     def _restore_states(self, turns: Mapping[str, int]) -> None:
-        state = self.folder.restore()
+        state = self.folder.load_checkpoint()
         if state is None:
             raise InputError(f"{self.folder.path}: rank 0 sees a checkpoint here and another rank does not")
         self.backend.resume(state, self.folder)

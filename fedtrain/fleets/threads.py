@@ -49,11 +49,11 @@ class ThreadsBackend(SerialBackend):
         cores = torch.get_num_threads()
         at_once = max(1, min(len(names), len(self.trainers), cores + len(names) % cores))
         try:
-            return self._at_once(work, names, at_once, max(1, cores // at_once))
+            return self._run_concurrently(work, names, at_once, max(1, cores // at_once))
         finally:
             torch.set_num_threads(cores)
 
-    def _at_once(
+    def _run_concurrently(
         self, work: Callable[[ClientTrainer, str], T], names: Sequence[str], workers: int, threads: int
     ) -> list[T]:
         free: SimpleQueue[ClientTrainer] = SimpleQueue()
@@ -64,7 +64,7 @@ class ThreadsBackend(SerialBackend):
             torch.set_num_threads(threads)  # of the team that this thread leads
             bench = free.get()
             try:
-                with self._stream(bench):
+                with self._use_stream(bench):
                     return work(bench, name)
             finally:
                 free.put(bench)
@@ -85,7 +85,7 @@ class ThreadsBackend(SerialBackend):
                     bench.stop_requested.clear()
 
     @contextmanager
-    def _stream(self, bench: ClientTrainer) -> Iterator[None]:
+    def _use_stream(self, bench: ClientTrainer) -> Iterator[None]:
         """On CUDA: begin when all that is handed in is there, end when all that is handed out is."""
         if bench not in self.streams:
             yield

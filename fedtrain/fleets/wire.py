@@ -26,26 +26,26 @@ class TensorChannel:
 
     def send(self, to: int, note: Mapping[str, Any], entries: StateDict) -> None:
         """To one rank."""
-        self._give(lambda piece: dist.send(piece, to), note, entries)
+        self._send_with(lambda piece: dist.send(piece, to), note, entries)
 
     def receive(self, sender: int) -> EncodedMessage:
         """From one rank; waits for it."""
-        return self._get(lambda piece: dist.recv(piece, sender))
+        return self._receive_with(lambda piece: dist.recv(piece, sender))
 
     def broadcast(self, note: Mapping[str, Any], entries: StateDict) -> None:
         """From rank 0 to all others."""
-        self._give(lambda piece: dist.broadcast(piece, 0), note, entries)
+        self._send_with(lambda piece: dist.broadcast(piece, 0), note, entries)
 
-    def listen(self) -> EncodedMessage:
+    def receive_broadcast(self) -> EncodedMessage:
         """What rank 0 tells all others; waits for it."""
-        return self._get(lambda piece: dist.broadcast(piece, 0))
+        return self._receive_with(lambda piece: dist.broadcast(piece, 0))
 
     def wait_for_all(self) -> None:
         """Wait until all are ready to leave: who leaves while another still listens would be taken for dead."""
         with _translate_errors():
             dist.barrier()
 
-    def _give(self, move: Callable[[Tensor], object], note: Mapping[str, Any], entries: StateDict) -> None:
+    def _send_with(self, move: Callable[[Tensor], object], note: Mapping[str, Any], entries: StateDict) -> None:
         forms, block = pack_tensors(entries, self.device)
         text = json.dumps({"note": note, "forms": forms, "size": len(block)}).encode()
         header = torch.frombuffer(bytearray(text), dtype=torch.uint8)
@@ -53,7 +53,7 @@ class TensorChannel:
             for piece in (torch.tensor([len(header)]), header, *([block] if len(block) else [])):
                 move(piece)
 
-    def _get(self, move: Callable[[Tensor], object]) -> EncodedMessage:
+    def _receive_with(self, move: Callable[[Tensor], object]) -> EncodedMessage:
         length = torch.zeros(1, dtype=torch.int64)
         with _translate_errors():
             move(length)

@@ -53,12 +53,12 @@ def run_server(
     """Begin or go on; the summary. ``watching`` gives what looks on while the experiment runs."""
     config, folder = plan.config, plan.folder
     post = ClientManager(grid, build_node_query(config, str(folder.path.absolute())), plan.stop_requested)
-    begun = folder.holds_a_run
+    begun = folder.has_run
     post.wait_for_clients(plan.min_clients if begun else plan.num_clients, CLIENT_WAIT_TIMEOUT)
     if begun:  # who is away may come back; what it said of itself was written down
-        post.described = restore_client_descriptions(folder.read_json(MANIFEST_FILE)["data"]) | post.described
+        post.descriptions = restore_client_descriptions(folder.read_json(MANIFEST_FILE)["data"]) | post.descriptions
     data = merge_data_descriptions(
-        [told["data"] for told in sorted(post.described.values(), key=lambda told: int(told["place"]))]
+        [told["data"] for told in sorted(post.descriptions.values(), key=lambda told: int(told["place"]))]
     )
     told = build_manifest(config, data, plan.command)
     work = Experiment(config, build_federation_from_manifest(config, told, folder.path / MANIFEST_FILE))

@@ -27,8 +27,8 @@ class SuperLinkRun:
     id: str
     status: str
     details: str
-    inbound: int
-    outbound: int
+    inbound_bytes: int
+    outbound_bytes: int
 
     @property
     def is_finished(self) -> bool:
@@ -58,31 +58,31 @@ class SuperLinkControl:
 
     def list_nodes(self) -> dict[str, str]:
         """Node id -> "online", "offline", "registered" or "unregistered"."""
-        return {str(node["node-id"]): str(node["status"]) for node in self._ask("supernode", "list")["nodes"]}
+        return {str(node["node-id"]): str(node["status"]) for node in self._call_flwr("supernode", "list")["nodes"]}
 
-    def register(self, public_key: Path) -> str:
+    def register_node(self, public_key: Path) -> str:
         """Let in the node with this key; its id."""
-        return str(self._ask("supernode", "register", str(public_key))["node-id"])
+        return str(self._call_flwr("supernode", "register", str(public_key))["node-id"])
 
     def submit(self, app: Path) -> str:
         """Start a run of the app in this folder; its id. It goes on by itself."""
         if not (app / "pyproject.toml").is_file():
             raise InputError(f"{app}: no Flower app is here (no pyproject.toml); name the folder of one")
-        return str(self._ask("run", str(app.resolve()))["run-id"])
+        return str(self._call_flwr("run", str(app.resolve()))["run-id"])
 
     def list_runs(self) -> list[SuperLinkRun]:
         """All runs that the SuperLink knows of."""
-        return [_parse_run(row) for row in self._ask("ls")["runs"]]
+        return [_parse_run(row) for row in self._call_flwr("ls")["runs"]]
 
-    def run_state(self, run_id: str) -> SuperLinkRun:
+    def get_run(self, run_id: str) -> SuperLinkRun:
         """One of them."""
-        return _parse_run(self._ask("ls", options=("--run-id", run_id))["runs"][0])
+        return _parse_run(self._call_flwr("ls", options=("--run-id", run_id))["runs"][0])
 
     def stop_run(self, run_id: str) -> None:
         """End a run; what its clients do at the moment they do to its end."""
-        self._ask("stop", run_id)
+        self._call_flwr("stop", run_id)
 
-    def _ask(self, *words: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
+    def _call_flwr(self, *words: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
         """The answer of ``flwr``, whose exit code says nothing: it is 0 for what was refused."""
         said = " ".join(["flwr", *words[:2]])
         command = ["flwr", *words, CONNECTION_NAME, *options, "--format", "json"]

@@ -52,7 +52,7 @@ class Deployment:
     @property
     def control(self) -> SuperLinkControl:
         """Its SuperLink, to be asked and told."""
-        return SuperLinkControl(self._parts().build_component_environment("control"))
+        return SuperLinkControl(self._load_supervisor().build_component_environment("control"))
 
     def up(
         self,
@@ -69,26 +69,26 @@ class Deployment:
             raise InputError(f"{data_dir}: no such folder; give --data-dir that of all data")
         self.folder.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(self.folder):
-            self._check_new()
+            self._check_folder_unused()
             first, *others = map(ComponentState, find_free_ports(1 + clients))
             data = None if data_dir is None else str(data_dir.resolve())
             deployed = DeploymentState(version, tls, threads, data, first, others)
             deployed.write(self.folder)  # from here on there is something to end
             try:
-                self._begin(Supervisor(self.folder, deployed), tell)
+                self._start_all(Supervisor(self.folder, deployed), tell)
             except BaseException:
                 with defer_interrupts():  # a second Ctrl-C does not save what the first one ends
-                    self._down()
+                    self._stop_all()
                 raise
 
     def down(self) -> int:
         """End all and clear away what only served it; how many processes there were. Done twice it is done once."""
         with exclusive_lock(self.folder):
-            return self._down()
+            return self._stop_all()
 
     def status(self) -> DeploymentStatus:
         """Look at all of it."""
-        parts = self._parts()
+        parts = self._load_supervisor()
         first, nodes = parts.state.superlink, parts.state.nodes
         heard: dict[str, str] = {}
         runs: list[SuperLinkRun] = []
@@ -110,7 +110,7 @@ class Deployment:
         A node with a key that was killed is let in again once the SuperLink has missed it, so it is tried for a while.
         """
         with exclusive_lock(self.folder):
-            parts, until = self._parts(), time.monotonic() + patience
+            parts, until = self._load_supervisor(), time.monotonic() + patience
             while True:
                 terminate(parts.find_processes(format_node_name(client)))
                 parts.start_node(client)
@@ -124,14 +124,14 @@ class Deployment:
     def restart_superlink(self) -> None:
         """End the SuperLink if it runs, and start it again; nodes come back by themselves, runs do not."""
         with exclusive_lock(self.folder):
-            parts = self._parts()
+            parts = self._load_supervisor()
             terminate(parts.find_processes(SUPERLINK))
             parts.start_superlink()
 
-    def _parts(self) -> Supervisor:
+    def _load_supervisor(self) -> Supervisor:
         return Supervisor(self.folder, load_deployment_state(self.folder))
 
-    def _check_new(self) -> None:
+    def _check_folder_unused(self) -> None:
         if self.is_up:
             way_out = f"end it with fedco2 flower down --dir {self.folder}"
             raise InputError(f"{self.folder}: a deployment is here already; {way_out}")
@@ -139,7 +139,7 @@ class Deployment:
             if (self.folder / name).exists():
                 raise InputError(f"{self.folder / name} is there already and is not overwritten; choose another --dir")
 
-    def _begin(self, parts: Supervisor, tell: Callable[[str], None]) -> None:
+    def _start_all(self, parts: Supervisor, tell: Callable[[str], None]) -> None:
         (self.folder / LOGS_DIR).mkdir(exist_ok=True)
         clients = range(len(parts.state.nodes))
         secrets = parts.certificates
@@ -152,7 +152,7 @@ class Deployment:
         tell(f"SuperLink on {parts.address}")
         for client in clients:
             if secrets is not None:
-                self.control.register(secrets / f"{format_node_name(client)}.pub")
+                self.control.register_node(secrets / f"{format_node_name(client)}.pub")
             parts.start_node(client)
         for client in clients:
             parts.wait_for_node(client)
@@ -164,7 +164,7 @@ class Deployment:
                     f"{format_node_name(client)} did not stay online; see {parts.get_log_path(format_node_name(client))}"
                 )
 
-    def _down(self) -> int:
+    def _stop_all(self) -> int:
         deployed = load_deployment_state(self.folder) if self.is_up else None
         ended = 0
         if deployed is not None:

@@ -47,15 +47,28 @@ class FlowerBackend:
     """
 
     def __init__(
-        self, post: ClientManager, bench: ClientTrainer, config: Config, folder: RunFolder, patience: WaitPolicy
+        self,
+        client_manager: ClientManager,
+        bench: ClientTrainer,
+        config: Config,
+        folder: RunFolder,
+        patience: WaitPolicy,
     ) -> None:
-        self.post, self.trainer, self.config, self.folder, self.wait_policy = post, bench, config, folder, patience
-        self.client_names = sorted(post.described, key=lambda name: int(post.described[name]["place"]))
+        self.client_manager, self.trainer, self.config, self.folder, self.wait_policy = (
+            client_manager,
+            bench,
+            config,
+            folder,
+            patience,
+        )
+        self.client_names = sorted(
+            client_manager.descriptions, key=lambda name: int(client_manager.descriptions[name]["place"])
+        )
         self.client_states: dict[str, StateDict] = {}
-        self.elsewhere = dict.fromkeys(self.client_names, 0)
-        self.previous_last_trained_round = self.elsewhere
+        self.last_trained_round = dict.fromkeys(self.client_names, 0)
+        self.previous_last_trained_round = self.last_trained_round
         """The same before the last round: what a checkpoint will speak of if this one is given up."""
-        self.ahead: tuple[Broadcast | None, dict[str, Update | Failure]] = None, {}
+        self.prefetched: tuple[Broadcast | None, dict[str, Update | Failure]] = None, {}
         """What was answered to a message when it was evaluated."""
 
     @property
@@ -63,60 +76,67 @@ class FlowerBackend:
         """The batch-norm entries of a client's module."""
         return self.trainer.batch_norm_names
 
-    def opening(self) -> Broadcast:
+    def initial_broadcast(self) -> Broadcast:
         """The first message."""
-        return self.trainer.opening(self.client_names)
+        return self.trainer.initial_broadcast(self.client_names)
 
     def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
         """Everyone named, each on its node."""
-        done, answers = self.ahead
+        done, answers = self.prefetched
         if done is not message:
-            answers, _ = self._round(message, cohort, [], cohort)
-        self.ahead = None, {}
+            answers, _ = self._exchange(message, cohort, [], cohort)
+        self.prefetched = None, {}
         trained = {name: message.round + 1 for name in cohort if isinstance(answers[name], Update)}
-        self.previous_last_trained_round, self.elsewhere = self.elsewhere, self.elsewhere | trained
+        self.previous_last_trained_round, self.last_trained_round = (
+            self.last_trained_round,
+            self.last_trained_round | trained,
+        )
         return [answers[name] for name in cohort]
 
     def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
         """Everyone; nothing if not everyone could be asked, for a mean over some of them would mislead."""
-        server, (done, answers) = self.config.server, self.ahead
+        server, (done, answers) = self.config.server, self.prefetched
         if done is message:  # it is asked for more splits, and has trained ahead already
-            _, scores = self._round(message, self.client_names, splits, [])
+            _, scores = self._exchange(message, self.client_names, splits, [])
         else:
             last = message.round >= server.rounds
             next_ones = (
                 [] if last else sample_cohort(self.client_names, server.participation, self.config.seed, message.round)
             )
-            answers, scores = self._round(message, self.client_names, splits, next_ones)
-            self.ahead = message, answers
+            answers, scores = self._exchange(message, self.client_names, splits, next_ones)
+            self.prefetched = message, answers
         return {name: scores[name] for name in self.client_names} if scores.keys() >= set(self.client_names) else {}
 
     def resume(self, state: RunState, folder: RunFolder) -> RunState:
         """Go on from a checkpoint of this fleet; what clients keep is on their nodes."""
         if state.client_states:
             raise InputError(f"{folder.path}: this run holds what its clients keep; go on with fedco2 train --resume")
-        if not self.trainer.fits({**self.trainer.initial_client_state(self.client_names[0]), **state.message.shared}):
+        if not self.trainer.is_compatible(
+            {**self.trainer.initial_client_state(self.client_names[0]), **state.message.shared}
+        ):
             raise InputError(f"{folder.path / LAST_CHECKPOINT}: of another network; start the run anew")
-        self.previous_last_trained_round = self.elsewhere = dict(state.elsewhere)
+        self.previous_last_trained_round = self.last_trained_round = dict(state.last_trained_round)
         return state
 
-    def secure(self, turns: Mapping[str, int]) -> None:
+    def persist_client_state(self, turns: Mapping[str, int]) -> None:
         """Nothing to do: a node has on its disk what it answers."""
 
-    def _round(
+    def _exchange(
         self, message: Broadcast, whom: Collection[str], splits: Collection[Split], training: Collection[str]
     ) -> tuple[dict[str, Update | Failure], dict[str, Scores]]:
         """Ask, and judge what is answered."""
-        packing, needed = RecordPacker(), self.folder.needed()
+        packing, needed = RecordPacker(), self.folder.find_needed_rounds()
 
         def letter(name: str) -> RecordDict:
-            note, groups = self._told(message, name, splits, name in training)
-            return packing.letter(
+            note, groups = self._build_message(message, name, splits, name in training)
+            return packing.pack(
                 {**note, "needed": sorted({self.previous_last_trained_round[name], *needed[name]})}, groups
             )
 
         letters = {name: letter(name) for name in whom}
-        replies = self.post.ask(letters, min(self.wait_policy.min_clients, len(letters)), self.wait_policy.timeout)
+        replies = self.client_manager.send_and_receive(
+            letters, min(self.wait_policy.min_clients, len(letters)), self.wait_policy.timeout
+        )
         answers: dict[str, Update | Failure] = {}
         scores: dict[str, Scores] = {}
         for name in whom:
@@ -129,14 +149,14 @@ class FlowerBackend:
                 if splits:
                     scores[name] = parse_client_scores(name, note, splits)
                 if name in training:
-                    answers[name] = self._judged(name, replies[name], message)
+                    answers[name] = self._parse_answer(name, replies[name], message)
             except (TrainingError, InputError) as error:
                 if self.config.server.on_client_failure == "stop" and name in replies:
                     raise
                 answers[name] = Failure(name, str(error))
         return answers, scores
 
-    def _told(
+    def _build_message(
         self, message: Broadcast, name: str, splits: Collection[Split], train: bool
     ) -> tuple[dict[str, Any], dict[str, StateDict]]:
         """What one client is told: of the message what is its own, and what to do with it."""
@@ -144,14 +164,14 @@ class FlowerBackend:
         sent = replace(sent, peers={peer: head for peer, head in sent.peers.items() if peer != name})
         note, groups = encode_broadcast(sent)
         about = {
-            **self.post.question,
+            **self.client_manager.node_query,
             "train": train,
             "splits": list(splits),
-            "turn": self.elsewhere[name],
+            "turn": self.last_trained_round[name],
         }
         return {**note, **about}, groups
 
-    def _judged(self, name: str, reply: EncodedMessage, message: Broadcast) -> Update | Failure:
+    def _parse_answer(self, name: str, reply: EncodedMessage, message: Broadcast) -> Update | Failure:
         """The answer, unless it would spoil the mean."""
         try:
             (answer,) = decode_replies(*reply)

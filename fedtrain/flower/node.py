@@ -20,7 +20,7 @@ def describe_client(message: Message, context: Context) -> Message:
 
     def answer() -> EncodedMessage:
         note, _ = parse_record(message.content)
-        site = ClientSession.here(context.node_config, note)
+        site = ClientSession.from_node_config(context.node_config, note)
         return {"client": site.name, "place": site.client_index, "data": describe_data(site.experiment.federation)}, {}
 
     return Message(build_reply(answer), reply_to=message)
@@ -31,7 +31,7 @@ def run_client_round(message: Message, context: Context) -> Message:
 
     def answer() -> EncodedMessage:
         note, entries = parse_record(message.content)
-        site = ClientSession.here(context.node_config, note)
+        site = ClientSession.from_node_config(context.node_config, note)
         reply, kept = site.run_round(note, entries, get_cached_state(context.state, note))
         if kept is not None:
             about = {"run": note["run"], "turn": note["round"] + 1}

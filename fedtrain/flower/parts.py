@@ -74,7 +74,7 @@ class Supervisor:
             if LISTENING_MESSAGE in read_log(self.get_log_path(SUPERLINK), part.log_from):
                 return
             time.sleep(0.1)
-        raise self._failure(part, SUPERLINK, "did not start")
+        raise self._build_start_error(part, SUPERLINK, "did not start")
 
     def start_node(self, client: int) -> None:
         """Return at once."""
@@ -98,7 +98,7 @@ class Supervisor:
                 self.state.write(self.folder)
                 return
             time.sleep(0.1)
-        raise self._failure(part, name, "did not come online")
+        raise self._build_start_error(part, name, "did not come online")
 
     def find_processes(self, name: str) -> set[Process]:
         """A SuperLink or SuperNode, all that it started, and what one that was killed left behind."""
@@ -118,6 +118,6 @@ class Supervisor:
         part.process = spawn(command, self.build_component_environment(name), log)
         self.state.write(self.folder)
 
-    def _failure(self, part: ComponentState, name: str, what: str) -> TrainingError:
+    def _build_start_error(self, part: ComponentState, name: str, what: str) -> TrainingError:
         log = self.get_log_path(name)
         return TrainingError(f"{name} {what}: {find_exit_reason(read_log(log, part.log_from))}; see {log}")

@@ -39,106 +39,108 @@ class ClientManager:
     """Knows which node each client is on: by asking, since a node's number says nothing and may change."""
 
     grid: Grid
-    question: Mapping[str, Any]
+    node_query: Mapping[str, Any]
     """What a node is asked when it turns up."""
     stop_requested: Event = field(default_factory=Event)
     """Set from another thread, it ends all waiting."""
     node_ids: dict[str, int] = field(default_factory=dict)
     """Where each client is; of two nodes that speak for it, the later one: the other died and was not missed yet."""
-    described: dict[str, dict[str, Any]] = field(default_factory=dict)
+    descriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What each client said of itself."""
-    met: set[int] = field(default_factory=set)
+    described_nodes: set[int] = field(default_factory=set)
     """Nodes that said who they are."""
     pending_queries: dict[str, int] = field(default_factory=dict)
     """Questions without an answer yet, and whom."""
-    strangers: dict[int, InputError | TrainingError] = field(default_factory=dict)
+    rejected_nodes: dict[int, InputError | TrainingError] = field(default_factory=dict)
     """Nodes that could not say who they are, and why; a run that has its clients does without them."""
-    looked: float = float("-inf")
+    last_discovery: float = float("-inf")
 
     def wait_for_clients(self, clients: int, patience: float) -> None:
         """Wait until so many clients have said who they are."""
         end = time.monotonic() + patience
-        for _ in self._ticks():
-            self._look_around()
+        for _ in self._poll():
+            self._discover_nodes()
             if len(self.node_ids) >= clients:
                 return
-            if self.strangers:
+            if self.rejected_nodes:
                 end = min(end, time.monotonic() + GRACE_PERIOD)
-            if time.monotonic() > end and self.strangers:
-                raise next(iter(self.strangers.values()))
+            if time.monotonic() > end and self.rejected_nodes:
+                raise next(iter(self.rejected_nodes.values()))
             if time.monotonic() > end:
                 here = ", ".join(self.node_ids) or "none"
                 raise InputError(
                     f"{clients} clients are wanted and {len(self.node_ids)} came ({here}); start their nodes"
                 )
 
-    def ask(self, letters: Mapping[str, RecordDict], least: int, patience: float) -> dict[str, EncodedMessage]:
+    def send_and_receive(
+        self, letters: Mapping[str, RecordDict], least: int, patience: float
+    ) -> dict[str, EncodedMessage]:
         """The answers: all of them, or after ``patience`` seconds ``least``. Who was lost gets its letter again."""
         answers: dict[str, EncodedMessage] = {}
         underway: dict[str, tuple[str, int]] = {}
         crashes: Counter[str] = Counter()
         end = time.monotonic() + patience
-        for _ in self._ticks():
-            for reply in self._answers(underway):
+        for _ in self._poll():
+            for reply in self._pull_replies(underway):
                 client, node = underway.pop(get_message_id(reply))
                 crashes[client] += reply.has_error() and reply.error.code in CRASH_ERRORS
                 if is_lost(reply) and crashes[client] < MAX_CRASHES:
-                    self._lose(node)
+                    self._forget_node(node)
                 else:
                     answers.setdefault(client, parse_reply(reply))
             if len(answers) == len(letters) or (len(answers) >= least and time.monotonic() > end):
                 break
-            self._look_around()
+            self._discover_nodes()
             wanted = {
                 (client, node) for client, node in self.node_ids.items() if client in letters.keys() - answers.keys()
             }
             new = sorted(wanted - set(underway.values()))
-            numbers = self._send("train", [(letters[client], node) for client, node in new])
+            numbers = self._push_messages("train", [(letters[client], node) for client, node in new])
             underway |= dict(zip(numbers, new, strict=True))
         return answers
 
-    def _ticks(self) -> Iterator[None]:
+    def _poll(self) -> Iterator[None]:
         while True:
             if self.stop_requested.is_set():
                 raise KeyboardInterrupt
             yield
             time.sleep(POLL_INTERVAL)
 
-    def _look_around(self) -> None:
+    def _discover_nodes(self) -> None:
         """Ask nodes that are new who they are; one that is gone is no client's any more."""
-        for reply in self._answers(self.pending_queries):
+        for reply in self._pull_replies(self.pending_queries):
             node = self.pending_queries.pop(get_message_id(reply))
             if is_lost(reply):
                 continue  # if it is back, it is asked again
             note, _ = parse_reply(reply)
-            self.met.add(node)
+            self.described_nodes.add(node)
             if "error" in note or not is_client_description(note):
                 text = note if "error" in note else {"error": "", "text": "its answer is none of fedco2's; update it"}
-                self.strangers[node] = build_client_error(f"node {node}", text)
+                self.rejected_nodes[node] = build_client_error(f"node {node}", text)
                 continue
             self.node_ids[note["client"]] = node
-            self.described[note["client"]] = note
-        if time.monotonic() - self.looked < DISCOVERY_INTERVAL:
+            self.descriptions[note["client"]] = note
+        if time.monotonic() - self.last_discovery < DISCOVERY_INTERVAL:
             return
-        self.looked = time.monotonic()
+        self.last_discovery = time.monotonic()
         online = set(self.grid.get_node_ids())
-        for node in self.met - online:
-            self._lose(node)
-        new = sorted(online - self.met - set(self.pending_queries.values()))
-        numbers = self._send("query", [(build_record(self.question, {}), node) for node in new])
+        for node in self.described_nodes - online:
+            self._forget_node(node)
+        new = sorted(online - self.described_nodes - set(self.pending_queries.values()))
+        numbers = self._push_messages("query", [(build_record(self.node_query, {}), node) for node in new])
         self.pending_queries |= dict(zip(numbers, new, strict=True))
 
-    def _lose(self, node: int) -> None:
-        self.met.discard(node)
-        self.strangers.pop(node, None)
+    def _forget_node(self, node: int) -> None:
+        self.described_nodes.discard(node)
+        self.rejected_nodes.pop(node, None)
         self.node_ids = {client: at for client, at in self.node_ids.items() if at != node}
 
-    def _send(self, kind: str, letters: Sequence[tuple[RecordDict, int]]) -> list[str]:
+    def _push_messages(self, kind: str, letters: Sequence[tuple[RecordDict, int]]) -> list[str]:
         """All in one go: what several of them hold alike is moved once."""
         messages = [Message(letter, dst_node_id=node, message_type=kind) for letter, node in letters]
         return [str(number) for number in self.grid.push_messages(messages)] if messages else []
 
-    def _answers(self, underway: Mapping[str, object]) -> list[Message]:
+    def _pull_replies(self, underway: Mapping[str, object]) -> list[Message]:
         return list(self.grid.pull_messages(list(underway))) if underway else []
 
 

@@ -26,14 +26,14 @@ class RecordPacker:
     def __init__(self) -> None:
         self.packed_groups: dict[int, tuple[StateDict, TensorSpecs, ArrayRecord]] = {}
 
-    def letter(self, note: Mapping[str, Any], groups: Mapping[str, StateDict]) -> RecordDict:
+    def pack(self, note: Mapping[str, Any], groups: Mapping[str, StateDict]) -> RecordDict:
         """A record for each group, and the note."""
-        records = RecordDict({name: self._packed(state)[1] for name, state in groups.items()})
-        forms = {name: self._packed(state)[0] for name, state in groups.items()}
+        records = RecordDict({name: self._pack_group(state)[1] for name, state in groups.items()})
+        forms = {name: self._pack_group(state)[0] for name, state in groups.items()}
         records[NOTE_RECORD] = ConfigRecord({"json": json.dumps({"note": note, "forms": forms})})
         return records
 
-    def _packed(self, state: StateDict) -> tuple[TensorSpecs, ArrayRecord]:
+    def _pack_group(self, state: StateDict) -> tuple[TensorSpecs, ArrayRecord]:
         if id(state) not in self.packed_groups:  # which stays its own while it is held here
             forms, block = pack_tensors(state)
             self.packed_groups[id(state)] = state, forms, ArrayRecord({BLOCK_KEY: Array(block.numpy())})
@@ -42,7 +42,7 @@ class RecordPacker:
 
 def build_record(note: Mapping[str, Any], entries: StateDict) -> RecordDict:
     """A parcel that goes to one."""
-    return RecordPacker().letter(note, group_entries(entries))
+    return RecordPacker().pack(note, group_entries(entries))
 
 
 def parse_record(records: RecordDict) -> EncodedMessage:

@@ -34,10 +34,10 @@ class ClientSession:
     """With this client alone."""
     client_index: int
     """Of the client, among all."""
-    cupboard: ClientStateStore
+    client_state_store: ClientStateStore
 
     @classmethod
-    def here(cls, node: Mapping[str, Any], note: Mapping[str, Any]) -> ClientSession:
+    def from_node_config(cls, node: Mapping[str, Any], note: Mapping[str, Any]) -> ClientSession:
         """As the node's own settings say; the server says which experiment it is, and never names a folder here."""
         if "partition-id" not in node:
             raise InputError('this node was not told which client it is; start it with --node-config "partition-id=0"')
@@ -53,7 +53,7 @@ class ClientSession:
         if "state-dir" in node:
             kept = Path(str(node["state-dir"])) / make_folder_name(str(note["run"]))
         elif simulated:
-            kept = RunFolder(Path(str(note["run"]))).cupboard.folder
+            kept = RunFolder(Path(str(note["run"]))).client_state_store.folder
         else:
             raise InputError('this node has no folder for what it keeps; start it with --node-config "state-dir=..."')
         return cls(work, place, ClientStateStore(kept))
@@ -77,12 +77,14 @@ class ClientSession:
             self.experiment.build_client_trainer(), self.experiment.federation.clients, skip_failures=True
         )
         if turn:
-            fleet.client_states = {name: remembered if remembered is not None else self.cupboard.load(name, turn)}
+            fleet.client_states = {
+                name: remembered if remembered is not None else self.client_state_store.load(name, turn)
+            }
         scores = encode_scores(fleet.evaluate(message, note["splits"])) if note["splits"] else {}
         answers = fleet.train(message, [name]) if note["train"] else []
         told, sent = encode_replies(answers)
         kept = fleet.client_states[name] if any(isinstance(answer, Update) for answer in answers) else None
         if kept is not None:
-            self.cupboard.save(name, message.round + 1, kept)
-        self.cupboard.prune(name, {turn, *note["needed"]}, before=message.round + 1)
+            self.client_state_store.save(name, message.round + 1, kept)
+        self.client_state_store.prune(name, {turn, *note["needed"]}, before=message.round + 1)
         return ({**told, "client": name, "scores": scores}, sent), kept

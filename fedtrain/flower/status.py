@@ -30,6 +30,6 @@ class DeploymentStatus:
     runs: list[SuperLinkRun]
 
     @property
-    def well(self) -> bool:
+    def is_healthy(self) -> bool:
         """Whether all of it runs."""
         return self.alive and all(node.alive and node.online for node in self.nodes)

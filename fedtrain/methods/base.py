@@ -24,20 +24,20 @@ class ModelFactory:
 
     def __init__(self, make: Callable[[], nn.Module], seed: int, client: str = "") -> None:
         self.make, self.seed, self.client = make, seed, client
-        self.drew_own = False
+        self.has_built_own = False
 
     def build_common(self, part: str = "") -> Net:
         """The same for every client; another one for every ``part``."""
         with fork_rng(self.seed, "network", part):
-            return self._made()
+            return self._build_checked()
 
     def build_own(self, part: str = "") -> Net:
         """Another one for every client."""
-        self.drew_own = True
+        self.has_built_own = True
         with fork_rng(self.seed, "network", part, "of", self.client):
-            return self._made()
+            return self._build_checked()
 
-    def _made(self) -> Net:
+    def _build_checked(self) -> Net:
         """Any module with the two parts will do."""
         network = self.make()
         for part in ("features", "head"):
@@ -71,7 +71,7 @@ class RoundContext(Generic[M]):
     frozen_start: M | None = None
 
     @property
-    def anchor(self) -> M:
+    def round_start_model(self) -> M:
         """The module as the round began, frozen; only for a method that is `Method.anchored` in this round."""
         if self.frozen_start is None:
             raise RuntimeError("a method that looks at its anchor must say so: override `anchored`")
@@ -88,7 +88,7 @@ class Method(ABC, Generic[M]):
     title: ClassVar[str]
     split_at: ClassVar[SplitPoint] = "conv"
     """Where features end and head begins, unless the configuration says otherwise."""
-    needs_norm: ClassVar[bool] = False
+    needs_batch_norm: ClassVar[bool] = False
     """Whether it is another method on a network without batch norm."""
 
     @property
@@ -133,7 +133,7 @@ class Method(ABC, Generic[M]):
 
     def check(self, module: M) -> None:
         """Refuse a network on which this would be another method."""
-        if self.needs_norm and not batch_norm_entries(module):
+        if self.needs_batch_norm and not batch_norm_entries(module):
             raise InputError(
                 f"{self.title} keeps batch norm personal and this network has none; "
                 "take one that has (model.norm = true) or another method"

@@ -19,7 +19,7 @@ class FedBN(FedAvg):
     bn_stats: BatchNormStatistics = "local"
     """Whether the running statistics stay personal too, or only weight and bias (label-skew convention)."""
     title: ClassVar[str] = "FedBN"
-    needs_norm: ClassVar[bool] = True
+    needs_batch_norm: ClassVar[bool] = True
 
     def shared(self, module: Net) -> EntryNames:
         """All but batch norm."""

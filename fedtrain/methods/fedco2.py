@@ -53,7 +53,7 @@ class FedCO2(Method[OnlineOfflineModel]):
     start: Literal["common", "own"] = "common"
     """Whether offline models start as the online one, or each from its own weights (label-skew convention)."""
     title: ClassVar[str] = "Fed-CO2"
-    needs_norm: ClassVar[bool] = True
+    needs_batch_norm: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_non_negative("mu", self.mu)
@@ -83,14 +83,14 @@ class FedCO2(Method[OnlineOfflineModel]):
 
     def phases(self, round: int, epochs: int) -> Sequence[LossFunction[OnlineOfflineModel]]:
         """One pass of learning from each other, then from the labels."""
-        return [*([self.mutual] if self.needs_round_start(round) else []), *[self.loss] * epochs]
+        return [*([self.mutual_loss] if self.needs_round_start(round) else []), *[self.loss] * epochs]
 
-    def mutual(self, module: OnlineOfflineModel, batch: Batch, view: RoundContext[OnlineOfflineModel]) -> Tensor:
+    def mutual_loss(self, module: OnlineOfflineModel, batch: Batch, view: RoundContext[OnlineOfflineModel]) -> Tensor:
         """Σ KL(teacher ‖ pupil), the teacher being the other model."""
         x, _ = batch
         terms = []
         for pupil in list_branches(self.intra):
-            p = F.log_softmax(view.anchor[OTHER_BRANCH[pupil]](x), -1)
+            p = F.log_softmax(view.round_start_model[OTHER_BRANCH[pupil]](x), -1)
             q = F.log_softmax(module[pupil](x), -1)
             terms.append(F.kl_div(q, p, reduction="batchmean", log_target=True))
         return torch.stack(terms).sum()

@@ -35,7 +35,7 @@ class FedProx(FedAvg):
         own = super().loss(module, batch, view)
         if not self.needs_round_start(view.round):
             return own
-        pairs = zip(module.parameters(), view.anchor.parameters(), strict=True)
+        pairs = zip(module.parameters(), view.round_start_model.parameters(), strict=True)
         drift = torch.stack([(w - w0).square().sum() for w, w0 in pairs if w.requires_grad]).sum()
         return own + self.mu / 2 * (drift if self.squared else safe_sqrt(drift))
 

@@ -63,8 +63,8 @@ class Moon(Method[MoonModel]):
         own = F.cross_entropy(module.model.head(z), y)
         if self.mu == 0:
             return own
-        near = F.cosine_similarity(z, view.anchor.model.features(x), dim=-1)
-        far = F.cosine_similarity(z, view.anchor.previous.features(x), dim=-1)
+        near = F.cosine_similarity(z, view.round_start_model.model.features(x), dim=-1)
+        far = F.cosine_similarity(z, view.round_start_model.previous.features(x), dim=-1)
         contrast = -F.log_softmax(torch.stack([near, far], -1) / self.tau, dim=-1)[:, 0].mean()
         return own + self.mu * contrast
 

@@ -38,10 +38,10 @@ class ResultTable:
         return whole if len(whole) > 1 and len({row.first.rounds for row in whole}) == 1 else []
 
     @property
-    def traced(self) -> str:
+    def curve_split(self) -> str:
         """The data whose accuracy is shown over rounds: validation where test data waited for a better round."""
         runs = [run for row in self.rows for run in row.runs]
-        return "val" if any(run.has_gaps for run in runs) and all(run.val for run in runs) else "test"
+        return "val" if any(run.has_untested_rounds for run in runs) and all(run.val for run in runs) else "test"
 
 
 def is_finished(row: TableRow) -> bool:
@@ -55,7 +55,7 @@ def build_result_tables(records: Sequence[RunRecord], rule: str | None = None) -
 
 
 def _build_result_table(records: list[RunRecord], wanted: str | None) -> ResultTable:
-    own = {record.own_rule for record in records}
+    own = {record.reporting_rule for record in records}
     rule = wanted or (min(own) if len(own) == 1 else "last")
     for record in records:
         if rule not in record.rules:

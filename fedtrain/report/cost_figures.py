@@ -60,7 +60,7 @@ def draw_accuracy_by_bytes(board: ResultTable, narrow: bool) -> SubFigure | None
     dearest /= unit
     ends: list[CurveEnd] = []
     for row, look in zip(board.rows, assign_styles(board.rows), strict=True):
-        curve, price = row.get_curve(board.traced), sum(row.bytes_a_round.values()) / unit
+        curve, price = row.get_curve(board.curve_split), sum(row.bytes_a_round.values()) / unit
         level = 100 * fmean(curve[max(curve)])
         if price:
             plot_curve(
@@ -70,12 +70,12 @@ def draw_accuracy_by_bytes(board: ResultTable, narrow: bool) -> SubFigure | None
         else:
             axes.axhline(level, color=look.colour, linestyle=look.line, linewidth=1.2, zorder=1)
             ends.append(CurveEnd(dearest, level, f"{row.label} (sends nothing)", look.colour))
-    starts = [sum(row.bytes_a_round.values()) * min(row.get_curve(board.traced)) / unit for row in sending]
+    starts = [sum(row.bytes_a_round.values()) * min(row.get_curve(board.curve_split)) / unit for row in sending]
     if dearest > 30 * min(starts):
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel(f"{word} sent so far")
-    axes.set_ylabel(f"mean {SPLIT_NAMES[board.traced]} accuracy, %")
+    axes.set_ylabel(f"mean {SPLIT_NAMES[board.curve_split]} accuracy, %")
     label_curve_ends(axes, ends, 2.7 if narrow else 3.3)
     return body
 

@@ -30,18 +30,18 @@ def draw_mean_curves(board: ResultTable, narrow: bool) -> SubFigure:
     long = narrow and max(len(row.label) for row in board.rows) > SHORT_LABEL_LENGTH
     height = (4.0 + 0.22 * len(board.rows) * long) if narrow else 4.6
     body = create_figure(
-        f"{board.title}: mean {SPLIT_NAMES[board.traced]} accuracy of {len(board.clients)} clients", narrow, height
+        f"{board.title}: mean {SPLIT_NAMES[board.curve_split]} accuracy of {len(board.clients)} clients", narrow, height
     )
     axes = body.subplots()
     ends = []
     for row, look in zip(board.rows, assign_styles(board.rows), strict=True):
-        curve = row.get_curve(board.traced)
+        curve = row.get_curve(board.curve_split)
         _draw_seed_curve(axes, look, curve, row.label)
         last = max(curve)
         height = 100 * fmean(curve[last])
         ends.append(CurveEnd(last, height, f"{height:.1f}  {row.label}", look.colour))
     _format_round_axis(axes)
-    axes.set_ylabel(f"{SPLIT_NAMES[board.traced]} accuracy, %")
+    axes.set_ylabel(f"{SPLIT_NAMES[board.curve_split]} accuracy, %")
     axes.set_xlabel("round")
     if long:
         body.legend(loc="outside lower left", ncols=1)
@@ -54,11 +54,11 @@ def draw_client_curves(board: ResultTable, narrow: bool) -> SubFigure:
     """A panel a client if they are few, else a panel a row with the band of its clients."""
     if len(board.clients) > MAX_CLIENT_PANELS:
         return _draw_client_bands(board, narrow)
-    title = f"{board.title}: {SPLIT_NAMES[board.traced]} accuracy of each client"
-    body, grid = _create_panels(title, board.traced, board.clients, len(board.rows), narrow)
+    title = f"{board.title}: {SPLIT_NAMES[board.curve_split]} accuracy of each client"
+    body, grid = _create_panels(title, board.curve_split, board.clients, len(board.rows), narrow)
     for axes, name in zip(grid, board.clients, strict=False):
         for row, look in zip(board.rows, assign_styles(board.rows), strict=True):
-            _draw_seed_curve(axes, look, row.get_curve(board.traced, name), row.label)
+            _draw_seed_curve(axes, look, row.get_curve(board.curve_split, name), row.label)
         _format_round_axis(axes)
     _add_legend(body, grid[0], narrow)
     return body
@@ -66,9 +66,9 @@ def draw_client_curves(board: ResultTable, narrow: bool) -> SubFigure:
 
 def _draw_client_bands(board: ResultTable, narrow: bool) -> SubFigure:
     title = f"{board.title}: mean of {len(board.clients)} clients, band from the 10 % to the 90 % point of them"
-    body, grid = _create_panels(title, board.traced, [row.label for row in board.rows], 0, narrow)
+    body, grid = _create_panels(title, board.curve_split, [row.label for row in board.rows], 0, narrow)
     for axes, row, look in zip(grid, board.rows, assign_styles(board.rows), strict=False):
-        each = [row.get_curve(board.traced, name) for name in board.clients]
+        each = [row.get_curve(board.curve_split, name) for name in board.clients]
         rounds = list(each[0])
         values = 100 * np.array([[fmean(curve[round]) for round in rounds] for curve in each])
         low, high = np.percentile(values, (10, 90), axis=0)
@@ -90,10 +90,10 @@ def draw_branch_curves(board: ResultTable, narrow: bool) -> SubFigure | None:
     ]
     title = f"{board.title}: {rows[0].label} and its models" if one else f"{board.title}: mean accuracy of each model"
     names = list(dict.fromkeys(branch for row in rows for branch in row.first.branches))
-    body, grid = _create_panels(title, board.traced, [name for name, _, _ in panels], len(names), narrow)
+    body, grid = _create_panels(title, board.curve_split, [name for name, _, _ in panels], len(names), narrow)
     for axes, (_, row, client) in zip(grid, panels, strict=False):
         for branch in row.first.branches[::-1]:  # the prediction last, above the others
-            _draw_seed_curve(axes, get_branch_style(branch), row.get_curve(board.traced, client, branch), branch)
+            _draw_seed_curve(axes, get_branch_style(branch), row.get_curve(board.curve_split, client, branch), branch)
         _format_round_axis(axes)
     _add_legend(body, grid[0] if len(rows) == 1 else grid[: len(panels)], narrow)
     return body

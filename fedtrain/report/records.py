@@ -90,7 +90,7 @@ class RunRecord:
         return list(next(iter(self.rules.values()))["mean"])
 
     @property
-    def has_gaps(self) -> bool:
+    def has_untested_rounds(self) -> bool:
         """Whether there are rounds in which test data waited for a better one."""
         return bool({row["round"] for row in self.val} - {row["round"] for row in self.test})
 
@@ -103,7 +103,7 @@ class RunRecord:
         return found
 
     @property
-    def own_rule(self) -> str:
+    def reporting_rule(self) -> str:
         """The rule that the run itself reports by."""
         wanted = str(self.settings["evaluation"]["report"])
         return wanted if wanted in self.rules else next(iter(self.rules))
@@ -123,7 +123,7 @@ def read_record(path: Path) -> RunRecord:
         rounds = int(tables["server"]["rounds"])
         if not all(0 <= row["accuracy"] <= 1 for row in rows):
             raise ValueError("an accuracy is not between 0 and 1")
-        rules = summarise_rows(rows, lambda round: evaluation.in_window(round, rounds))
+        rules = summarise_rows(rows, lambda round: evaluation.is_in_window(round, rounds))
         data = manifest["data"]
         known = {"title": str(data["title"]), "standin": bool(data["standin"])}
         known["notes"] = [str(note) for note in data.get("notes", ())]
@@ -157,7 +157,7 @@ def list_run_folders(place: Path) -> list[Path]:
 
 def find_runs(path: Path) -> list[Path]:
     """The folder itself, or those of the runs that it holds."""
-    return ([] if RunFolder(path).holds_a_run else list_run_folders(path)) or [path]
+    return ([] if RunFolder(path).has_run else list_run_folders(path)) or [path]
 
 
 def drop_partial_rounds(rows: list[MetricRow]) -> list[MetricRow]:

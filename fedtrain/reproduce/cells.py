@@ -29,7 +29,7 @@ class RunSpec:
     """What is to be run."""
 
     preset: str
-    given: TomlTable
+    overrides: TomlTable
     """All that is said beside the preset."""
     config: Config
     standin: bool
@@ -56,12 +56,12 @@ class RunSpec:
 
     def with_seed(self, seed: int) -> RunSpec:
         """The same with another seed, on which no other setting depends."""
-        return replace(self, given=self.given | {"seed": seed}, config=replace(self.config, seed=seed))
+        return replace(self, overrides=self.overrides | {"seed": seed}, config=replace(self.config, seed=seed))
 
     def build_arguments(self) -> list[str]:
         """Of ``fedco2 train``, for a run by hand too."""
         words = ["--preset", self.preset]
-        for path, value in flatten_tables(self.given).items():
+        for path, value in flatten_tables(self.overrides).items():
             text = value if isinstance(value, str) else json.dumps(value)
             words += [OPTION_FOR_SETTING[path], text] if path in OPTION_FOR_SETTING else ["--set", f"{path}={text}"]
         return words

@@ -22,7 +22,7 @@ VARIANT_COLOURS = ("#D55E00", "#0072B2", "#009E73")
 
 def draw_client_dots(plan: Plan, records: RecordsByIdentity, grids: Sequence[ComparisonTable]) -> SubFigure:
     """Every client's accuracy under each model, clients in the order of the prediction's; a panel for each block."""
-    blocks, rows = plan.exhibit.blocks, plan.exhibit.rows
+    blocks, rows = plan.paper_item.blocks, plan.paper_item.rows
     body = create_paper_figure(plan, records, grids, 3.1 * -(-len(blocks) // 2) + 0.3)
     panels = create_named_panels(body, -(-len(blocks) // 2), min(2, len(blocks)), [block.name for block in blocks])
     for b, (axes, block) in enumerate(zip(panels, blocks, strict=False)):

@@ -31,7 +31,7 @@ def estimate_run_seconds(cell: RunSpec, found: LoadedDataset) -> float:
         config.method, config.model, config.data.dataset, shape, clients, config.server.peers, config.local.epochs
     )
     chosen = len(sample_cohort([str(k) for k in range(clients)], config.server.participation, 0, 0))
-    rate = EFFICIENCY * measure_matmul_rate(config.machine.resolved())
+    rate = EFFICIENCY * measure_matmul_rate(config.machine.resolve_device())
     return estimate_seconds_left(config, (learn * chosen * train / clients / rate, forward * test / rate))
 
 

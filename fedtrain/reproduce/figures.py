@@ -25,7 +25,7 @@ CurveEnds = list[CurveEnd]
 def draw_paper_figure(plan: Plan, records: RecordsByIdentity, grids: Sequence[ComparisonTable]) -> bytes:
     """As a PNG without date or program, so that equal figures are equal files."""
     with use_plot_style():
-        body = FIGURE_KINDS[plan.exhibit.figure](plan, records, grids)
+        body = FIGURE_KINDS[plan.paper_item.figure](plan, records, grids)
         file = BytesIO()
         body.figure.savefig(file, format="png", facecolor="white", metadata={"Software": None})
     return file.getvalue()
@@ -33,7 +33,7 @@ def draw_paper_figure(plan: Plan, records: RecordsByIdentity, grids: Sequence[Co
 
 def draw_convergence_curves(plan: Plan, records: RecordsByIdentity, grids: Sequence[ComparisonTable]) -> SubFigure:
     """Above the methods, below Fed-CO2 and the models that it adds up; a column for each block."""
-    blocks, rows = plan.exhibit.blocks, plan.exhibit.rows
+    blocks, rows = plan.paper_item.blocks, plan.paper_item.rows
     parts = [(r, row) for r, row in enumerate(rows) if row.branch != FUSED or row.method == "fedco2"]
     split = any(row.branch != FUSED for row in rows)
     above = [(r, row) for r, row in enumerate(rows) if row.branch == FUSED]
@@ -59,7 +59,7 @@ def draw_convergence_curves(plan: Plan, records: RecordsByIdentity, grids: Seque
 def _average_seed_curves(
     plan: Plan, records: RecordsByIdentity, block: int, r: int, row: MethodVariant
 ) -> dict[int, float]:
-    client = plan.exhibit.blocks[block].client
+    client = plan.paper_item.blocks[block].client
     runs = get_row_records(plan, records, block, r)
     each = [run.curves["test", client, row.branch] for run in runs]
     common = sorted(set.intersection(*(set(one) for one in each))) if each else []
@@ -71,9 +71,9 @@ def draw_setting_lines(plan: Plan, records: RecordsByIdentity, grids: Sequence[C
     body = create_paper_figure(plan, records, grids, 4.4, bars=True)
     panels = create_named_panels(body, 1, len(grids), [grid.name for grid in grids])
     for axes, grid in zip(panels, grids, strict=True):
-        x = [float(block.name) for block in plan.exhibit.blocks]
+        x = [float(block.name) for block in plan.paper_item.blocks]
         ends: CurveEnds = []
-        for row, entries in zip(plan.exhibit.rows, grid.rows.values(), strict=True):
+        for row, entries in zip(plan.paper_item.rows, grid.rows.values(), strict=True):
             known = [(at, entry.ours) for at, entry in zip(x, entries, strict=True) if entry.ours is not None]
             if not known:
                 continue
@@ -82,8 +82,8 @@ def draw_setting_lines(plan: Plan, records: RecordsByIdentity, grids: Sequence[C
             spread = [ours.std or 0 for _, ours in known]
             axes.errorbar([at for at, _ in known], heights, spread, fmt="none", ecolor=look.colour, elinewidth=0.9)
             ends.append(CurveEnd(known[-1][0], heights[-1], row.name, look.colour))
-        axes.set_xticks(x, [block.name for block in plan.exhibit.blocks])
-        axes.set_xlabel(plan.exhibit.axis)
+        axes.set_xticks(x, [block.name for block in plan.paper_item.blocks])
+        axes.set_xlabel(plan.paper_item.axis)
         label_curve_ends(axes, ends, 3.0)
     return body
 

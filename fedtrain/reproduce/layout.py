@@ -15,8 +15,8 @@ NumberReader = Callable[[RunRecord, MethodVariant], float | None]
 
 def get_plan_panels(plan: Plan) -> dict[str, dict[str, str]]:
     """Panels and the columns of each, before anything has run."""
-    blocks = range(len(plan.exhibit.blocks))
-    return build_panels(plan.exhibit, [plan.cells[b, 0, plan.seeds[0]].config.server.rounds for b in blocks])
+    blocks = range(len(plan.paper_item.blocks))
+    return build_panels(plan.paper_item, [plan.run_specs[b, 0, plan.seeds[0]].config.server.rounds for b in blocks])
 
 
 def build_panels(shown: PaperItem, last: Sequence[int]) -> dict[str, dict[str, str]]:
@@ -34,12 +34,12 @@ def build_panels(shown: PaperItem, last: Sequence[int]) -> dict[str, dict[str, s
 
 def get_panel_blocks(plan: Plan, panel: int) -> list[int]:
     """The blocks whose runs a panel shows."""
-    return list(range(len(plan.exhibit.blocks))) if plan.exhibit.layout == "blocks" else [panel]
+    return list(range(len(plan.paper_item.blocks))) if plan.paper_item.layout == "blocks" else [panel]
 
 
 def build_column_readers(plan: Plan, panel: int, columns: Mapping[str, str]) -> list[tuple[int, NumberReader]]:
     """Of each column: its block, and the number that a record has for it."""
-    shown = plan.exhibit
+    shown = plan.paper_item
     if shown.layout == "blocks":
         return [
             (block, _build_metric_reader(plan.get_rule(block), shown.values[panel]))

@@ -35,22 +35,22 @@ DOMAIN_DATASETS = ("digits", "office", "domainnet")
 class Plan:
     """A table or figure with the rows and blocks that were asked for, and the cells that it takes."""
 
-    exhibit: PaperItem
+    paper_item: PaperItem
     request: Request
     seeds: tuple[int, ...]
-    cells: dict[tuple[int, int, int], RunSpec]
+    run_specs: dict[tuple[int, int, int], RunSpec]
     """By number of block, number of row, and seed."""
     sources: dict[str, LoadedDataset]
     """The data, by data set."""
     paper_configs: tuple[Config, ...]
     """What the paper has, for each block."""
-    instead_of: str = ""
+    replaced_dataset: str = ""
     """The data set of the paper, if another one takes its place."""
 
     def get_rule(self, block: int) -> SelectionRule:
         """Which accuracy counts."""
-        own = self.cells[block, 0, self.seeds[0]].config.evaluation.report
-        return self.request.rule or self.exhibit.rule or own
+        own = self.run_specs[block, 0, self.seeds[0]].config.evaluation.report
+        return self.request.rule or self.paper_item.rule or own
 
 
 DatasetFinder = Callable[[str], LoadedDataset]

@@ -29,25 +29,25 @@ RULE_PHRASES = {
 
 def list_deviations(plan: Plan, missing: int = 0, blocks: Sequence[int] | None = None) -> list[str]:
     """Empty if the runs are as in the paper; ``missing`` of them have no result. Of all blocks or of these."""
-    chosen = range(len(plan.exhibit.blocks)) if blocks is None else blocks
-    words = [_describe_replacement(plan)] if plan.instead_of else []
-    if len(plan.exhibit.blocks) < len(load_paper_item(plan.exhibit.name).blocks):
-        words.append(f"{_join_names([block.name for block in plan.exhibit.blocks])} only")
-    pairs = [(plan.cells[b, 0, plan.seeds[0]].config, plan.paper_configs[b]) for b in chosen]
+    chosen = range(len(plan.paper_item.blocks)) if blocks is None else blocks
+    words = [_describe_replacement(plan)] if plan.replaced_dataset else []
+    if len(plan.paper_item.blocks) < len(load_paper_item(plan.paper_item.name).blocks):
+        words.append(f"{_join_names([block.name for block in plan.paper_item.blocks])} only")
+    pairs = [(plan.run_specs[b, 0, plan.seeds[0]].config, plan.paper_configs[b]) for b in chosen]
     words += _describe_rounds(pairs)
-    seeds, paper = len(plan.seeds), len(plan.exhibit.seeds)
+    seeds, paper = len(plan.seeds), len(plan.paper_item.seeds)
     words += [f"{seeds} of {paper} seeds"] * (seeds < paper)
     if missing:
-        runs = len({cell.identity for (b, _, _), cell in plan.cells.items() if b in chosen})
+        runs = len({cell.identity for (b, _, _), cell in plan.run_specs.items() if b in chosen})
         words.append(f"{runs - missing} of {runs} runs")
     for cell, full in pairs:
-        if cell.evaluation.every > full.evaluation.every and (cell.data.val_size or plan.exhibit.layout == "rounds"):
+        if cell.evaluation.every > full.evaluation.every and (cell.data.val_size or plan.paper_item.layout == "rounds"):
             words.append(f"evaluated every {cell.evaluation.every} rounds")
-    for name in _drop_duplicates([plan.exhibit.blocks[b].dataset for b in chosen]):
+    for name in _drop_duplicates([plan.paper_item.blocks[b].dataset for b in chosen]):
         data, found = DATASETS[name], plan.sources[name]
         words += [f"{data.title} stand-in images"] if found.standin else _describe_other_images(data, found)
     asked_rule = plan.request.rule
-    if asked_rule and any(asked_rule != (plan.exhibit.rule or full.evaluation.report) for _, full in pairs):
+    if asked_rule and any(asked_rule != (plan.paper_item.rule or full.evaluation.report) for _, full in pairs):
         words.append(f"by {RULE_PHRASES[asked_rule]}")
     words += [f"{key} = {value}" for key, value in flatten_tables(plan.request.sets).items() if affects_result(key)]
     return _drop_duplicates(words)
@@ -55,9 +55,9 @@ def list_deviations(plan: Plan, missing: int = 0, blocks: Sequence[int] | None =
 
 def _describe_replacement(plan: Plan) -> str:
     """The concentration of the paper's title is another data set's."""
-    block, data = plan.exhibit.blocks[0], plan.cells[0, 0, plan.seeds[0]].config.data
+    block, data = plan.paper_item.blocks[0], plan.run_specs[0, 0, plan.seeds[0]].config.data
     skewed = f" (α {data.alpha})" * ("alpha" in SETTINGS_OF_SKEW[data.skew])
-    return f"on {block.name}{skewed} instead of {plan.instead_of}"
+    return f"on {block.name}{skewed} instead of {plan.replaced_dataset}"
 
 
 def _describe_rounds(pairs: Sequence[tuple[Config, Config]]) -> list[str]:

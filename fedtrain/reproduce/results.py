@@ -35,7 +35,7 @@ class ComparedNumber:
         return None if self.ours is None or self.paper is None else self.ours.mean - self.paper.value
 
     @property
-    def outside(self) -> bool | None:
+    def exceeds_spread(self) -> bool | None:
         """Whether the difference exceeds both spreads together; ours counts twice where the paper's is not known."""
         if self.difference is None or self.ours is None or self.ours.std is None or self.paper is None:
             return None
@@ -50,7 +50,7 @@ class ComparisonTable:
     name: str
     """Of the panel."""
     title: str
-    reduced: list[str]
+    deviations: list[str]
     """Why it is not the paper's protocol; with any reason there are no marks."""
     columns: dict[str, str]
     """Names and what is written above them."""
@@ -61,7 +61,7 @@ class ComparisonTable:
 
     def is_marked(self, entry: ComparedNumber) -> bool:
         """Whether ours disagrees with the paper's."""
-        return not self.reduced and bool(entry.outside)
+        return not self.deviations and bool(entry.exceeds_spread)
 
 
 RecordsByIdentity = Mapping[str, RunRecord]
@@ -79,7 +79,7 @@ def build_comparison_tables(plan: Plan, records: RecordsByIdentity, paper: Paper
 def _build_comparison_table(
     plan: Plan, panel: int, name: str, columns: dict[str, str], records: RecordsByIdentity, paper: PaperNumbers
 ) -> ComparisonTable:
-    shown, blocks = plan.exhibit, get_panel_blocks(plan, panel)
+    shown, blocks = plan.paper_item, get_panel_blocks(plan, panel)
     chosen = build_column_readers(plan, panel, columns)
     held = {(row, column): number for (where, row, column), number in paper.items() if where in ("", name)}
     rows = {}
@@ -91,7 +91,7 @@ def _build_comparison_table(
         rows[row.name] = [
             _build_compared_number(plan, r, *of, records, n) for of, n in zip(chosen, beside, strict=True)
         ]
-    missing = {cell.identity for (block, _, _), cell in plan.cells.items() if block in blocks} - set(records)
+    missing = {cell.identity for (block, _, _), cell in plan.run_specs.items() if block in blocks} - set(records)
     words = list_deviations(plan, len(missing), blocks)
     which = RULE_DESCRIPTIONS[plan.get_rule(blocks[0])] if shown.layout != "rounds" else "after so many rounds"
     title = f"{shown.title}{f', {name}' * (len(get_plan_panels(plan)) > 1)}: test accuracy in %, {which}"
@@ -103,14 +103,14 @@ def _build_comparison_table(
 
 def is_comparable(plan: Plan, block: int) -> bool:
     """Whether the paper's numbers may stand beside ours: of the same data set, and not of stand-in images."""
-    return not plan.instead_of and not plan.sources[plan.exhibit.blocks[block].dataset].standin
+    return not plan.replaced_dataset and not plan.sources[plan.paper_item.blocks[block].dataset].standin
 
 
 def _build_compared_number(
     plan: Plan, r: int, block: int, pick: NumberReader, records: RecordsByIdentity, paper: PaperNumber | None
 ) -> ComparedNumber:
-    row = plan.exhibit.rows[r]
-    mine = [records[i] for seed in plan.seeds if (i := plan.cells[block, r, seed].identity) in records]
+    row = plan.paper_item.rows[r]
+    mine = [records[i] for seed in plan.seeds if (i := plan.run_specs[block, r, seed].identity) in records]
     values = [100 * value for record in mine if (value := pick(record, row)) is not None]
     if not values:
         return ComparedNumber(None, 0, paper)
@@ -123,7 +123,7 @@ def _build_compared_number(
 
 
 def _is_std_over_rounds(plan: Plan) -> bool:
-    return plan.exhibit.std_over == "rounds" and len(plan.seeds) == 1 and plan.get_rule(0) == "window"
+    return plan.paper_item.std_over == "rounds" and len(plan.seeds) == 1 and plan.get_rule(0) == "window"
 
 
 def _describe_std(plan: Plan, rows: Mapping[str, list[ComparedNumber]]) -> str:
@@ -140,20 +140,20 @@ def list_footnotes(
     plan: Plan, rows: Mapping[str, list[ComparedNumber]], blocks: Sequence[int], records: RecordsByIdentity
 ) -> list[str]:
     """Sources of the paper's numbers, which of them are not held, and what must be known of ours."""
-    notes = [] if plan.instead_of else list(plan.exhibit.notes)  # they speak of the paper's data
+    notes = [] if plan.replaced_dataset else list(plan.paper_item.notes)  # they speak of the paper's data
     sources: dict[str, dict[str, None]] = {}
     for row, entries in rows.items():
         for number in (entry.paper for entry in entries if entry.paper):
             sources.setdefault(number.source, {})[row] = None
     notes += [f"paper, {', '.join(names)}: {source}" for source, names in sources.items()]
     fit = [block for block in blocks if is_comparable(plan, block)]
-    notes += [STANDIN_NOTE] * (len(fit) < len(blocks) and not plan.instead_of)
+    notes += [STANDIN_NOTE] * (len(fit) < len(blocks) and not plan.replaced_dataset)
     if fit and not sources:
         notes.append(NO_NUMBERS_NOTE)
     elif fit and any(entry.paper is None for entries in rows.values() for entry in entries):
         notes.append(MISSING_NUMBERS_NOTE)
     sums: dict[int, set[object]] = {}
-    for (block, _, _), cell in plan.cells.items():
+    for (block, _, _), cell in plan.run_specs.items():
         if cell.identity in records and block in blocks:
             sums.setdefault(block, set()).add(records[cell.identity].data.get("sha256"))
     return [*notes, *[DIFFERENT_IMAGES_NOTE] * any(len(found) > 1 for found in sums.values())]

@@ -23,7 +23,7 @@ class StoredRun:
     path: Path
     identity: str
     eval_every: int
-    always: bool
+    has_test_curve: bool
     """Whether it was tested whenever it was evaluated, so that it has a curve."""
     data: str
     """What it says of its clients."""
@@ -34,13 +34,13 @@ class StoredRun:
 class Job:
     """A cell and its folder."""
 
-    cell: RunSpec
+    spec: RunSpec
     folder: Path
 
     @property
     def begun(self) -> bool:
         """Whether there is a run to go on with."""
-        return RunFolder(self.folder).holds_a_run
+        return RunFolder(self.folder).has_run
 
     @property
     def finished(self) -> bool:
@@ -55,7 +55,7 @@ class Job:
     def build_arguments(self, threads: int) -> list[str]:
         """Of ``fedco2``: begin the run, or go on with it."""
         how = (
-            ["--resume", str(self.folder)] if self.begun else [*self.cell.build_arguments(), "--out", str(self.folder)]
+            ["--resume", str(self.folder)] if self.begun else [*self.spec.build_arguments(), "--out", str(self.folder)]
         )
         return ["train", *how, "--threads", str(threads)]
 
@@ -88,7 +88,7 @@ def load_adopted_runs(paths: Iterable[Path]) -> list[StoredRun]:
     """Runs made elsewhere, or all in a folder of such; only finished ones, as nobody asked to go on with them."""
     found: list[StoredRun] = []
     for path in paths:
-        if not RunFolder(path).holds_a_run and (several := find_stored_runs(path)):
+        if not RunFolder(path).has_run and (several := find_stored_runs(path)):
             found += [run for run in several if run.finished]
             continue
         found.append(run := read_stored_run(path))
@@ -107,7 +107,7 @@ def build_jobs(
     """
     ahead = ahead or make_clients_preview(plans)
     wanted: dict[str, RunSpec] = {}
-    for cell in (cell for plan in plans for cell in plan.cells.values()):
+    for cell in (cell for plan in plans for cell in plan.run_specs.values()):
         same = wanted.setdefault(cell.identity, cell)
         wanted[cell.identity] = _with_evaluation(
             same, gcd(same.eval_every, cell.eval_every), same.needs_curve or cell.needs_curve
@@ -120,7 +120,7 @@ def build_jobs(
 
 def _choose_folder(cell: RunSpec, identity: str, runs: Sequence[StoredRun], place: Path, ahead: ClientsPreview) -> Path:
     def fits(run: StoredRun) -> bool:
-        curve = run.always and cell.eval_every % run.eval_every == 0
+        curve = run.has_test_curve and cell.eval_every % run.eval_every == 0
         return (
             run.identity == identity
             and (curve or not cell.needs_curve)
@@ -130,7 +130,7 @@ def _choose_folder(cell: RunSpec, identity: str, runs: Sequence[StoredRun], plac
     if found := next(filter(fits, runs), None):
         return found.path
     new = place / cell.name
-    if RunFolder(new).holds_a_run:
+    if RunFolder(new).has_run:
         raise InputError(
             f"{new} holds another run, or one that was made with other data than are here now; choose another --out, "
             "or say with --data-dir where those are"
@@ -142,6 +142,6 @@ def _with_evaluation(cell: RunSpec, every: int, curve: bool) -> RunSpec:
     evaluation = cell.config.evaluation
     wanted: TomlTable = {"every": every, "test": "always" if curve else evaluation.test}
     changed = {key: value for key, value in wanted.items() if getattr(evaluation, key) != value}
-    given = merge_tables(cell.given, {"evaluation": changed}) if changed else cell.given
+    given = merge_tables(cell.overrides, {"evaluation": changed}) if changed else cell.overrides
     config = replace(cell.config, evaluation=replace(evaluation, **changed))
-    return replace(cell, given=given, config=config, needs_curve=curve)
+    return replace(cell, overrides=given, config=config, needs_curve=curve)

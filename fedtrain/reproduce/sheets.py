@@ -24,9 +24,9 @@ def create_paper_figure(
     plan: Plan, records: RecordsByIdentity, grids: Sequence[ComparisonTable], height: float, bars: bool = False
 ) -> SubFigure:
     """What lies under the title, which says what is reduced, and above the words on the spread."""
-    missing = {cell.identity for cell in plan.cells.values()} - set(records)
+    missing = {cell.identity for cell in plan.run_specs.values()} - set(records)
     words = list_deviations(plan, len(missing))
-    title = plan.exhibit.title + f", {LEGACY_NOTE}" * plan.request.legacy
+    title = plan.paper_item.title + f", {LEGACY_NOTE}" * plan.request.legacy
     lines = [title, *([fill(f"reduced: {'; '.join(words)}", 94)] if words else [])]
     body = create_canvas(
         escape_mathtext("\n".join(lines)), FULL_WIDTH, height + 0.2 * sum(line.count("\n") + 1 for line in lines[1:])
@@ -56,4 +56,4 @@ def create_named_panels(body: SubFigure, lines: int, columns: int, names: Sequen
 
 def get_row_records(plan: Plan, records: RecordsByIdentity, block: int, r: int) -> list[RunRecord]:
     """The finished runs of a row, one for each seed."""
-    return [records[i] for seed in plan.seeds if (i := plan.cells[block, r, seed].identity) in records]
+    return [records[i] for seed in plan.seeds if (i := plan.run_specs[block, r, seed].identity) in records]

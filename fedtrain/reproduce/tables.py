@@ -72,7 +72,7 @@ def list_notes(grid: ComparisonTable) -> list[str]:
     compared = any(entry.difference is not None for entries in grid.rows.values() for entry in entries)
     return [
         grid.std_description,
-        *([NO_MARKS_EXPLANATION if grid.reduced else MARK_EXPLANATION] if compared else []),
+        *([NO_MARKS_EXPLANATION if grid.deviations else MARK_EXPLANATION] if compared else []),
         *grid.notes,
     ]
 
@@ -130,7 +130,7 @@ def to_csv(name: str, grids: Sequence[ComparisonTable]) -> str:
         for row, entries in grid.rows.items():
             for column, entry in zip(grid.columns, entries, strict=True):
                 place = {"experiment": name, "panel": grid.name, "row": row, "column": column}
-                writer.writerow(place | _compared_number_to_dict(grid, entry) | {"reduced": "; ".join(grid.reduced)})
+                writer.writerow(place | _compared_number_to_dict(grid, entry) | {"reduced": "; ".join(grid.deviations)})
     return file.getvalue()
 
 
@@ -145,7 +145,7 @@ def _compared_number_to_dict(grid: ComparisonTable, entry: ComparedNumber) -> di
         "paper_std": paper and paper.std,
         "source": paper and paper.source,
         "difference": entry.difference,
-        "outside": None if grid.reduced else entry.outside,
+        "outside": None if grid.deviations else entry.exceeds_spread,
     }
 
 
@@ -157,7 +157,7 @@ def to_dict(name: str, grids: Sequence[ComparisonTable]) -> dict[str, Any]:
             {
                 "name": grid.name,
                 "title": grid.title,
-                "reduced": grid.reduced,
+                "reduced": grid.deviations,
                 "ddof": 0 if "ddof 0" in grid.std_description else 1,
                 "spread": grid.std_description,
                 "columns": grid.columns,

@@ -53,7 +53,7 @@ class UnseenClient:
     data: ClientData
     personal: StateDict
     branch: str
-    estimated: bool
+    has_estimated_statistics: bool
     """Whether batch-norm statistics were taken from its images."""
 
 

@@ -53,11 +53,11 @@ class TrainedRun:
             raise InputError(f"{self.folder.path}: no client {name!r} was trained; {suggest_name(name, clients)}")
         return clients[name].to(self.trainer.device)
 
-    def logits(self, client: str, images: Tensor) -> dict[str, Tensor]:
+    def compute_logits(self, client: str, images: Tensor) -> dict[str, Tensor]:
         """What a client's own model says of images (n, 3, H, W): of the prediction, ``fused``, and of each branch."""
-        return self.logits_with(self.get_client(client), self.state.client_states[client], images)
+        return self.compute_logits_with(self.get_client(client), self.state.client_states[client], images)
 
-    def logits_with(self, client: ClientData, personal: StateDict, images: Tensor) -> dict[str, Tensor]:
+    def compute_logits_with(self, client: ClientData, personal: StateDict, images: Tensor) -> dict[str, Tensor]:
         """The same with any personal entries. Images are what the client sees: no noise is added to them."""
         seen, message = replace(client, noise=0.0), self.broadcast_for(client.name)
         pieces = [self.trainer.predict(seen, personal, message, part) for part in images.split(EVAL_BATCH_SIZE)]
@@ -76,7 +76,7 @@ def load_run(path: Path, device: str | None = None) -> TrainedRun:
     """Read what a run has written; ``device`` takes the place of the run's own."""
     folder = RunFolder(path)
     config = parse_config(merge_tables(folder.load_tables(), {"machine": {"device": device}} if device else {}))
-    state = folder.restore()
+    state = folder.load_checkpoint()
     if state is None and folder.is_finished:
         raise InputError(f"{path}: these are the records of a run, without its weights; name a run that has them")
     if state is None:
@@ -85,12 +85,12 @@ def load_run(path: Path, device: str | None = None) -> TrainedRun:
     federation = build_federation_from_manifest(config, manifest, path / MANIFEST_FILE)
     bench = Experiment(config, federation).build_client_trainer()
     own = {
-        client.name: state.load_client_state(client.name, folder.cupboard, bench.initial_client_state)
+        client.name: state.load_client_state(client.name, folder.client_state_store, bench.initial_client_state)
         for client in federation.clients
     }
-    state = replace(state, client_states=own, elsewhere={})
+    state = replace(state, client_states=own, last_trained_round={})
     for client in federation.clients:
-        if not bench.fits({**state.client_states.get(client.name, {}), **state.message.shared}):
+        if not bench.is_compatible({**state.client_states.get(client.name, {}), **state.message.shared}):
             raise build_damage_error(
                 path / LAST_CHECKPOINT, ValueError(f"it does not fit the network of client {client.name}")
             )

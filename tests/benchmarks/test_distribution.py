@@ -87,7 +87,7 @@ def test_what_a_fault_costs():
 
 def test_pieces_fall_between_marks():
     passed = ByteCounter([(3.0, 30), (1.0, 1), (2.0, 20), (5.0, 500)])
-    assert passed.between([1.0, 2.5, 4.0]) == [20, 30]
+    assert passed.count_between([1.0, 2.5, 4.0]) == [20, 30]
 
 
 def test_the_proxy_counts_both_ways():
@@ -105,8 +105,8 @@ def test_the_proxy_counts_both_ways():
                 near.settimeout(10)
                 assert near.recv(100) == b"y" * 7
         marks = [before, time.perf_counter()]
-        assert between.up.between(marks) == [100_000]
-        assert between.down.between(marks) == [7]
+        assert between.up.count_between(marks) == [100_000]
+        assert between.down.count_between(marks) == [7]
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)), timeout=1).close()
 
@@ -123,10 +123,10 @@ def test_meters_of_several_processes_fit_into_one_file(tmp_path, monkeypatch):
 
 
 def test_cases_are_as_large_as_they_say():
-    few, many = (Case(name, "fedbn", 2).planned[0] for name in NETWORK_SIZES)
+    few, many = (Case(name, "fedbn", 2).config_and_source[0] for name in NETWORK_SIZES)
     assert (few.model.name, few.model.width, many.model.name) == ("two-layer", 8, "alexnet")
     assert [config.server.rounds for config in (few, many)] == [3, 3]
-    assert not any(config.evaluation.due(round, 3) for config in (few, many) for round in (1, 2))
+    assert not any(config.evaluation.is_due(round, 3) for config in (few, many) for round in (1, 2))
     assert [Case(name, "fedbn", 2).clients for name in NETWORK_SIZES] == [5, 4]
     assert select_cases(("large fedbn",)) == [("large", "fedbn")]
     assert len(select_cases(())) == 3

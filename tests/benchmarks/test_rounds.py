@@ -59,7 +59,7 @@ def test_digits_through_pillow_are_the_same_numbers():
     read = load_through_pillow(images, 3, training=True)
     assert read.dtype == torch.float32
     assert torch.equal(read, (images.inputs[3].float() / 255 - 0.5) / 0.5)
-    assert work.federation.preparation.mean == work.federation.preparation.std == (0.5,)
+    assert work.federation.preprocessing.mean == work.federation.preprocessing.std == (0.5,)
 
 
 def test_photographs_are_opened_resized_and_turned_while_training(tmp_path):
@@ -93,7 +93,7 @@ def test_workloads_are_those_of_the_paper():
     config = TOY_WORKLOADS["w3"].experiment("fedco2").config
     assert (config.local.epochs, config.local.batch_size, config.local.momentum) == (5, 64, 0.9)
     assert (config.method.intra, config.method.inter, config.method.start) == ("none", "none", "own")
-    assert TOY_WORKLOADS["w2"].experiment("fedbn").federation.preparation.augment
+    assert TOY_WORKLOADS["w2"].experiment("fedbn").federation.preprocessing.augment
 
 
 def test_useful_flops_by_hand():

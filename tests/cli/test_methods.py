@@ -48,7 +48,7 @@ def test_the_bytes_are_those_of_a_real_round(ask, model, side, names):
         make = get_model_builder(config.model, config.method, 10, (3, side, side))
         bench = ClientTrainer(config.method, make, 10, local=config.local)
         fleet = SerialBackend(bench, [ClientData(client, some, some) for client in "abc"])
-        first = fleet.opening()
+        first = fleet.initial_broadcast()
         (made,) = federate(fleet, first, 1)
         for update in made.updates:
             ledger = measure_exchange(first, update, bench.batch_norm_names)

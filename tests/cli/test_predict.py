@@ -67,7 +67,7 @@ def test_files_are_classified_as_evaluation_does(trained, pictures, ask):
     run = load_run(folder)
     data = shorter(load_run_data(run))
     rows = {row["branch"]: row["accuracy"] for row in evaluate_clients(run, data, "test", "svhn")}
-    logits = run.logits("svhn", data.clients[1].test.inputs)
+    logits = run.compute_logits("svhn", data.clients[1].test.inputs)
     assert list(rows) == list(logits) == ["fused", "online", "offline"]
     for branch, accuracy in rows.items():
         code, out, _ = ask(folder, "--client", "svhn", "--branch", branch, "--top", 99, "--json", *paths)

@@ -85,7 +85,7 @@ def test_a_dry_run_shows_every_command_and_writes_nothing(ask, tmp_path):
 def test_a_command_by_hand_is_the_same_run(name, legacy):
     request = Request(source="standin", seeds="3,", legacy=legacy, rounds=50)
     look = make_dataset_finder(request)
-    for cell in build_plan(name, request, look).cells.values():
+    for cell in build_plan(name, request, look).run_specs.values():
         options = train.make_context("train", shlex.split(shlex.join(cell.build_arguments()))).params
         given = {SETTING_FOR_OPTION[key]: options[key] for key in SETTING_FOR_OPTION if options[key] is not None}
         config, _ = plan_run(nest_settings(given, options["sets"]), options)
@@ -141,7 +141,7 @@ def test_killed_in_the_middle_the_same_command_goes_on(ask, tmp_path):
     program.wait()
     (folder,) = (log.with_suffix("") for log in (tmp_path / "kept" / "runs").glob("*.log"))
     wait_for(lambda: not (folder / ".lock").exists())  # the run itself has noticed, saved and gone
-    saved = RunFolder(folder).round_reached()
+    saved = RunFolder(folder).read_last_saved_round()
     assert 20 <= saved < rounds
     assert not RunFolder(folder).is_finished
     assert "--resume" in ask(*command, "--dry-run")[1]

@@ -245,7 +245,7 @@ def test_a_loss_that_is_no_number_has_exit_code_1(tmp_path, capsys):
 
 def fails(client, round):
     """A client whose loss is lost in one round."""
-    adapt = ClientTrainer.adapt
+    adapt = ClientTrainer.train_locally
 
     def spoilt(bench, data, personal, message):
         loss = adapt(bench, data, personal, message)
@@ -259,7 +259,7 @@ def test_a_client_that_fails_stops_the_run_or_is_left_out(tmp_path, capsys, no_f
     command = [*QUICK_TRAIN, "--method", "fedavg", "--rounds", "3"]
     monkeypatch.setattr(ClientTrainer, "adapt", fails("svhn", 2))
     assert_refused(capsys, [*command, *out], "client svhn, round 2: the loss is nan", "lower local.lr", code=1)
-    assert RunFolder(tmp_path / "out").round_reached() == 1
+    assert RunFolder(tmp_path / "out").read_last_saved_round() == 1
     assert main([*command, "--on-client-failure", "skip", *out]) == 0  # that may change
     shown = capsys.readouterr().out
     assert "left out: client svhn, round 2: the loss is nan" in shown

@@ -141,7 +141,7 @@ def test_a_run_listens_on_loopback_alone_and_is_stopped_by_ctrl_c_with_all_that_
     said = err.strip().splitlines()
     assert len(said) == 1
     assert said[0].startswith("interrupted after ")
-    rounds = RunFolder(folder).round_reached()
+    rounds = RunFolder(folder).read_last_saved_round()
     assert f"{rounds} rounds, which are saved" in said[0]
     assert len(list(folder.glob("checkpoints/own/*/*.safetensors"))) == 5
     done = rounds + 2

@@ -126,7 +126,7 @@ class Toy:
     def run(self, method, rounds=2, *, clients=None, sample=1.0, weights="uniform", seed=0, **options):
         fleet = SerialBackend(self.bench(method, seed=seed, **options), clients or self.clients())
         options = {"sample": sample, "weights": weights, "seed": seed}
-        return Run(fleet, list(federate(fleet, fleet.opening(), rounds, **options)))
+        return Run(fleet, list(federate(fleet, fleet.initial_broadcast(), rounds, **options)))
 
 
 @pytest.fixture(scope="session")
@@ -186,7 +186,7 @@ class Small(Experiment):
 
     make: object = None
 
-    def maker(self):
+    def get_model_builder(self):
         return self.make
 
 

@@ -57,7 +57,7 @@ def test_without_batch_norm_one_sample_is_enough(toy):
 def test_a_loss_that_is_no_number_names_client_and_round(method, toy, same):
     """And the round is as if it had not begun, though another client trained in it already."""
     fleet = toy.run(method, 0).fleet
-    history = federate(fleet, fleet.opening(), 3)
+    history = federate(fleet, fleet.initial_broadcast(), 3)
     next(history)
     before = copy.deepcopy(fleet.personal)
     a = fleet.clients["a"]
@@ -196,8 +196,8 @@ def test_validation_is_augmented_only_if_so_wished(toy):
     losses = {}
     for wish in (False, True):
         how = Preprocessing(augment=True, augment_val=wish)
-        bench = toy.bench(FedAvg(), make=lambda: Net(nn.Flatten(), nn.Linear(192, 3)), preparation=how)
-        scores = bench.evaluate(client, bench.start("b"), bench.opening(["b"]), ("train", "val", "test"))
+        bench = toy.bench(FedAvg(), make=lambda: Net(nn.Flatten(), nn.Linear(192, 3)), preprocessing=how)
+        scores = bench.evaluate(client, bench.start("b"), bench.initial_broadcast(["b"]), ("train", "val", "test"))
         losses[wish] = {split: score["fused"].loss for split, score in scores.items()}
     assert losses[False]["val"] == losses[False]["test"] == losses[False]["train"]
     assert losses[True]["val"] != losses[True]["test"] == losses[False]["test"]

@@ -52,14 +52,14 @@ def test_every_method_comes_back_bit_by_bit_after_a_round(method, toy, tmp_path)
     assert bits(all_of(back)) == bits(all_of(state))
     assert list(back.message.peers) == list(state.message.peers)  # peers judge in this order
     assert list(back.client_states) == list(state.client_states)
-    assert (back.message.round, back.ledger, back.seconds, back.rows_end) == (1, LEDGER, 1.25, 17)
+    assert (back.message.round, back.communication, back.seconds, back.rows_end) == (1, LEDGER, 1.25, 17)
     assert [path.name for path in tmp_path.iterdir()] == ["c.safetensors"]
 
 
 def test_the_start_where_all_clients_hold_the_same_tensors(method, toy, tmp_path):
     fleet = toy.run(method, 0).fleet
     one = next(iter(fleet.personal.values()))
-    state = RunState(fleet.opening(), dict.fromkeys(fleet.personal, one))
+    state = RunState(fleet.initial_broadcast(), dict.fromkeys(fleet.personal, one))
     save_checkpoint(state, tmp_path / "c.safetensors")
     assert bits(all_of(load_checkpoint(tmp_path / "c.safetensors"))) == bits(all_of(state))
 
@@ -145,7 +145,7 @@ def test_any_bit_of_the_tensors_and_of_what_is_said_of_them(tmp_path):
         except InputError:
             continue
         assert bits(all_of(back)) == bits(all_of(tiny())), at  # a blank more or less between the words
-        assert (back.message.round, back.ledger, back.rows_end) == (3, LEDGER, 99)
+        assert (back.message.round, back.communication, back.rows_end) == (3, LEDGER, 99)
 
 
 def test_the_way_out_of_a_damaged_one_is_a_kept_one_but_not_itself(tmp_path):
@@ -241,7 +241,7 @@ def test_to_a_device_and_nothing_else_changes(toy):
     state = RunState(run.message, run.fleet.personal, LEDGER, 1.25, 17)
     moved = state.to(torch.device("cpu"))
     assert bits(all_of(moved)) == bits(all_of(state))
-    assert (moved.ledger, moved.seconds, moved.rows_end) == (LEDGER, 1.25, 17)
+    assert (moved.communication, moved.seconds, moved.rows_end) == (LEDGER, 1.25, 17)
     assert {t.device.type for group in all_of(state.to(torch.device("meta"))).values() for t in group.values()} == {
         "meta"
     }

@@ -98,8 +98,8 @@ def test_a_file_that_is_no_toml(tmp_path):
 
 
 def test_auto_is_a_device_that_is_there():
-    assert MachineSettings().resolved().type in ("cpu", "cuda")
-    assert MachineSettings(device="cpu").resolved().type == "cpu"
+    assert MachineSettings().resolve_device().type in ("cpu", "cuda")
+    assert MachineSettings(device="cpu").resolve_device().type == "cpu"
     assert ModelSettings(width=1).width == 1
 
 
@@ -112,13 +112,13 @@ def test_a_device_of_another_machine_is_read_but_not_used(there, device, words, 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: there)
     machine = MachineSettings(device=device)
     with pytest.raises(InputError, match=words):
-        machine.resolved()
+        machine.resolve_device()
 
 
 def test_a_gpu_that_is_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert [str(MachineSettings(device=name).resolved()) for name in ("auto", "cuda", "cuda:1")] == [
+    assert [str(MachineSettings(device=name).resolve_device()) for name in ("auto", "cuda", "cuda:1")] == [
         "cuda",
         "cuda",
         "cuda:1",
@@ -127,7 +127,7 @@ def test_a_gpu_that_is_there(monkeypatch):
 
 def test_forty_one_evaluations_make_the_window_of_label_skew():
     schedule = EvaluationSettings(every=50, window=200, window_every=5, report="window")
-    inside = [r for r in range(1, 1501) if schedule.due(r, 1500) and schedule.in_window(r, 1500)]
+    inside = [r for r in range(1, 1501) if schedule.is_due(r, 1500) and schedule.is_in_window(r, 1500)]
     assert inside == list(range(1300, 1501, 5))
     assert len(inside) == 41
 
@@ -135,14 +135,14 @@ def test_forty_one_evaluations_make_the_window_of_label_skew():
 @pytest.mark.parametrize("every", [1, 7, 50, 1500])
 def test_curves_do_not_change_what_the_window_is(every):
     schedule = EvaluationSettings(every=every, window=200, window_every=5)
-    assert [r for r in range(1, 1501) if schedule.in_window(r, 1500)] == list(range(1300, 1501, 5))
+    assert [r for r in range(1, 1501) if schedule.is_in_window(r, 1500)] == list(range(1300, 1501, 5))
 
 
 @given(SCHEDULES, st.integers(1, 200))
 def test_the_last_round_and_the_whole_window_are_evaluated(schedule, rounds):
-    assert schedule.due(rounds, rounds)
-    assert all(schedule.due(r, rounds) for r in range(1, rounds + 1) if schedule.in_window(r, rounds))
-    assert schedule.in_window(rounds, rounds) == (schedule.window > 0)
+    assert schedule.is_due(rounds, rounds)
+    assert all(schedule.is_due(r, rounds) for r in range(1, rounds + 1) if schedule.is_in_window(r, rounds))
+    assert schedule.is_in_window(rounds, rounds) == (schedule.window > 0)
 
 
 @given(SCHEDULES, st.integers(1, 200), st.data())
@@ -150,10 +150,12 @@ def test_a_round_is_due_for_a_reason(schedule, rounds, data):
     round = data.draw(st.integers(1, rounds))
     assume(round != rounds)
     late = schedule.window > 0 and round >= rounds - schedule.window
-    assert schedule.due(round, rounds) == (round % schedule.every == 0 or (late and round % schedule.window_every == 0))
+    assert schedule.is_due(round, rounds) == (
+        round % schedule.every == 0 or (late and round % schedule.window_every == 0)
+    )
 
 
 @given(SMALL, st.integers(1, 200))
 def test_without_a_window_evaluations_are_so_many_rounds_apart(every, rounds):
-    due = [r for r in range(1, rounds + 1) if EvaluationSettings(every=every).due(r, rounds)]
+    due = [r for r in range(1, rounds + 1) if EvaluationSettings(every=every).is_due(r, rounds)]
     assert due == sorted({*range(every, rounds + 1, every), rounds})

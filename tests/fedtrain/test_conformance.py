@@ -50,7 +50,7 @@ def test_what_is_sent_is_what_the_method_names(method, toy):
 
 def test_absent_clients_keep_theirs_bit_by_bit(method, toy, same):
     fleet = toy.run(method, 0).fleet
-    message = fleet.opening()
+    message = fleet.initial_broadcast()
     for present in (["c"], ["a"], ["c", "a"]):
         before, peers = copied(fleet.personal), copied(dict(message.peers))
         message = aggregate(message, fleet.train(message, present), "uniform")
@@ -97,7 +97,7 @@ def test_the_average_is_the_hand_worked_one(method, toy, weights):
 
 def test_the_order_of_replies_does_not_matter(method, toy, same):
     fleet = toy.run(method, 0).fleet
-    message = fleet.opening()
+    message = fleet.initial_broadcast()
     updates = fleet.train(message, fleet.names)
     expected = aggregate(message, updates, "size")
     for arrival in ([0, 2, 1], [1, 0, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]):
@@ -146,7 +146,7 @@ def test_the_order_of_the_clients_does_not_matter(method, toy, same_run, sample)
 def test_what_a_client_learns_does_not_depend_on_who_trained_before(method, toy, same):
     """The bench is shared by all; nothing of one client may stay on it."""
     fleet = toy.run(method, 1).fleet
-    message, personal = fleet.opening(), {name: fleet.bench.start(name) for name in toy.names}
+    message, personal = fleet.initial_broadcast(), {name: fleet.bench.start(name) for name in toy.names}
     fresh = toy.bench(method).train(fleet.clients["a"], personal["a"], message)
     fleet.bench.train(fleet.clients["c"], personal["c"], message)
     again = fleet.bench.train(fleet.clients["a"], personal["a"], message)
@@ -157,10 +157,10 @@ def test_what_a_client_learns_does_not_depend_on_who_trained_before(method, toy,
 
 def test_images_that_are_augmented_and_noisy_depend_on_seeds_only_too(method, toy, same_run):
     torch.manual_seed(1)
-    one = toy.run(method, clients=noisy_images(), make=convolutional, preparation=Preprocessing(augment=True))
+    one = toy.run(method, clients=noisy_images(), make=convolutional, preprocessing=Preprocessing(augment=True))
     torch.manual_seed(2)
     clients = noisy_images()[::-1]
-    other = toy.run(method, clients=clients, make=convolutional, preparation=Preprocessing(augment=True))
+    other = toy.run(method, clients=clients, make=convolutional, preprocessing=Preprocessing(augment=True))
     assert same_run(one, other)
     assert one.scores() == other.scores()
 

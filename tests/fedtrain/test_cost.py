@@ -58,9 +58,9 @@ def by_torch(method, make, inputs, clients, epochs):
         how = LocalSettings(batch_size=size, epochs=epochs)
         bench = ClientTrainer(method, make, 10, local=how, device="meta", engine="plain")
         samples = Samples(torch.zeros(size, *inputs), torch.zeros(size, dtype=torch.int64))
-        data, second = ClientData(names[0], samples, samples), replace(bench.opening(names), round=1)
+        data, second = ClientData(names[0], samples, samples), replace(bench.initial_broadcast(names), round=1)
         with FlopCounterMode(display=False) as training:
-            bench.adapt(data, bench.initial_client_state(names[0]), second)
+            bench.train_locally(data, bench.initial_client_state(names[0]), second)
         with FlopCounterMode(display=False) as forward:
             bench.predict(data, bench.initial_client_state(names[0]), second, samples.inputs)
     return training.get_total_flops() / size, forward.get_total_flops() / size
@@ -84,7 +84,7 @@ def test_seconds_are_foretold_for_every_method_and_nothing_is_touched(method, to
     experiment = work(toy, method)
     training, evaluation = estimate_round_seconds(experiment)
     train, forward = count_flops(
-        experiment.config.method, experiment.maker(), (toy.dim,), 3, experiment.config.local.epochs
+        experiment.config.method, experiment.get_model_builder(), (toy.dim,), 3, experiment.config.local.epochs
     )
     assert training == pytest.approx(train * sum(toy.sizes) / (cost.EFFICIENCY * 1e9))
     assert evaluation == pytest.approx(forward * 3 * 30 / (cost.EFFICIENCY * 1e9))

@@ -38,7 +38,7 @@ def quiet(progress):
 
 def broken(patch, fault, clients="a", rounds=(2,)):
     """Let these clients fail in these rounds, counted from 1, after they have trained: the bench is in disorder."""
-    adapt = ClientTrainer.adapt
+    adapt = ClientTrainer.train_locally
 
     def spoilt(bench, data, personal, message):
         loss = adapt(bench, data, personal, message)
@@ -73,11 +73,11 @@ def test_stop_names_client_and_round_and_keeps_what_was_complete(fault, words, b
             run_rounds(work, folder, quiet)
     assert error.value.exit_code == 1
     assert "\n" not in str(error.value)
-    assert (folder.round_reached(), folder.finished) == (1, False)
+    assert (folder.read_last_saved_round(), folder.finished) == (1, False)
     assert {row["round"] for row in folder.rows()} == {1}
     run_rounds(work, folder, quiet)
     assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
-    assert same(folder.restore().personal, other.restore().personal)
+    assert same(folder.load_checkpoint().personal, other.load_checkpoint().personal)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -97,13 +97,15 @@ def test_skip_is_a_round_without_that_client(name, begin, monkeypatch, same):
     with monkeypatch.context() as patch:
         patch.setattr("fedtrain.protocol.sample_cohort", without)
         run_rounds(peer, other, quiet)
-    one, two = folder.restore(), other.restore()
+    one, two = folder.load_checkpoint(), other.load_checkpoint()
     assert same(one.message.shared, two.message.shared)
     assert same(one.message.peers, two.message.peers)
     assert same(one.personal, two.personal)
     assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
-    assert one.ledger.up == two.ledger.up
-    assert one.ledger.down.total - two.ledger.down.total >= (0 if name == "singleset" else 1)  # it was sent the model
+    assert one.communication.up == two.communication.up
+    assert one.communication.down.total - two.communication.down.total >= (
+        0 if name == "singleset" else 1
+    )  # it was sent the model
 
 
 @pytest.mark.parametrize(("fault", "words"), FAULTS.values(), ids=FAULTS.keys())
@@ -147,7 +149,7 @@ def test_who_was_skipped_is_still_known_after_a_resume(begin, monkeypatch):
         broken(patch, "NaN", clients="ac", rounds=(2, 3))
         with pytest.raises(KeyboardInterrupt):
             run_rounds(work, folder, stop)
-        assert [(one["round"], one["client"]) for one in folder.restore().skipped] == [(2, "a"), (2, "c")]
+        assert [(one["round"], one["client"]) for one in folder.load_checkpoint().skipped] == [(2, "a"), (2, "c")]
         summary = run_rounds(work, folder, quiet)
         assert [(one["round"], one["client"]) for one in summary["skipped"]] == [(2, "a"), (2, "c"), (3, "a"), (3, "c")]
         assert run_rounds(whole, other, quiet)["skipped"] == summary["skipped"]
@@ -160,7 +162,7 @@ def test_without_anybody_there_is_no_round(begin, monkeypatch):
         broken(patch, "NaN", clients="abc", rounds=(3,))
         with pytest.raises(TrainingError, match="round 3: no client could train; client b, round 3: the loss is nan"):
             run_rounds(work, folder, quiet)
-    assert folder.round_reached() == 2
+    assert folder.read_last_saved_round() == 2
     assert run_rounds(work, folder, quiet)["finished"]
 
 
@@ -187,7 +189,7 @@ def test_a_client_without_data(name, begin, toy):
         ("a", "client a: it has no training samples")
     }
     start = work.fleet().personal["a"]
-    assert all(torch.equal(value, start[key]) for key, value in folder.restore().personal["a"].items())
+    assert all(torch.equal(value, start[key]) for key, value in folder.load_checkpoint().personal["a"].items())
     assert {row["client"] for row in folder.rows()} == set("abc")  # it is evaluated all the same
 
 
@@ -205,7 +207,7 @@ def test_only_the_latest_of_every_k_th_checkpoint_are_kept(begin):
     run_rounds(work, folder, lambda progress: sizes.append(len(kept(folder))))
     assert kept(folder) == ["last.safetensors", *(f"round-00000{k}.safetensors" for k in (4, 6, 8))]
     assert max(sizes) == 4
-    assert [folder.restore().message.round, folder.round_reached()] == [9, 9]
+    assert [folder.load_checkpoint().message.round, folder.read_last_saved_round()] == [9, 9]
 
 
 def test_a_kept_checkpoint_is_the_run_at_that_round(begin, same):
@@ -216,10 +218,10 @@ def test_a_kept_checkpoint_is_the_run_at_that_round(begin, same):
     (folder.path / SUMMARY_FILE).unlink()
     last = folder.path / LAST_CHECKPOINT
     os.replace(last.with_name("round-000002.safetensors"), last)
-    assert folder.round_reached() == 2
+    assert folder.read_last_saved_round() == 2
     run_rounds(work, folder, quiet)
     assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
-    assert same(folder.restore().personal, other.restore().personal)
+    assert same(folder.load_checkpoint().personal, other.load_checkpoint().personal)
     assert kept(folder) == ["last.safetensors", "round-000002.safetensors", "round-000003.safetensors"]
 
 
@@ -236,7 +238,7 @@ def test_killed_between_a_checkpoint_and_its_second_name(begin, monkeypatch):
         patch.setattr(os, "link", killed)
         with pytest.raises(KeyboardInterrupt):
             run_rounds(work, folder, quiet)
-    assert folder.round_reached() == 2
+    assert folder.read_last_saved_round() == 2
     run_rounds(work, folder, quiet)
     assert kept(folder) == ["last.safetensors", "round-000002.safetensors", "round-000003.safetensors"]
 
@@ -274,15 +276,15 @@ def test_a_full_disk_leaves_the_old_checkpoint_to_go_on_from(small_disk, begin, 
 
     with pytest.raises(InputError, match=r"last\.safetensors: cannot be written .*make room or get leave, and resume"):
         run_rounds(work, folder, fill)
-    assert folder.round_reached() == 1
+    assert folder.read_last_saved_round() == 1
     assert kept(folder) == ["last.safetensors", "round-000001.safetensors"]
     with pytest.raises((InputError, OSError)):  # still full
         run_rounds(work, folder, quiet)
-    assert folder.round_reached() == 1
+    assert folder.read_last_saved_round() == 1
     filler.unlink()
     run_rounds(work, folder, quiet)
     assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
-    assert same(folder.restore().personal, other.restore().personal)
+    assert same(folder.load_checkpoint().personal, other.load_checkpoint().personal)
 
 
 def test_a_disk_that_becomes_read_only(small_disk, begin):
@@ -294,7 +296,7 @@ def test_a_disk_that_becomes_read_only(small_disk, begin):
 
     with pytest.raises(InputError, match=r"last\.safetensors: cannot be written \(.*Read-only file system"):
         run_rounds(work, folder, close)
-    assert folder.round_reached() == 1
+    assert folder.read_last_saved_round() == 1
     with pytest.raises(InputError, match=r"cannot write to .*Read-only file system"), folder.alone():
         pass
     subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
@@ -314,5 +316,5 @@ def test_a_disk_full_of_rows_says_so_and_goes_on(begin, monkeypatch):
         patch.setattr(RunFolder, "append", full)
         with pytest.raises(OSError, match="No space left"):
             run_rounds(work, folder, quiet)
-    assert folder.round_reached() == 2
+    assert folder.read_last_saved_round() == 2
     assert run_rounds(work, folder, quiet)["finished"]

@@ -20,7 +20,7 @@ NO_COOPERATION = FedCO2(intra="none", inter="none")
 
 def test_both_models_are_equal_after_the_first_local_training(toy, same, below):
     bench = toy.bench(FedCO2(), momentum=0.9, epochs=2)
-    message = bench.opening(toy.names)
+    message = bench.initial_broadcast(toy.names)
     for client in toy.clients():
         start = bench.start(client.name)
         bench.train(client, start, message)
@@ -33,7 +33,7 @@ def test_in_the_first_round_nothing_is_learnt_from_the_other_model(toy, same_run
     assert same_run(toy.run(intra, 1), toy.run(NO_COOPERATION, 1))
     assert not same_run(toy.run(intra, 2), toy.run(NO_COOPERATION, 2))
     assert intra.phases(0, 3) == [intra.loss] * 3
-    assert intra.phases(1, 3) == [intra.mutual, *[intra.loss] * 3]
+    assert intra.phases(1, 3) == [intra.mutual_loss, *[intra.loss] * 3]
     assert NO_COOPERATION.phases(1, 3) == [NO_COOPERATION.loss] * 3
 
 
@@ -75,16 +75,16 @@ def test_pupils_learn_from_the_other_model_as_the_round_began(toy):
     x, _ = toy.batch()
     to_online, to_offline = hand_worked_kl(offline0(x), online(x)), hand_worked_kl(online0(x), offline(x))
     assert abs(to_online - hand_worked_kl(online(x), offline0(x))) > 0.01 * to_online  # no symmetry to hide behind
-    view = toy.view(anchor=OnlineOfflineModel(online0, offline0))
+    view = toy.view(round_start_model=OnlineOfflineModel(online0, offline0))
     for intra, expected in (("online", to_online), ("offline", to_offline), ("both", to_online + to_offline)):
-        loss = FedCO2(intra=intra).mutual(OnlineOfflineModel(online, offline), toy.batch(), view)
+        loss = FedCO2(intra=intra).mutual_loss(OnlineOfflineModel(online, offline), toy.batch(), view)
         assert loss.item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_an_equal_pupil_has_nothing_to_learn(toy, gradients):
     (net,) = toy.nets(1)
     pair = OnlineOfflineModel(net, copy.deepcopy(net)).eval()
-    loss = FedCO2().mutual(pair, toy.batch(), toy.view(anchor=pair))
+    loss = FedCO2().mutual_loss(pair, toy.batch(), toy.view(round_start_model=pair))
     assert abs(loss.item()) < 1e-12
     assert all(gradient.abs().max() < 1e-12 for gradient in gradients(loss, pair).values())
 
@@ -113,7 +113,7 @@ def test_what_is_looked_at_is_not_touched(name, toy, same):
     for view in seen:
         heads = dict(zip("bc", view.peers.heads, strict=True)) if message.peers else {}
         assert all(same(head.state_dict(), message.peers[peer]) for peer, head in heads.items())
-        anchors = [] if name == "copa" else [view.anchor]
+        anchors = [] if name == "copa" else [view.round_start_model]
         assert all(same(anchor.state_dict(), begun) for anchor in anchors)
         for module in [*heads.values(), *anchors]:
             assert not any(layer.training for layer in module.modules())
@@ -136,7 +136,7 @@ def test_peers_are_the_heads_as_the_last_round_left_them(step, toy, same, below)
 
     fleet = toy.run(Watching(), 0, clients=toy.clients()[::step], batch_size=100).fleet  # one batch a round
     expected = heads(fleet)
-    for each in federate(fleet, fleet.opening(), 4, sample=0.7):
+    for each in federate(fleet, fleet.initial_broadcast(), 4, sample=0.7):
         assert len(each.updates) == 2
         for update, peers in zip(each.updates, used, strict=True):
             others = [expected[client] for client in sorted(toy.names) if client != update.client]
@@ -151,12 +151,12 @@ def test_what_a_phase_does_not_touch_is_not_moved_by_momentum_or_weight_decay(to
         then: bool = True
 
         def phases(self, round, epochs):
-            return [self.loss, *([self.mutual] if self.then else [])]
+            return [self.loss, *([self.mutual_loss] if self.then else [])]
 
     ended = []
     for then in (True, False):
         bench = toy.bench(ThenMutual(intra="online", inter="none", then=then), momentum=0.9, weight_decay=0.1)
-        bench.train(toy.clients()[0], bench.start("b"), Broadcast(1, bench.opening(toy.names).shared, {}))
+        bench.train(toy.clients()[0], bench.start("b"), Broadcast(1, bench.initial_broadcast(toy.names).shared, {}))
         ended.append(bench.module)
     assert same(ended[0].offline.state_dict(), ended[1].offline.state_dict())
     assert not same(ended[0].online.state_dict(), ended[1].online.state_dict())

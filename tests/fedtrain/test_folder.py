@@ -49,8 +49,8 @@ def test_a_run_begins(begun):
     assert names(begun) == BEGUN
     assert begun.config() == Config()
     assert begun.read_json(MANIFEST_FILE) == {"a": 1}
-    assert (begun.rows(), begun.holds_a_run, begun.finished, begun.round_reached()) == ([], True, False, 0)
-    assert begun.restore() is None
+    assert (begun.rows(), begun.has_run, begun.finished, begun.read_last_saved_round()) == ([], True, False, 0)
+    assert begun.load_checkpoint() is None
 
 
 @pytest.mark.parametrize("name", [CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE, "checkpoints", "figures"])
@@ -146,7 +146,7 @@ def test_what_a_killed_process_left_half_written_is_cleared_away(begun):
         assert names(begun) == sorted([*BEGUN, LOCK_FILE, "notes.part"])
         assert list((begun.path / "checkpoints").iterdir()) == []
         assert [path.name for path in (begun.path / "figures").iterdir()] == ["mine.part"]
-    assert begun.holds_a_run
+    assert begun.has_run
 
 
 def test_in_a_folder_without_a_run_nothing_is_cleared_away(tmp_path):
@@ -212,7 +212,7 @@ def test_killed_at_any_step_of_its_beginning_the_same_command_begins_it(tmp_path
     for step in range(1, steps + 1):
         folder = RunFolder(tmp_path / f"run {step}")
         with folder.exclusive_lock():
-            if not folder.holds_a_run:
+            if not folder.has_run:
                 folder.begin(Config(), {"a": 1})
         assert names(folder) == BEGUN, step
         assert folder.load_config() == Config()
@@ -262,12 +262,12 @@ def test_a_full_disk_leaves_no_half_row(begun, monkeypatch):
 def test_rows_of_an_unfinished_round_are_cut_off(begun):
     end = begun.append(ROWS)
     begun.append(ROWS)
-    begun.cut_rows(end)
+    begun.truncate_rows(end)
     assert begun.rows() == ROWS
-    begun.cut_rows(end)
+    begun.truncate_rows(end)
     assert begun.rows() == ROWS
     with pytest.raises(InputError, match=r"metrics\.jsonl: shorter than"):
-        begun.cut_rows(end + 1)
+        begun.truncate_rows(end + 1)
 
 
 @pytest.mark.parametrize("line", [b'{"round": 1, "cli', b"\xff\xfe\n", b"[" * 100_000], ids=range(3))
@@ -310,12 +310,12 @@ def test_finished_is_what_the_summary_says(begun):
 def test_no_run_is_named(tmp_path):
     with pytest.raises(InputError, match=r"no run is here \(no config\.toml\)"):
         RunFolder(tmp_path).load_config()
-    assert not RunFolder(tmp_path / "nowhere").holds_a_run
+    assert not RunFolder(tmp_path / "nowhere").has_run
 
 
 def test_a_damaged_checkpoint_is_named(begun):
     (begun.path / LAST_CHECKPOINT).write_bytes(b"x")
-    for reader in (begun.restore, begun.round_reached):
+    for reader in (begun.load_checkpoint, begun.read_last_saved_round):
         with pytest.raises(InputError, match=r"last\.safetensors: not a checkpoint"):
             reader()
 

@@ -39,7 +39,7 @@ class Box:
         self.reader, self.folder, self.home = reader, folder, folder / "home" / "digits"
         self.home.mkdir(parents=True)
         for name, seed in zip(("images", "labels"), pictures.idx(), strict=False):
-            (self.home / name).write_bytes(seed.whole)
+            (self.home / name).write_bytes(seed.content)
 
     def accepts(self, data: bytes) -> bool:
         """Whether the bytes are read; an error must be ours, one printable line, and not that memory ran out."""
@@ -67,7 +67,7 @@ def box(name: str, tmp_path: Path) -> Box:
 
 @pytest.mark.parametrize("name", sorted(set(READERS) - {"image"}))  # of images some seeds are of formats not read
 def test_good_files_are_read(box: Box) -> None:
-    assert all(box.accepts(seed.whole) for seed in box.reader.seeds())
+    assert all(box.accepts(seed.content) for seed in box.reader.seeds())
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -110,17 +110,17 @@ def test_what_is_small_may_not_unpack_to_much(tmp_path: Path) -> None:
     for data, read in [
         (gzip.compress(struct.pack(">4I", 0x0803, BOMB, 1, 1) + zeros, 1), lambda: read_idx(file, file)),
         (MAT_HEAD + struct.pack("<II", 15, len(packed)) + packed, lambda: read_mat(file)),
-        (zip_seed({"x_train.npy": zeros}).whole, lambda: read_npz(file, "train")),
+        (zip_seed({"x_train.npy": zeros}).content, lambda: read_npz(file, "train")),
         (bz2.compress(zeros, 1), lambda: read_libsvm(file)),
-        (zip_seed({"data_batch_1.bin": zeros}).whole, lambda: read_cifar10(file, "train")),
-        (zip_seed({"X.npy": zeros}).whole, lambda: userdata.load_user_data(file, 0.0)),
+        (zip_seed({"data_batch_1.bin": zeros}).content, lambda: read_cifar10(file, "train")),
+        (zip_seed({"X.npy": zeros}).content, lambda: userdata.load_user_data(file, 0.0)),
     ]:
         file.write_bytes(data)
         with pytest.raises(InputError, match=r"unpacks to (more|over)"):
             read()
     large = zip_seed({"x_train.npy": npy(np.zeros((2, 300, 300, 3), np.uint8)), "y_train.npy": npy(np.arange(2))})
-    file.write_bytes(large.whole)
-    assert len(large.whole) * 100 < 540_000  # far smaller than what it holds, and fine
+    file.write_bytes(large.content)
+    assert len(large.content) * 100 < 540_000  # far smaller than what it holds, and fine
     assert read_npz(file, "train").images.shape == (2, 300, 300, 3)
 
 
@@ -137,7 +137,7 @@ def test_lines_of_libsvm_are_bounded(tmp_path: Path) -> None:
 def test_folders_of_an_archive_are_counted(deep: bool, tmp_path: Path) -> None:
     """Names of thirty folders each made thirty times as many folders as members are allowed."""
     names = [f"{n}/a/b/c/f" if deep else f"{n}/" for n in range(60)]
-    (tmp_path / "a.zip").write_bytes(zip_seed(dict.fromkeys(names, b""), zipfile.ZIP_STORED).whole)
+    (tmp_path / "a.zip").write_bytes(zip_seed(dict.fromkeys(names, b""), zipfile.ZIP_STORED).content)
     limit = 4 * 60 + 1 if deep else 60 + 1  # and the target itself
     extract_archive(tmp_path / "a.zip", tmp_path / "fine", ArchiveLimits(folders=limit))
     with pytest.raises(DataError, match=f"more than the {limit - 1} folders allowed"):
@@ -196,12 +196,12 @@ def test_long_settings_do_not_make_long_errors() -> None:
 def test_headers_of_python_2_are_read_without_a_warning(tmp_path: Path) -> None:
     old = npy(np.zeros((6, 2, 2), np.uint8)).replace(b"(6, 2, 2), }   ", b"(6L, 2L, 2L), }")
     assert b"6L" in old
-    (tmp_path / "a.npz").write_bytes(zip_seed({"x_train.npy": old, "y_train.npy": npy(np.arange(6))}).whole)
+    (tmp_path / "a.npz").write_bytes(zip_seed({"x_train.npy": old, "y_train.npy": npy(np.arange(6))}).content)
     assert len(read_npz(tmp_path / "a.npz", "train")) == 6
     x = npy(np.random.default_rng(0).standard_normal((6, 2))).replace(b"(6, 2), }  ", b"(6L, 2L), }")
     assert b"6L" in x
     files = {"X.npy": x, "y.npy": npy(np.arange(6.0)), "owner.npy": npy(np.zeros(6, int))}
-    (tmp_path / "a.npz").write_bytes(zip_seed(files).whole)
+    (tmp_path / "a.npz").write_bytes(zip_seed(files).content)
     assert userdata.load_user_data(tmp_path / "a.npz", 0.0).problem.sizes == [6]
 
 

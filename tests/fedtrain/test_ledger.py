@@ -46,7 +46,7 @@ def test_a_round_costs_what_was_foretold(method, toy):
     """Every method, every client, rounds with few and with all."""
     run = toy.run(method, 3, sample=0.7)
     foretold = summarise_model(method, toy.net, len(toy.names)).traffic
-    before = run.fleet.opening()
+    before = run.fleet.initial_broadcast()
     for round in run.history:
         for update in round.updates:
             assert measure_exchange(before, update, run.fleet.bench.norm) == foretold

@@ -46,14 +46,14 @@ def on_meta(toy, method, unit="pixel"):
     samples = Samples(torch.zeros(10, 3, 16, 16, dtype=torch.uint8), torch.arange(10) % 3)
     client = ClientData("a", samples, samples, samples, noise=5.0).to("meta")
     how = Preprocessing(**IMAGES, noise_unit=unit)
-    return toy.bench(method, make=conv_net, device="meta", preparation=how, batch_size=10), client
+    return toy.bench(method, make=conv_net, device="meta", preprocessing=how, batch_size=10), client
 
 
 def half_a_round(toy, method, round=1, unit="pixel"):
     bench, client = on_meta(toy, method, unit)
-    opening = bench.opening(["a", "b", "c"])
+    opening = bench.initial_broadcast(["a", "b", "c"])
     with OneDevice():
-        return bench.adapt(client, bench.start("a"), Broadcast(round, opening.shared, opening.peers))
+        return bench.train_locally(client, bench.start("a"), Broadcast(round, opening.shared, opening.peers))
 
 
 @pytest.mark.parametrize("round", [0, 1])
@@ -67,7 +67,7 @@ def test_nor_does_noise_of_the_other_unit(toy):
 
 def test_prediction_leaves_nothing_on_the_cpu(method, toy):
     bench, client = on_meta(toy, method)
-    message = bench.opening(["a", "b", "c"])
+    message = bench.initial_broadcast(["a", "b", "c"])
     with OneDevice():
         answers = bench.predict(client, bench.start("a"), message, client.test.inputs)
     assert {tuple(logits.shape) for logits in answers.values()} == {(10, 3)}
@@ -78,9 +78,9 @@ def test_prediction_leaves_nothing_on_the_cpu(method, toy):
 def test_heads_may_come_from_the_cpu(method, toy):
     """As over a network; the averaged entries are copied into the module in any case."""
     bench, client = on_meta(toy, method)
-    heads = toy.bench(method, make=conv_net).opening(["a", "b", "c"]).peers
+    heads = toy.bench(method, make=conv_net).initial_broadcast(["a", "b", "c"]).peers
     with OneDevice():
-        loss = bench.adapt(client, bench.start("a"), Broadcast(1, bench.opening(["a"]).shared, heads))
+        loss = bench.train_locally(client, bench.start("a"), Broadcast(1, bench.initial_broadcast(["a"]).shared, heads))
     assert loss.device.type == "meta"
 
 
@@ -137,4 +137,4 @@ def test_a_tensor_on_the_cpu_is_an_error(method, toy):
 def test_data_on_the_cpu_are_an_error(toy):
     bench, client = on_meta(toy, FedAvg())
     with pytest.raises((RuntimeError, NotImplementedError), match=r"device|meta"):
-        bench.adapt(client.to("cpu"), bench.start("a"), bench.opening(["a"]))
+        bench.train_locally(client.to("cpu"), bench.start("a"), bench.initial_broadcast(["a"]))

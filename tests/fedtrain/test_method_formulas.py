@@ -79,7 +79,7 @@ def test_a_plain_personal_head_is_trained_without_momentum_and_weight_decay(kind
     """Three full-batch steps by hand, in double precision, where the order of a batch is a matter of rounding."""
     how = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}
     bench = toy.bench(FedRoD(personal_sgd=kind), epochs=3, batch_size=100, precision=Precision(torch.float64), **how)
-    client, start, message = toy.clients()[0], bench.start("b"), bench.opening(toy.names)
+    client, start, message = toy.clients()[0], bench.start("b"), bench.initial_broadcast(toy.names)
     module = copy.deepcopy(bench.module)
     module.load_state_dict({**start, **message.shared})
     update, personal = bench.train(client, start, message)
@@ -109,7 +109,7 @@ def test_fedprox_pulls_towards_the_start(squared, toy, gradients):
     """By μ (w - w0), or without the square by μ/2 (w - w0) / |w - w0|."""
     (net, start), mu = toy.nets(2), 0.7
     x, y = toy.batch()
-    found = gradients(FedProx(mu=mu, squared=squared).loss(net, (x, y), toy.view(anchor=start)), net)
+    found = gradients(FedProx(mu=mu, squared=squared).loss(net, (x, y), toy.view(round_start_model=start)), net)
     plain = gradients(F.cross_entropy(net(x), y), net)
     drift = {name: (w - start.get_parameter(name)).detach() for name, w in net.named_parameters()}
     length = np.sqrt(sum((d.numpy() ** 2).sum() for d in drift.values()))
@@ -121,7 +121,7 @@ def test_fedprox_pulls_towards_the_start(squared, toy, gradients):
 @pytest.mark.parametrize("squared", [True, False])
 def test_fedprox_feels_no_pull_at_the_start(squared, toy, gradients):
     (net,), (x, y) = toy.nets(1), toy.batch()
-    found = gradients(FedProx(mu=5.0, squared=squared).loss(net, (x, y), toy.view(anchor=net)), net)
+    found = gradients(FedProx(mu=5.0, squared=squared).loss(net, (x, y), toy.view(round_start_model=net)), net)
     plain = gradients(F.cross_entropy(net(x), y), net)
     assert all(torch.equal(found[name], value) for name, value in plain.items())
 
@@ -129,7 +129,7 @@ def test_fedprox_feels_no_pull_at_the_start(squared, toy, gradients):
 def test_moon_contrasts_with_the_global_and_the_previous_model(toy):
     net, world, previous = toy.nets(3)
     (x, y), mu, tau = toy.batch(), 0.8, 0.4
-    view = toy.view(anchor=MoonModel(world, previous))
+    view = toy.view(round_start_model=MoonModel(world, previous))
     loss = Moon(mu=mu, tau=tau).loss(MoonModel(net, copy.deepcopy(net)), (x, y), view)
     z, z_world, z_previous = (each.features(x).detach().numpy() for each in (net, world.eval(), previous.eval()))
     near, far = (

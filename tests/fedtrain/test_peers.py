@@ -95,7 +95,7 @@ def ran(tmp_path):
         folder = RunFolder(tmp_path / f"{case} {peers} {fleet}")
         folder.begin(work.config, {})
         run_rounds(work, folder, small.quiet)
-        return small.everything(work, folder), folder.restore()
+        return small.everything(work, folder), folder.load_checkpoint()
 
     return new
 
@@ -166,6 +166,6 @@ def test_a_run_put_to_use_has_the_numbers_of_the_run(case, tmp_path):
     last = [row for row in folder.load_rows() if row["round"] == 3]
     assert evaluate_clients(trained, work.federation, "test") == last
     for client in work.federation.clients:
-        said = trained.logits(client.name, client.test.inputs)["fused"].argmax(1)
+        said = trained.compute_logits(client.name, client.test.inputs)["fused"].argmax(1)
         (told,) = [row for row in last if (row["client"], row["branch"]) == (client.name, "fused")]
         assert (said == client.test.labels).double().mean().item() == pytest.approx(told["accuracy"])

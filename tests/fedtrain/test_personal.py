@@ -89,7 +89,7 @@ def test_without_data_a_client_predicts_as_it_did(each):
     accuracies = {
         (client.name, branch): (logits.argmax(-1) == client.test.labels).double().mean().item()
         for client in data.clients
-        for branch, logits in run.logits(client.name, client.test.inputs).items()
+        for branch, logits in run.compute_logits(client.name, client.test.inputs).items()
     }
     told = {(row["client"], row["branch"]): row["accuracy"] for row in run.folder.load_rows()}
     assert accuracies == pytest.approx(told, abs=1e-12)
@@ -99,10 +99,10 @@ def test_without_data_a_client_predicts_as_it_did(each):
 def test_no_noise_is_added_to_images_but_evaluation_has_it(trained, unit):
     path, data = trained("fedavg", noise=30.0, unit=unit)
     run = load_run(path)
-    assert run.federation.preparation == data.preparation
+    assert run.federation.preprocessing == data.preprocessing
     assert [client.noise for client in run.federation.clients] == [0, 30, 60]
     shown = data.clients[0].test.inputs
-    assert torch.equal(run.logits("b", shown)["fused"], run.logits("c", shown)["fused"])
+    assert torch.equal(run.compute_logits("b", shown)["fused"], run.compute_logits("c", shown)["fused"])
     assert evaluate_clients(run, data, "test") == run.folder.load_rows()
 
 
@@ -132,8 +132,8 @@ def test_a_newcomers_batch_norm_is_computed_by_hand(trained, method, prefix, bra
     path, _ = trained(method)
     run, shown = load_run(path), images(20, 4, 99)
     new = build_unseen_client(run, shown)
-    assert (new.branch, new.estimated) == (branch, True)
-    logits = run.logits_with(new.data, new.personal, shown)[branch]
+    assert (new.branch, new.has_estimated_statistics) == (branch, True)
+    logits = run.compute_logits_with(new.data, new.personal, shown)[branch]
     module = run.trainer.module.get_submodule(prefix.rstrip("."))
     net = {part: list(module.get_submodule(part).named_children()) for part in ("features", "head")}
     known = [
@@ -146,8 +146,8 @@ def test_a_newcomers_batch_norm_is_computed_by_hand(trained, method, prefix, bra
         torch.testing.assert_close(new.personal[prefix + name], value, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-10)
     assert run.trainer.module.training is False
-    again = run.logits("a", shown)  # the known clients' models are as they were
-    assert all(torch.equal(value, load_run(path).logits("a", shown)[name]) for name, value in again.items())
+    again = run.compute_logits("a", shown)  # the known clients' models are as they were
+    assert all(torch.equal(value, load_run(path).compute_logits("a", shown)[name]) for name, value in again.items())
 
 
 def test_a_newcomer_of_fed_co2_does_not_look_at_offline_models(trained):
@@ -155,7 +155,7 @@ def test_a_newcomer_of_fed_co2_does_not_look_at_offline_models(trained):
     run, shown = load_run(path), images(20, 4, 99)
     new = build_unseen_client(run, shown)
     other = {name: value + 1 if name.startswith("offline.") else value for name, value in new.personal.items()}
-    one, two = (run.logits_with(new.data, entries, shown) for entries in (new.personal, other))
+    one, two = (run.compute_logits_with(new.data, entries, shown) for entries in (new.personal, other))
     assert torch.equal(one["online"], two["online"])
     assert not torch.equal(one["fused"], two["fused"])
 
@@ -166,9 +166,9 @@ def test_what_is_shared_is_taken_as_it_is(trained, method, theirs):
     path, _ = trained(method)
     run, shown = load_run(path), images(1, 4, 99)
     new = build_unseen_client(run, shown)
-    assert not new.estimated
-    logits = run.logits_with(new.data, new.personal, shown)[new.branch]
-    assert torch.equal(logits, run.logits("a", shown)[theirs])
+    assert not new.has_estimated_statistics
+    logits = run.compute_logits_with(new.data, new.personal, shown)[new.branch]
+    assert torch.equal(logits, run.compute_logits("a", shown)[theirs])
 
 
 def test_published_heads_vote_for_a_newcomer(trained):
@@ -176,8 +176,8 @@ def test_published_heads_vote_for_a_newcomer(trained):
     run, shown = load_run(path), images(5, 4, 99)
     new = build_unseen_client(run, shown)
     assert new.branch == "peers"
-    logits = run.logits_with(new.data, new.personal, shown)[new.branch]
-    mean = torch.stack([run.logits(name, shown)["own"] for name in NAMES]).mean(0)
+    logits = run.compute_logits_with(new.data, new.personal, shown)[new.branch]
+    mean = torch.stack([run.compute_logits(name, shown)["own"] for name in NAMES]).mean(0)
     torch.testing.assert_close(logits, mean, rtol=1e-12, atol=1e-12)
 
 
@@ -185,7 +185,7 @@ def test_shared_statistics_stay_and_personal_weights_are_averaged(trained):
     path, _ = trained("fedbn", bn_stats="shared")
     run, shown = load_run(path), images(1, 4, 99)
     new = build_unseen_client(run, shown)
-    assert not new.estimated
+    assert not new.has_estimated_statistics
     assert not any("running" in name for name in new.personal)
     for name, value in new.personal.items():
         expected = sum(own[name] for own in run.state.client_states.values()) / 3

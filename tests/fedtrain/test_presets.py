@@ -74,7 +74,7 @@ def test_the_common_setting_of_label_skew(preset, method):
     assert (config.seed, config.data.seed) == (0, 0)
     assert (config.model.name, config.model.cut) == ("cifar", "last")
     assert config.model.norm == (method in ("fedbn", "fedco2"))
-    evaluated = [r for r in range(1, 1501) if config.evaluation.in_window(r, 1500)]
+    evaluated = [r for r in range(1, 1501) if config.evaluation.is_in_window(r, 1500)]
     assert evaluated == list(range(1300, 1501, 5))
     assert config.evaluation.report == "window"
 

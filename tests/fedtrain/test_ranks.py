@@ -90,7 +90,7 @@ def test_cases_are_worth_comparing(alone):
     assert len(set(sizes)) == len(sizes) == 5
     assert len({everything["metrics"] for everything in alone.values()}) == len(alone)
     for case in ("copa all", "copa some", "fedco2 all", "fedco2 both"):
-        start = small.experiment(case, learning=True).build_backend().opening().peers
+        start = small.experiment(case, learning=True).build_backend().initial_broadcast().peers
         heads = dict(alone[case]["heads"])
         assert len({str(head) for head in heads.values()}) == 5
         assert all(small.bits(start[name]) != heads[name] for name in heads)
@@ -122,9 +122,9 @@ def test_what_clients_keep_stays_where_they_train(root):
             )
         if case.startswith("moon"):
             continue  # it keeps what it has just sent
-        state, digests = folder.restore(), {digest for _, digest in moved}
-        for client in (name for name, turn in state.elsewhere.items() if turn):
-            own = state.load_client_state(client, folder.cupboard, bench.initial_client_state)
+        state, digests = folder.load_checkpoint(), {digest for _, digest in moved}
+        for client in (name for name, turn in state.last_trained_round.items() if turn):
+            own = state.load_client_state(client, folder.client_state_store, bench.initial_client_state)
             still = {name: own[name] for name in bench.personal_names - published if own[name].numel() > 1}
             assert not [name for name, value in still.items() if ranks.compute_digest(value) in digests], (case, client)
 
@@ -137,11 +137,11 @@ def plain(name):
 
 def test_the_checkpoint_of_ranks_holds_nothing_personal_and_no_file_stays_that_it_does_not_need(divided):
     for case, folder in divided.items():
-        state = folder.restore()
+        state = folder.load_checkpoint()
         assert not state.personal
-        assert turns_kept(folder) == {item for item in state.elsewhere.items() if item[1]}, case
+        assert turns_kept(folder) == {item for item in state.last_trained_round.items() if item[1]}, case
         assert not list(folder.path.rglob("*.part"))
-    turns = divided["fedbn some"].restore().elsewhere
+    turns = divided["fedbn some"].load_checkpoint().last_trained_round
     assert len(set(turns.values())) > 1  # absent clients have older turns
 
 
@@ -151,12 +151,12 @@ def test_the_checkpoint_of_ranks_holds_nothing_personal_and_no_file_stays_that_i
 def test_stopped_and_killed_runs_go_on_with_other_ranks_and_in_one_process(root, alone):
     """2 ranks, 1 rank, in process, 2 ranks: as never stopped; so is a run that a rank was lost of, which is told."""
     work, mixed, killed = small.experiment(MIXED, learning=True), RunFolder(root / "mixed"), RunFolder(root / "killed")
-    assert (mixed.round_reached(), killed.round_reached()) == (2, 1)
+    assert (mixed.read_last_saved_round(), killed.read_last_saved_round()) == (2, 1)
     assert ranks.read_detection_seconds(root) < 10
     with suppress(KeyboardInterrupt):
         run_rounds(work, mixed, small.stopping(3))
-    assert mixed.round_reached() == 3
-    assert set(mixed.restore().client_states) == {client.name for client in work.federation.clients}
+    assert mixed.read_last_saved_round() == 3
+    assert set(mixed.load_checkpoint().client_states) == {client.name for client in work.federation.clients}
     assert not kept_files(mixed)  # they are in the checkpoint now
     jobs = [
         {"case": MIXED, "folder": "mixed", "stop": 4},
@@ -177,7 +177,7 @@ def test_kept_checkpoints_keep_what_clients_kept(root):
     assert turns_kept(folder) == {item for path in kept for item in read_last_trained_rounds(path).items() if item[1]}
     last = small.everything(work, folder)
     kept[0].replace(folder.path / "checkpoints/last.safetensors")
-    assert folder.round_reached() == 4
+    assert folder.read_last_saved_round() == 4
     run_rounds(work, folder, small.quiet)
     assert not small.different(small.everything(work, folder), last)
 
@@ -293,13 +293,13 @@ def test_a_rank_that_is_stopped_says_so_and_no_client_of_its_has_failed(tmp_path
     folder = RunFolder(tmp_path / "run")
     folder.begin(work.config, {})
     station = RankWorker(work.build_backend(), folder)
-    names, message = station.backend.client_names, station.backend.opening()
+    names, message = station.backend.client_names, station.backend.initial_broadcast()
     note, entries = ranks.build_call(message, {"do": "train", "cohort": names, "turns": dict.fromkeys(names, 0)})
-    told, _ = station.obey(note, entries)
+    told, _ = station.execute(note, entries)
     assert [answer["client"] for answer in told["answers"]] == list(names)
     station.request_stop()
     assert isinstance(station.backend.train(message, names[:1])[0], Failure)  # what the server must not take it for
-    told, _ = station.obey(note, entries)
+    told, _ = station.execute(note, entries)
     assert told == {"error": "Halted", "text": "a rank was interrupted; go on from the last checkpoint"}
-    assert station.obey({"do": "keep", "turns": dict.fromkeys(names, 1)}, {}) == ({}, {})
+    assert station.execute({"do": "keep", "turns": dict.fromkeys(names, 1)}, {}) == ({}, {})
     assert len(kept_files(folder)) == 5

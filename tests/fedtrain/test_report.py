@@ -112,22 +112,22 @@ def test_settings_that_an_older_version_did_not_know_have_their_defaults(fake_ru
 def test_where_test_data_waited_validation_is_shown_over_rounds(records):
     best = {"evaluation": {"report": "best-by-validation", "test": "chosen"}}
     runs = [records("fedbn", seed, tested=tested, sections=best) for seed, tested in ((1, (4, 10)), (2, (6, 10)))]
-    assert all(run.has_gaps for run in runs)
+    assert all(run.has_untested_rounds for run in runs)
     (board,) = build_result_tables(runs)
     (row,) = board.rows
-    assert (board.rule, board.traced) == ("best-by-validation", "val")
+    assert (board.rule, board.curve_split) == ("best-by-validation", "val")
     assert list(row.get_curve("val")) == [2, 4, 6, 8, 10]
     assert list(row.get_curve("test")) == [10]
     (whole,) = build_result_tables([records("moon", tested=(2, 4, 6, 8, 10), sections=best)])
-    assert whole.traced == "test"
+    assert whole.curve_split == "test"
     (mixed,) = build_result_tables([*runs, records("fedavg")], "last")
-    assert mixed.traced == "test"  # there is nothing else that all have
+    assert mixed.curve_split == "test"  # there is nothing else that all have
 
 
 def test_an_unfinished_run_whose_last_round_was_not_tested(records):
     best = {"evaluation": {"report": "best-by-validation", "test": "chosen"}}
     run = records("fedbn", tested=(4,), reached=8, sections=best)
-    assert (run.reached, run.own_rule, list(run.rules)) == (8, "best-by-validation", ["best-by-validation"])
+    assert (run.reached, run.reporting_rule, list(run.rules)) == (8, "best-by-validation", ["best-by-validation"])
     (board,) = build_result_tables([run])
     assert "round 8 of 10" in said(board)
     with pytest.raises(InputError, match="nothing to report by the rule 'last'"):

@@ -28,26 +28,26 @@ RUNS = {
 @pytest.mark.parametrize("name", PAPER_ITEM_NAMES)
 def test_every_cell_is_a_configuration(name, legacy):
     one = make_plan(name, legacy=legacy)
-    assert len({cell.identity for cell in one.cells.values()}) == RUNS[name]
-    for cell in one.cells.values():
+    assert len({cell.identity for cell in one.run_specs.values()}) == RUNS[name]
+    for cell in one.run_specs.values():
         validate_data_settings(cell.config.data)
         assert cell.config.data.source == "real"
     assert list_deviations(one) == []
-    assert len(get_plan_panels(one)) * len(one.exhibit.rows) > 0
+    assert len(get_plan_panels(one)) * len(one.paper_item.rows) > 0
 
 
 @pytest.mark.parametrize("name", PAPER_ITEM_NAMES)
 def test_seeds_and_rounds_are_the_papers(name):
     one = make_plan(name)
-    label_skew = one.exhibit.blocks[0].dataset.startswith("cifar")
+    label_skew = one.paper_item.blocks[0].dataset.startswith("cifar")
     few = (0,) if label_skew else (1,) if name == "F2" else (1, 2, 3, 4, 5)
     assert one.seeds == few
-    rounds = {cell.config.server.rounds for cell in one.cells.values()}
+    rounds = {cell.config.server.rounds for cell in one.run_specs.values()}
     assert rounds == ({500} if name == "F5" else {1500} if label_skew else {300})
 
 
 def identities(name, **request):
-    return {cell.identity for cell in make_plan(name, **request).cells.values()}
+    return {cell.identity for cell in make_plan(name, **request).run_specs.values()}
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_experiments_share_the_runs_that_they_have_in_common(one, other, shared)
 
 def test_a_shared_run_is_evaluated_as_often_as_the_most_demanding_wants(tmp_path):
     both = build_jobs([make_plan("T7", methods=("fedavg",), seeds="1"), make_plan("F2", methods=("fedavg",))], tmp_path)
-    digits = [job for job in both.values() if job.cell.config.data.dataset == "digits"]
+    digits = [job for job in both.values() if job.spec.config.data.dataset == "digits"]
     assert len(both) == 2
-    assert [(job.cell.eval_every, job.cell.config.evaluation.every) for job in digits] == [(1, 1)]
+    assert [(job.spec.eval_every, job.spec.config.evaluation.every) for job in digits] == [(1, 1)]
     assert "--eval-every 1" in " ".join(digits[0].build_arguments(1))
 
 
@@ -76,19 +76,19 @@ def test_test_data_wait_for_a_round_that_may_be_reported_unless_a_curve_is_wante
     assert "evaluation.test=chosen" in one.build_arguments(1)
     assert "evaluation.test=chosen" not in other.build_arguments(1)
     ((_, both),) = build_jobs([table, curve], tmp_path).items()
-    assert both.cell.config.evaluation.test == "always"
+    assert both.spec.config.evaluation.test == "always"
     write_fake_run(one)
     assert build_jobs([table], tmp_path)[identity].finished
     assert not build_jobs([curve], tmp_path)[identity].begun  # its curve has gaps
     write_fake_run(other)
     assert build_jobs([curve], tmp_path)[identity].finished
     assert "evaluation.test" not in " ".join(
-        make_plan("T7").cells[0, 0, 1].arguments()
+        make_plan("T7").run_specs[0, 0, 1].arguments()
     )  # there is nothing to choose by
 
 
 def test_what_makes_another_cell():
-    config = make_plan("T7").cells[0, 1, 1].config
+    config = make_plan("T7").run_specs[0, 1, 1].config
 
     def identity(**changes):
         tables = serialize_config(config)
@@ -116,7 +116,7 @@ def test_what_makes_another_cell():
     ):
         assert identity(**other) != base, other
     assert hash_settings(serialize_config(config), standin=True) != base
-    office = serialize_config(make_plan("T1").cells[0, 1, 1].config)
+    office = serialize_config(make_plan("T1").run_specs[0, 1, 1].config)
     rarer = office | {"evaluation": office["evaluation"] | {"every": 5}}
     assert hash_settings(rarer, standin=False) != hash_settings(office, standin=False)  # the best of other rounds
 
@@ -124,7 +124,7 @@ def test_what_makes_another_cell():
 def test_the_published_quirks():
     def of(name, method, legacy):
         one = make_plan(name, legacy=legacy, methods=(method,))
-        return one.cells[0, 0, one.seeds[0]].config
+        return one.run_specs[0, 0, one.seeds[0]].config
 
     assert of("T9", "fedavg", True).data.labels == "misaligned"
     assert of("T9", "fedavg", False).data.labels == "aligned"
@@ -139,12 +139,12 @@ def test_the_published_quirks():
 
 def test_figure_7_drops_dense_batch_norm_with_the_head_on_alexnet_only():
     one = make_plan("F7")
-    norm = {(cell.config.data.dataset, r): cell.config.model.norm for (_, r, _), cell in one.cells.items()}
+    norm = {(cell.config.data.dataset, r): cell.config.model.norm for (_, r, _), cell in one.run_specs.items()}
     assert {key for key, value in norm.items() if not value} == {("office", 1), ("domainnet", 1)}
 
 
 def test_the_window_shrinks_with_the_rounds():
-    cell = make_plan("T3", rounds=150).cells[0, 0, 0]
+    cell = make_plan("T3", rounds=150).run_specs[0, 0, 0]
     assert (cell.config.evaluation.window, cell.config.server.rounds) == (20, 150)
 
 
@@ -166,19 +166,19 @@ def test_seeds_that_are_none(text):
 
 def test_another_data_set():
     one = make_plan("T5", dataset="digits")
-    assert (one.instead_of, one.exhibit.blocks[0].dataset) == ("DomainNet", "digits")
+    assert (one.replaced_dataset, one.paper_item.blocks[0].dataset) == ("DomainNet", "digits")
     assert list_deviations(one)[0] == "on Digits instead of DomainNet"
     assert list_deviations(make_plan("T4", dataset="office"))[0] == "on Office-Caltech10 (α 1.0) instead of Digits"
-    assert {cell.config.data.dataset for cell in one.cells.values()} == {"digits"}
-    assert one.cells[0, 3, 1].identity in identities("T7")  # the whole method is Table 7's
-    assert [block.dataset for block in make_plan("T3", dataset="cifar10").exhibit.blocks] == ["cifar10"] * 2
+    assert {cell.config.data.dataset for cell in one.run_specs.values()} == {"digits"}
+    assert one.run_specs[0, 3, 1].identity in identities("T7")  # the whole method is Table 7's
+    assert [block.dataset for block in make_plan("T3", dataset="cifar10").paper_item.blocks] == ["cifar10"] * 2
     for name, other in (("T3", "digits"), ("F6", "office"), ("T5", "cifar10")):
         with pytest.raises(InputError, match=f"{name} cannot be run on {other}"):
             make_plan(name, dataset=other)
 
 
 def test_methods():
-    assert [row.method for row in make_plan("T7", methods=("fedbn", "fedavg")).exhibit.rows] == ["fedavg", "fedbn"]
+    assert [row.method for row in make_plan("T7", methods=("fedbn", "fedavg")).paper_item.rows] == ["fedavg", "fedbn"]
     with pytest.raises(InputError, match="T5 has no row of fedavg"):
         make_plan("T5", methods=("fedavg",))
     with pytest.raises(InputError, match="fedbn"):

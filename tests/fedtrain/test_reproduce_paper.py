@@ -16,7 +16,7 @@ from theory.errors import InputError
 @pytest.mark.parametrize("name", PAPER_ITEM_NAMES)
 def test_every_number_of_the_paper_has_a_source_and_a_place(name):
     one, held = make_plan(name), paper.load_paper_numbers(name)
-    panels, rows = get_plan_panels(one), {row.name for row in one.exhibit.rows}
+    panels, rows = get_plan_panels(one), {row.name for row in one.paper_item.rows}
     for (panel, row, column), number in held.items():
         assert row in rows
         assert column in panels[panel or next(iter(panels))]

@@ -28,14 +28,20 @@ def test_a_whole_table_is_marked_where_it_disagrees(tmp_path):
         ("", "FedAvg", "svhn"): paper.PaperNumber(10.0, None, "x"),
     }
     records, (grid,) = build_fake_results(one, tmp_path, numbers=near)
-    mine = [records[one.cells[0, 0, seed].identity].rules["last"]["clients"]["mnist"]["fused"] for seed in one.seeds]
+    mine = [
+        records[one.run_specs[0, 0, seed].identity].rules["last"]["clients"]["mnist"]["fused"] for seed in one.seeds
+    ]
     entry = grid.rows["FedAvg"][0]
     assert entry.seeds == 5
     assert entry.ours.mean == pytest.approx(100 * fmean(mine))
     assert entry.ours.std == pytest.approx(100 * stdev(mine))
     assert entry.difference == pytest.approx(entry.ours.mean - 80)
-    assert (entry.outside, grid.rows["FedAvg"][1].outside, grid.rows["FedAvg"][2].outside) == (False, True, None)
-    assert grid.reduced == []
+    assert (entry.exceeds_spread, grid.rows["FedAvg"][1].exceeds_spread, grid.rows["FedAvg"][2].exceeds_spread) == (
+        False,
+        True,
+        None,
+    )
+    assert grid.deviations == []
     assert "reduced" not in grid.title
     first, compared, *_ = format_lines(grid)
     assert [text.endswith("*") for text in first[2]] == [False, True, *[False] * 4]
@@ -48,7 +54,7 @@ def test_a_reduced_table_says_so_and_marks_nothing(tmp_path):
     one = make_plan("T7", methods=("fedco2",), rounds=3, seeds="2")
     _, (grid,) = build_fake_results(one, tmp_path)
     assert grid.title.endswith("(reduced: 3 of 300 rounds; 2 of 5 seeds)")
-    assert grid.rows["Fed-CO2"][0].outside  # it would be marked
+    assert grid.rows["Fed-CO2"][0].exceeds_spread  # it would be marked
     assert "*" not in "".join(text for _, _, texts in format_lines(grid) for text in texts)
     assert all(row["outside"] == "" for row in csv.DictReader(io.StringIO(to_csv("T7", [grid]))))
     columns = [
@@ -61,7 +67,7 @@ def test_a_reduced_table_says_so_and_marks_nothing(tmp_path):
 def test_with_runs_missing_nothing_is_marked_either(tmp_path):
     one = make_plan("T7", methods=("fedavg", "fedco2"))
     _, (grid,) = build_fake_results(one, tmp_path, leave=("fedavg",))
-    assert grid.reduced == ["5 of 10 runs"]
+    assert grid.deviations == ["5 of 10 runs"]
     assert grid.rows["FedAvg"][0].ours is None
     assert next(iter(format_lines(grid)))[2] == ["-"] * 6
 
@@ -99,7 +105,7 @@ def test_the_papers_numbers_do_not_stand_beside_other_data(tmp_path):
 def test_label_skew_has_the_spread_over_the_window(tmp_path):
     one = make_plan("T13", methods=("fedavg",), rounds=60)
     records, (grid,) = build_fake_results(one, tmp_path)
-    rules = records[one.cells[1, 0, 0].identity].rules["window"]
+    rules = records[one.run_specs[1, 0, 0].identity].rules["window"]
     entry = grid.rows["FedAvg"][1]
     assert entry.ours.mean == pytest.approx(100 * rules["micro"]["fused"])
     assert entry.ours.std == pytest.approx(100 * rules["micro_std_over_rounds"]["fused"])
@@ -111,7 +117,7 @@ def test_figure_2_shows_rounds_and_branches(tmp_path):
     one = make_plan("F2", rounds=60)
     records, found = build_fake_results(one, tmp_path)
     assert [list(grid.columns) for grid in found] == [["10", "50", "60"]] * 2
-    record = records[one.cells[1, 6, 1].identity]
+    record = records[one.run_specs[1, 6, 1].identity]
     online = found[1].rows["- online"][1]
     assert online.ours.mean == pytest.approx(100 * record.curves["test", "svhn", "online"][50])
     assert online.paper.value == 75.7
@@ -172,7 +178,7 @@ def test_markdown_and_latex_have_a_cell_for_every_number(f7):
 def test_figures_say_what_is_reduced(name, tmp_path):
     one = make_plan(name, rounds=4, seeds="1", methods=("fedco2",))
     records, found = build_fake_results(one, tmp_path)
-    title = FIGURE_KINDS[one.exhibit.figure](one, records, found).figure.get_suptitle()
+    title = FIGURE_KINDS[one.paper_item.figure](one, records, found).figure.get_suptitle()
     assert title.startswith(load_paper_item(name).title)
     assert "reduced: 4 of" in title
     assert draw_paper_figure(one, records, found).startswith(b"\x89PNG")

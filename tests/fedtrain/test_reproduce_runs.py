@@ -62,7 +62,7 @@ def test_runs_of_other_data_are_not_used(tmp_path):
     write_fake_run(job)
     for look in (replaced, smaller):
         other = make_plan("T7", look, **asked)
-        assert other.cells[0, 0, 1].identity == identity
+        assert other.run_specs[0, 0, 1].identity == identity
         assert not build_jobs([other], tmp_path / "new", adopt)[identity].begun
         with pytest.raises(InputError, match="other data than are here now; choose another --out"):
             build_jobs([other], tmp_path / "runs")
@@ -90,10 +90,10 @@ def test_what_cannot_be_run_on_the_data_at_hand_is_known_before(tmp_path):
     one = make_plan("T13", few, methods=("fedavg", "fedbn"))
     there = load_adopted_runs([finished_run("T13", tmp_path / "whole")])
     assert not any(job.begun for job in build_jobs([one], tmp_path / "new", there).values())
-    why = find_impossible_runs(one.cells.values(), make_clients_preview([one]))
+    why = find_impossible_runs(one.run_specs.values(), make_clients_preview([one]))
     assert set(why.values()) == {2}  # both methods of a column
     assert any("150 clients" in reason for reason in why), why
-    assert find_impossible_runs(one.cells.values(), make_clients_preview([make_plan("T13")])) == {}
+    assert find_impossible_runs(one.run_specs.values(), make_clients_preview([make_plan("T13")])) == {}
 
 
 def test_our_files_are_made_anew_and_others_are_left_alone(tmp_path):
@@ -117,7 +117,7 @@ def test_time_is_estimated_in_proportion():
         make_plan("T7", lambda name: make_dataset_finder(STANDIN_REQUEST)(name), rounds=r, methods=("fedavg",))
         for r in (20, 200)
     )
-    some, more = (estimate_total_seconds(one.cells.values(), one.found) for one in (few, many))
+    some, more = (estimate_total_seconds(one.run_specs.values(), one.found) for one in (few, many))
     assert 0 < some < more < 12 * some
 
 

@@ -67,14 +67,21 @@ def stop_after(round):
 
 def everything(folder):
     """Metrics as bytes, and all that the last checkpoint holds but the time it took."""
-    state = folder.restore()
+    state = folder.load_checkpoint()
     groups = {"shared": state.message.shared, **{("own", k): v for k, v in state.personal.items()}}
     groups |= {("peer", k): v for k, v in state.message.peers.items()}
     tensors = {
         (g, k): (v.dtype, v.shape, v.numpy().tobytes()) for g, entries in groups.items() for k, v in entries.items()
     }
     order = list(state.message.peers)
-    return (folder.path / METRICS_FILE).read_bytes(), tensors, order, state.ledger, state.message.round, state.rows_end
+    return (
+        (folder.path / METRICS_FILE).read_bytes(),
+        tensors,
+        order,
+        state.communication,
+        state.message.round,
+        state.rows_end,
+    )
 
 
 def timeless(summary):
@@ -89,10 +96,10 @@ def test_stopped_twice_and_resumed_is_as_never_stopped(config, begin, monkeypatc
     again, other = begin(config)
     with pytest.raises(KeyboardInterrupt):
         run_rounds(again, other, stop_after(1))  # while it is shown
-    assert (other.round_reached(), other.finished) == (1, False)
+    assert (other.read_last_saved_round(), other.finished) == (1, False)
     trained = []
 
-    def stop_inside(bench, data, personal, message, *, adapt=ClientTrainer.adapt):
+    def stop_inside(bench, data, personal, message, *, adapt=ClientTrainer.train_locally):
         trained.append(data.name)
         loss = adapt(bench, data, personal, message)
         if len(trained) == 4:  # the second client of the third round at the latest
@@ -103,7 +110,7 @@ def test_stopped_twice_and_resumed_is_as_never_stopped(config, begin, monkeypatc
         patch.setattr("fedtrain.bench.Bench.adapt", stop_inside)
         with pytest.raises(KeyboardInterrupt):
             run_rounds(again, other, quiet)
-    assert 1 < other.round_reached() < config.server.rounds
+    assert 1 < other.read_last_saved_round() < config.server.rounds
     assert timeless(run_rounds(again, other, quiet)) == timeless(whole)
     assert everything(other) == everything(folder)
 
@@ -140,7 +147,7 @@ def test_a_process_that_is_killed_goes_on_from_its_last_checkpoint(begin, monkey
         patch.setattr(module, "MAX_CHECKPOINT_TIME_SHARE", 1e9)
         with pytest.raises(Killed):
             run_rounds(again, Mortal(other.path), quiet)
-    assert other.round_reached() == 2
+    assert other.read_last_saved_round() == 2
     run_rounds(again, other, quiet)
     assert everything(other) == everything(folder)
 
@@ -229,7 +236,7 @@ def test_a_second_interruption_does_not_cost_what_the_first_one_saves(begin, mon
     monkeypatch.setattr(RunFolder, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_rounds(work, folder, stop_after(2))
-    assert folder.round_reached() == 2
+    assert folder.read_last_saved_round() == 2
 
 
 @pytest.mark.parametrize("window", [0, 1])
@@ -279,7 +286,7 @@ def test_rounds_before_the_loss_is_lost_are_saved(begin, monkeypatch):
     work, folder = begin(FEATURE)
     calls = []
 
-    def spoil(bench, data, personal, message, *, adapt=ClientTrainer.adapt):
+    def spoil(bench, data, personal, message, *, adapt=ClientTrainer.train_locally):
         loss = adapt(bench, data, personal, message)
         calls.append(message.round)
         return loss * float("nan") if message.round == 2 else loss
@@ -288,7 +295,7 @@ def test_rounds_before_the_loss_is_lost_are_saved(begin, monkeypatch):
         patch.setattr("fedtrain.bench.Bench.adapt", spoil)
         with pytest.raises(TrainingError, match="client b, round 3: the loss is nan"):
             run_rounds(work, folder, quiet)
-    assert (folder.round_reached(), folder.finished) == (2, False)
+    assert (folder.read_last_saved_round(), folder.finished) == (2, False)
     assert {row["round"] for row in folder.rows()} == {2}
     whole, other = begin(FEATURE)
     run_rounds(whole, other, quiet)

@@ -123,7 +123,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing(error, tmp_path, monkey
 
 def outcome(folder):
     """Metrics as bytes, all tensors, and what lies in the folder."""
-    state = folder.restore()
+    state = folder.load_checkpoint()
     files = sorted(str(path.relative_to(folder.path)) for path in folder.path.rglob("*"))
     return (folder.path / METRICS_FILE).read_bytes(), state.personal, state.message.shared, state.message.peers, files
 
@@ -150,7 +150,7 @@ def test_the_same_bits_as_from_memory_stopped_and_resumed_or_not(method, begin, 
         patch.setattr("fedtrain.bench.Bench.train", stopping_after(5))
         with pytest.raises(KeyboardInterrupt):
             run_rounds(again, third, quiet)
-    assert 0 < third.round_reached() < 6
+    assert 0 < third.read_last_saved_round() < 6
     run_rounds(again, third, quiet)
     assert agree(same, outcome(third), outcome(folder))
 
@@ -181,7 +181,7 @@ def test_an_abandoned_round_changes_nothing_and_older_entries_stay(at_once, toy,
     )
     first = dict(fleet.client_states)
     copies = {name: {key: value.clone() for key, value in own.items()} for name, own in first.items()}
-    message = fleet.opening()
+    message = fleet.initial_broadcast()
     with monkeypatch.context() as patch:
         patch.setattr("fedtrain.bench.Bench.train", stopping_after(2))
         with pytest.raises(KeyboardInterrupt):
@@ -207,7 +207,7 @@ def test_a_round_is_given_up_when_the_disk_is_full_even_if_failures_are_skipped(
         patch.setattr("fedtrain.experiment.offload", full)
         with pytest.raises(InputError, match="cannot be written"):
             run_rounds(work, folder, quiet)
-    assert folder.round_reached() >= 2
+    assert folder.read_last_saved_round() >= 2
     run_rounds(work, folder, quiet)
     whole, other = begin(config, method=FedCO2())
     run_rounds(whole, other, quiet)

@@ -81,7 +81,7 @@ def close(one, other, tolerance=CLOSE):
 
 def agree(in_turn, stacked, rounds=3, sample=1.0, tolerance=CLOSE):
     """All that is answered, sent and kept, in every round, and the scores."""
-    runs = (federate(each, each.opening(), rounds, sample=sample) for each in (in_turn, stacked))
+    runs = (federate(each, each.initial_broadcast(), rounds, sample=sample) for each in (in_turn, stacked))
     for one, other in zip(*runs, strict=True):
         for a, b in zip(one.updates, other.updates, strict=True):
             assert (a.client, a.num_examples) == (b.client, b.num_examples)
@@ -105,7 +105,7 @@ def test_together_is_as_in_turn(method):
     agree(*both(method), sample=0.75)
 
 
-@pytest.mark.parametrize("name", [name for name, kind in METHODS.items() if not kind.needs_norm])
+@pytest.mark.parametrize("name", [name for name, kind in METHODS.items() if not kind.needs_batch_norm])
 def test_without_batch_norm_too(name):
     """Where a rest of one sample is a batch."""
     agree(*both(METHODS[name](), make=bare), rounds=2)
@@ -156,7 +156,7 @@ def test_whatever_the_sizes_both_end_alike_or_complain_alike(sizes, method, skip
     said = []
     for each in fleets:
         try:
-            list(federate(each, each.opening(), 1))
+            list(federate(each, each.initial_broadcast(), 1))
         except Exception as error:
             said.append((type(error), str(error)))
     if said:
@@ -171,7 +171,7 @@ def test_shorter_numbers_where_they_are_wished():
     in_turn, stacked = both(Copa(), make=bare, precision=Precision(amp=True))
     agree(in_turn, stacked, rounds=1, tolerance=0.02)
     exact, short = (fleet(VmapBackend, Copa(), make=bare, precision=Precision(amp=amp)) for amp in (False, True))
-    losses = [[update.loss for update in each.train(each.opening(), ["d"])] for each in (exact, short)]
+    losses = [[update.loss for update in each.train(each.initial_broadcast(), ["d"])] for each in (exact, short)]
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.02)
 
@@ -189,7 +189,7 @@ def test_clients_that_published_nothing_hear_more_than_the_others(make):
     in_turn, stacked = both(make())
     answers = []
     for each in (in_turn, stacked):
-        opening = each.opening()
+        opening = each.initial_broadcast()
         message = replace(opening, peers={name: opening.peers[name] for name in ("a", "d")})
         answers.append(each.train(message, each.names))
     for one, other in zip(*answers, strict=True):
@@ -205,13 +205,13 @@ def test_others_are_chosen_from_heads_that_are_there_once():
     assert torch.equal(said(z), Peers([heads[3], heads[0]])(z))
     each = fleet(VmapBackend, FedCO2())
     stack = StackedClients(
-        each.bench, list(each.clients.values()), each.personal, dict.fromkeys(each.names, each.opening())
+        each.bench, list(each.clients.values()), each.personal, dict.fromkeys(each.names, each.initial_broadcast())
     )
     assert len(stack.heads) == 4
-    assert [len(set(which.tolist())) for which in stack.others] == [3] * 4
-    for client, which in zip(stack.clients, stack.others, strict=True):
+    assert [len(set(which.tolist())) for which in stack.peer_indices] == [3] * 4
+    for client, which in zip(stack.clients, stack.peer_indices, strict=True):
         names = [name for name in "abcd" if name != client.name]
-        published = each.opening().peers
+        published = each.initial_broadcast().peers
         for name, place in zip(names, which.tolist(), strict=True):
             close(dict(stack.heads[place].state_dict()), published[name])
 
@@ -242,7 +242,7 @@ def test_a_client_that_fails_is_named_and_nothing_has_changed(fault, make, same)
     stacked = fleet(VmapBackend, make(), spoilt(fault))
     before = deepcopy(stacked.personal)
     with pytest.raises(TrainingError, match=FAULTS[fault]):
-        stacked.train(stacked.opening(), stacked.names)
+        stacked.train(stacked.initial_broadcast(), stacked.names)
     assert same(stacked.personal, before)
 
 
@@ -250,7 +250,7 @@ def test_a_client_that_fails_is_named_and_nothing_has_changed(fault, make, same)
 @pytest.mark.parametrize("make", [FedAvg, FedCO2])
 def test_the_others_go_on_if_so_wished(fault, make):
     in_turn, stacked = both(make(), spoilt(fault), skip_failures=True)
-    answers = [each.train(each.opening(), each.names) for each in (in_turn, stacked)]
+    answers = [each.train(each.initial_broadcast(), each.names) for each in (in_turn, stacked)]
     assert [type(answer) is Failure for answer in answers[1]] == [False, True, False, False]
     assert answers[0][1] == answers[1][1]
     agree(in_turn, stacked, rounds=1)
@@ -268,7 +268,7 @@ def test_what_cannot_be_done_together_is_said_with_the_way_out(same):
     stacked = fleet(VmapBackend, Peeking())
     before = deepcopy(stacked.personal)
     with pytest.raises(TrainingError, match=r"^the clients cannot train together: .*: --fleet in-turn$") as said:
-        stacked.train(stacked.opening(), stacked.names)
+        stacked.train(stacked.initial_broadcast(), stacked.names)
     assert "\n" not in str(said.value)
     assert same(stacked.personal, before)
 
@@ -293,9 +293,9 @@ def test_a_run_has_the_same_cohorts_and_the_same_bytes(begin, monkeypatch):
         assert type(work.fleet()) is kind
         assert (work.fleet().bench.steps is SGDStep) == (name == "stacked")  # the tricks of the fast engine stay out
         run_rounds(work, folder, lambda progress: None)
-        ends.append(folder.restore())
+        ends.append(folder.load_checkpoint())
     assert seen[:3] == seen[3:]
     assert len(seen) == 6
-    assert ends[0].ledger == ends[1].ledger
+    assert ends[0].communication == ends[1].communication
     close(ends[0].personal, ends[1].personal)
     close(ends[0].message.shared, ends[1].message.shared)

@@ -87,7 +87,9 @@ def at_start(method):
     """Outputs f, their gradients g, Jacobian rows J by name, and the owner of each row."""
     fleet = fleet_of(method)
     f, g, owner, rows = [], [], [], {}
-    for i, (module, data) in enumerate(zip(modules(fleet, fleet.opening()), fleet.clients.values(), strict=True)):
+    for i, (module, data) in enumerate(
+        zip(modules(fleet, fleet.initial_broadcast()), fleet.clients.values(), strict=True)
+    ):
         branches, weights = outputs(method, module, data), force(method.title)
         assert branches.keys() == weights.keys()
         f.append(flat(branches))
@@ -106,7 +108,7 @@ def at_start(method):
 
 def after_a_round(method, lr):
     fleet = fleet_of(method, lr)
-    (only,) = federate(fleet, fleet.opening(), 1)
+    (only,) = federate(fleet, fleet.initial_broadcast(), 1)
     both = zip(modules(fleet, only.message), fleet.clients.values(), strict=True)
     return torch.cat([flat(outputs(method, module, data)) for module, data in both]).detach()
 

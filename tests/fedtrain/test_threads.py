@@ -17,7 +17,7 @@ PATIENCE = 20  # seconds until a test that waits for another thread gives up
 
 def threaded(toy, method, benches=2, **options):
     first = toy.bench(method)
-    return ThreadsBackend([first, *(first.twin() for _ in range(benches - 1))], toy.clients(), **options)
+    return ThreadsBackend([first, *(first.clone() for _ in range(benches - 1))], toy.clients(), **options)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_the_same_bits_as_one_after_the_other_on_one_core(benches, toy, method, 
     found = []
     for fleet, cores in zip(fleets, (1, 2), strict=True):
         torch.set_num_threads(cores)
-        rounds = list(federate(fleet, fleet.opening(), 3, sample=0.7))
+        rounds = list(federate(fleet, fleet.initial_broadcast(), 3, sample=0.7))
         found.append((rounds, fleet.evaluate(rounds[-1].message, ("train", "test"))))
     (one_by_one, scores), (at_once, other_scores) = found
     for one, other in zip(one_by_one, at_once, strict=True):
@@ -112,7 +112,7 @@ def test_a_fleet_that_is_halted_stops_all_of_its_benches(toy, two_cores):
 
 def test_a_halted_bench_stops_at_the_next_batch(toy):
     bench = toy.bench(METHODS["fedavg"]())
-    client, message = toy.clients()[0], bench.opening(toy.names)
+    client, message = toy.clients()[0], bench.initial_broadcast(toy.names)
     bench.halt.set()
     with pytest.raises(TrainingStopped):
         bench.train(client, bench.start("b"), message)
@@ -126,6 +126,6 @@ def test_a_client_that_fails_is_left_out_and_named(toy, monkeypatch):
     for bench in fleet.benches:
         monkeypatch.setattr(bench, "train", lambda data, *rest: healthy(data, *rest) if data.name != "b" else 1 / 0)
     fleet.benches = fleet.benches[:1]  # one healthy bench serves them all
-    answers = fleet.train(fleet.opening(), ["a", "b", "c"])
+    answers = fleet.train(fleet.initial_broadcast(), ["a", "b", "c"])
     assert [answer.client for answer in answers if isinstance(answer, Failure)] == ["b"]
     assert [answer.client for answer in answers] == ["a", "b", "c"]

@@ -126,9 +126,9 @@ def test_a_life_in_the_clear(deployment, toy):
     busy = [folder / "nodes" / str(client) / "busy" for client in range(2)]
     until(lambda: all(path.exists() for path in busy))
     assert listeners(find_deployment_processes(folder)) == {("0100007F", port) for port in ports}
-    assert deployment.control.run_state(run).status == "running"
+    assert deployment.control.get_run(run).status == "running"
     deployment.control.stop_run(run)
-    assert deployment.control.run_state(run).status == "finished:stopped"
+    assert deployment.control.get_run(run).status == "finished:stopped"
     with pytest.raises(TrainingError, match="flwr stop 1: "):
         deployment.control.stop_run("1")
 
@@ -201,7 +201,7 @@ def test_keys_and_certificates(deployment, tmp_path):
     assert stat.S_IMODE(secrets.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in secrets.iterdir()} == {0o600}
     before = deployment.status()
-    assert before.well
+    assert before.is_healthy
     assert before.tls
 
     os.kill(before.pid, signal.SIGKILL)

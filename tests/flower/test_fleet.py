@@ -134,13 +134,13 @@ def alone(tmp_path):
 
 
 def agree(one: RunFolder, other: RunFolder) -> None:
-    a, b = one.restore(), other.restore()
+    a, b = one.load_checkpoint(), other.load_checkpoint()
     assert (one.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
     assert small.bits(a.message.shared) == small.bits(b.message.shared)
     assert {k: small.bits(v) for k, v in a.message.peers.items()} == {
         k: small.bits(v) for k, v in b.message.peers.items()
     }
-    assert a.ledger == b.ledger
+    assert a.communication == b.communication
 
 
 def test_one_message_a_round_with_the_evaluation_in_it(tmp_path, alone):
@@ -176,7 +176,7 @@ def test_what_is_personal_stays_on_the_node(tmp_path):
     assert personal
     assert names
     assert not names & personal
-    assert not RunFolder(tmp_path / "run").restore().client_states
+    assert not RunFolder(tmp_path / "run").load_checkpoint().client_states
 
 
 def test_a_node_that_is_killed_in_its_turn_and_comes_back_with_another_number(tmp_path, alone):
@@ -450,7 +450,7 @@ def test_a_server_that_was_stopped_goes_on_from_its_checkpoint(tmp_path, alone):
         for stop in (1, 2):
             with suppress(KeyboardInterrupt):
                 go(grid, case, root, watch=small.stopping(stop))
-            assert RunFolder(root / "run").round_reached() == stop
+            assert RunFolder(root / "run").read_last_saved_round() == stop
             grid.memory = {number: RecordDict() for number in grid.nodes}
         go(grid, case, root)
         work, folder = small.experiment(case), RunFolder(root / "alone")
@@ -471,7 +471,7 @@ def test_a_server_that_is_stopped_while_clients_are_evaluated_and_train_ahead_of
     grid.tamper = tamper
     with pytest.raises(KeyboardInterrupt):
         go(grid, "fedbn all", tmp_path)
-    assert RunFolder(tmp_path / "run").round_reached() == 1
+    assert RunFolder(tmp_path / "run").read_last_saved_round() == 1
     grid.memory = {number: RecordDict() for number in grid.nodes}
     go(grid, "fedbn all", tmp_path)
     agree(RunFolder(tmp_path / "run"), alone("fedbn all"))

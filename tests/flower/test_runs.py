@@ -87,7 +87,7 @@ def computing(deployment, place):
 
 def test_a_node_that_is_killed_in_mid_round_and_started_again(start, alone, deployment):
     started = start("fedco2 all")
-    started.until(lambda: started.folder.round_reached() >= 1 or started.folder.holds_a_run)
+    started.until(lambda: started.folder.read_last_saved_round() >= 1 or started.folder.has_run)
     started.until(lambda: computing(deployment, 2))
     load_deployment_state(deployment.folder).nodes[2].process.signal(signal.SIGKILL)
     deployment.restart_node(2)
@@ -97,11 +97,11 @@ def test_a_node_that_is_killed_in_mid_round_and_started_again(start, alone, depl
 
 def test_a_superlink_and_its_server_that_are_killed_and_a_run_that_goes_on(start, alone, deployment):
     started = start("fedbn all", server={"rounds": 6}, evaluation={"every": 6})
-    started.until(lambda: started.folder.holds_a_run and started.folder.round_reached() >= 1)
+    started.until(lambda: started.folder.has_run and started.folder.read_last_saved_round() >= 1)
     link = load_deployment_state(deployment.folder).superlink.process
     for process in [link, *find_descendants([link])]:
         process.signal(signal.SIGKILL)
-    reached = started.folder.round_reached()
+    reached = started.folder.read_last_saved_round()
     assert not started.folder.finished
     deployment.restart_superlink()
     again = start("fedbn all", started.folder, server={"rounds": 6}, evaluation={"every": 6})
@@ -112,7 +112,7 @@ def test_a_superlink_and_its_server_that_are_killed_and_a_run_that_goes_on(start
 
 def test_a_client_that_never_answers(start, deployment):
     started = start("fedavg all", least=4, patience=30.0)
-    started.until(lambda: started.folder.holds_a_run)
+    started.until(lambda: started.folder.has_run)
     node = load_deployment_state(deployment.folder).nodes[4].process
     for process in [node, *find_descendants([node])]:
         process.signal(signal.SIGKILL)

@@ -25,7 +25,7 @@ def problem():
 @pytest.fixture(scope="module")
 def start(problem, trained):
     """Online weights, and offline ones that differ from them."""
-    return trained(problem, 20, seed=1), replace(trained(problem, 20, seed=2).made_personal(), alpha=0.7)
+    return trained(problem, 20, seed=1), replace(trained(problem, 20, seed=2).copy_per_client(), alpha=0.7)
 
 
 def compute_torch_outputs(nets, problem):
@@ -91,7 +91,7 @@ def descend_with_torch(problem, online, offline, reading, steps, eta, modules):
 def test_outputs_and_gradients_are_those_of_autograd(sizes, dim, width, personal, seed, trained, modules):
     problem = draw_synthetic_problem(len(sizes), sizes, dim, seed=seed)
     weights = trained(problem, width, seed=seed)
-    weights = weights.made_personal() if personal else weights
+    weights = weights.copy_per_client() if personal else weights
     nets = modules(problem, weights)
     towards = torch.randn(len(problem.y), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     expected = compute_torch_outputs(nets, problem)
@@ -144,7 +144,7 @@ def test_separate_branches_do_not_see_each_other(problem, start):
 def test_for_one_client_federated_is_separate():
     alone = draw_synthetic_problem(1, 6, 3)
     online = draw_initial_weights(alone, 30, 0.5)
-    one, other = (descend(alone, online, online.made_personal(), r, 5, 0.05) for r in ("separate", "federated"))
+    one, other = (descend(alone, online, online.copy_per_client(), r, 5, 0.05) for r in ("separate", "federated"))
     assert torch.allclose(one.online, other.online, rtol=0, atol=1e-13)
     assert torch.allclose(one.online, one.offline, rtol=0, atol=1e-13)  # same start, same loss, nothing to share
 
@@ -174,7 +174,7 @@ def test_residual_norms_are_of_the_outputs_and_of_their_mean(problem, start):
     path = descend(problem, *start, "joint", 4, 0.05)
     assert path.online.shape == (5, len(problem.y))
     for branch, F in (("online", path.online), ("offline", path.offline), ("fused", (path.online + path.offline) / 2)):
-        assert torch.equal(path.residual_norms(branch), (F - problem.y).norm(dim=1))
+        assert torch.equal(path.compute_residual_norms(branch), (F - problem.y).norm(dim=1))
 
 
 def test_single_precision_descends_alike(problem, start):
@@ -246,8 +246,8 @@ def test_the_stable_step_is_where_real_networks_stop_descending(problem):
         )
         for share in (0.9, 1.5)
     )
-    assert slow.residual_norms("online")[-1] < 0.5 * slow.residual_norms("online")[0]
-    assert fast.residual_norms("online").max() > 2 * fast.residual_norms("online")[0]
+    assert slow.compute_residual_norms("online")[-1] < 0.5 * slow.compute_residual_norms("online")[0]
+    assert fast.compute_residual_norms("online").max() > 2 * fast.compute_residual_norms("online")[0]
 
 
 @pytest.mark.parametrize("reading", READINGS)

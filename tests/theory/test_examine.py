@@ -228,7 +228,7 @@ def test_certificates_enclose_the_eigenvalues(dtype):
 def test_certificates_are_about_kernels_in_double_precision():
     """In float32 the blocks of V_on and V_off differ by rounding, and so would what is proved of them."""
     study = replace(TINY, dtype="float32", clients=1, samples=1).build_study()
-    exact = study.in_double().online_kernel.V.item()
+    exact = study.to_double().online_kernel.V.item()
     assert exact != study.online_kernel.V.item()
     proofs = collect_certificates(study)
     assert proofs["O2"]["right"] == [exact, exact]
@@ -354,7 +354,7 @@ def test_residuals_and_bounds_are_those_of_the_descents(whole):
     for curve in curves["residuals"].values():
         assert len(curve) == 7
         assert curve[0] == pytest.approx(start)
-    mu = compute_spectrum(study.limits["online"].V)[0]
+    mu = compute_spectrum(study.limit_kernels["online"].V)[0]
     factor = 1 - study.rate * mu / (2 * study.alpha**2)
     assert curves["bounds"]["online"] == pytest.approx([start * factor ** (t / 2) for t in range(7)])
     assert set(curves["bounds"]) == {"online", "offline", "fused"}
@@ -437,7 +437,7 @@ def test_no_more_than_five_pairs_are_listed():
 
 def test_the_effect_of_parallel_samples_is_measured():
     problem = make_parallel(draw_synthetic_problem(2, 3, 4, seed=1), 0, 2)
-    message = describe_parallel_effect(problem, problem.parallel()[0])
+    message = describe_parallel_effect(problem, problem.find_parallel_samples()[0])
     keep = torch.tensor([0, 1, 3, 4, 5])
     without = Problem(problem.x[keep], problem.y[keep], problem.owner[keep], problem.S)
     after = compute_spectrum(Study.at_init(without, 2048).online_kernel.V)[0]

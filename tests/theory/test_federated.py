@@ -93,7 +93,7 @@ def test_the_trainers_names_give_the_theorys_kernels(problem, nets, rows, apart)
     for shared, expected in (
         (fedavg, compute_kernel(problem, weights, share_gamma=True)),
         (fedbn, compute_kernel(problem, weights)),
-        (frozenset(), compute_kernel(problem, weights.made_personal())),
+        (frozenset(), compute_kernel(problem, weights.copy_per_client())),
     ):
         assert apart(compute_federated_kernel(rows, problem.owner, shared), expected.Lambda) <= 1e-12
 

@@ -92,7 +92,7 @@ def test_wide_networks_that_are_really_trained_predict_what_their_kernels_forete
         start = compute_outputs(whole, online)[0]
         rows = K[held][:, ~held] @ torch.linalg.solve(K[~held][:, ~held], (whole.y - start)[~held])
         foretold[name] = start[held] + rows
-    trained = descend(seen, online, online.made_personal(), "federated", 4000, 0.1, keep=2)
+    trained = descend(seen, online, online.copy_per_client(), "federated", 4000, 0.1, keep=2)
     _, on, off = trained.snapshots[-1]
     assert (trained.online[-1] - seen.y).norm() < 0.02 * seen.y.norm()  # trained to its end
     scale = unseen.y.norm()
@@ -104,8 +104,8 @@ def test_wide_networks_that_are_really_trained_predict_what_their_kernels_forete
 def test_federation_helps_clients_that_agree_and_hurts_those_that_do_not():
     agreeing, strangers = forecast_methods(build_taught_problem(1.0)), forecast_methods(build_taught_problem(0.0))
     assert all(gain.mean > 0 for gain in agreeing.compute_client_gains())
-    assert agreeing.compute_mean_gain(SINGLESET, FEDBN).word == "helps"
-    assert strangers.compute_mean_gain(SINGLESET, FEDBN).word == "hurts"
+    assert agreeing.compute_mean_gain(SINGLESET, FEDBN).effect == "helps"
+    assert strangers.compute_mean_gain(SINGLESET, FEDBN).effect == "hurts"
     for found in (agreeing, strangers):  # it never is the worst of the three
         assert found.compute_mean_score(FEDCO2) > min(
             found.compute_mean_score(SINGLESET), found.compute_mean_score(FEDBN)
@@ -117,7 +117,7 @@ def test_a_client_apart_is_the_one_that_is_hurt():
     y = torch.where(problem.owner == 2, -problem.y, problem.y)
     found = forecast_methods(Problem(problem.x, y, problem.owner, problem.S))
     assert min(range(4), key=lambda i: found.compute_client_gains()[i].mean) == 2
-    assert found.compute_client_gains()[2].word == "hurts"
+    assert found.compute_client_gains()[2].effect == "hurts"
 
 
 def test_classes_are_counted_right_or_wrong():
@@ -149,8 +149,8 @@ def test_the_lone_models_of_the_others_know_nothing_of_a_client(seed, changed):
     after, before = (predict_held_out(single, one[:, None], fold, 0.1) for one in (y, problem.y))
     kept = problem.owner != changed
     assert torch.allclose(after[kept], before[kept], atol=1e-10)
-    parts = regress(single, y[:, None], fold, problem.blocks).said  # client by client, and in one
-    assert torch.allclose(parts, regress(single, y[:, None], fold, [slice(0, 24)]).said, atol=1e-8)
+    parts = regress(single, y[:, None], fold, problem.blocks).predicted  # client by client, and in one
+    assert torch.allclose(parts, regress(single, y[:, None], fold, [slice(0, 24)]).predicted, atol=1e-8)
 
 
 def test_the_ridge_is_the_best_of_those_tried():
@@ -213,7 +213,7 @@ def test_seeds_out_of_range_are_refused(seed):
 def test_few_samples_decide_nothing_however_much_they_agree():
     owner = torch.repeat_interleave(torch.arange(2), torch.tensor([5, 6]))
     scores = {SINGLESET: torch.zeros(11), FEDBN: torch.ones(11)}
-    assert [gain.word for gain in Forecast(owner, scores, {}).compute_client_gains()] == ["undecided", "helps"]
+    assert [gain.effect for gain in Forecast(owner, scores, {}).compute_client_gains()] == ["undecided", "helps"]
 
 
 def test_the_gain_of_the_mean_is_that_of_clients_counted_alike():

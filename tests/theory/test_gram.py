@@ -52,7 +52,7 @@ def split_inputs(problem):
 def perturb_weights(weights, seed):
     """Offline networks that have gone their own ways."""
     generator = torch.Generator().manual_seed(seed)
-    mine = weights.made_personal()
+    mine = weights.copy_per_client()
     shake = (torch.randn(t.shape, generator=generator, dtype=torch.float64) for t in (mine.v, mine.c))
     return replace(mine, v=mine.v + next(shake), c=mine.c + next(shake))
 
@@ -180,7 +180,7 @@ def test_single_precision_agrees_to_four_digits(trained, apart):
     problem = draw_synthetic_problem(3, [3, 5, 1], 6)
     weights = trained(problem, 500)
     rough = replace(weights, **{name: getattr(weights, name).float() for name in ("v", "c", "gamma")})
-    for fine_weights, rough_weights in ((weights, rough), (weights.made_personal(), rough.made_personal())):
+    for fine_weights, rough_weights in ((weights, rough), (weights.copy_per_client(), rough.copy_per_client())):
         fine, single = compute_kernel(problem, fine_weights), compute_kernel(problem.to(torch.float32), rough_weights)
         assert single.V.dtype == single.G.dtype == torch.float32
         assert apart(single.V.double(), fine.V) <= 1e-4
@@ -224,7 +224,7 @@ def test_memory_does_not_grow_with_the_width(personal, trained):
     largest = {}
     for width in (256, 2048):
         weights = trained(problem, width)
-        weights = weights.made_personal() if personal else weights
+        weights = weights.copy_per_client() if personal else weights
         with record_largest_result(problem, weights) as mode:
             compute_kernel(problem, weights, chunk=64)
         largest[width] = mode.largest
@@ -271,7 +271,7 @@ def test_kernels_form_means():
 
 def test_pinched_keeps_the_client_blocks_of_both_parts():
     owner = torch.tensor([0, 0, 1])
-    found = Kernel(torch.ones(3, 3), 2 * torch.ones(3, 3), 1.0).pinched(owner)
+    found = Kernel(torch.ones(3, 3), 2 * torch.ones(3, 3), 1.0).keep_client_blocks(owner)
     assert found.V.tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
     assert torch.equal(found.G, 2 * found.V)
 
@@ -281,7 +281,7 @@ def test_offline_starts_as_the_client_blocks_of_online(sizes, dim, width, kind, 
     """O1: made personal, the same weights give the pinching of the shared kernel."""
     problem = build_problem(sizes, dim, kind, seed)
     weights = trained(problem, width, seed=seed)
-    on, off = compute_kernel(problem, weights), compute_kernel(problem, weights.made_personal(), chunk=chunk)
+    on, off = compute_kernel(problem, weights), compute_kernel(problem, weights.copy_per_client(), chunk=chunk)
     assert (off.G - on.G).norm() <= 1e-13 * reach(problem, weights)
     assert (off.V - keep_client_blocks(on.V, problem.owner)).norm() <= 1e-13 * reach(problem, weights)
 
@@ -289,7 +289,7 @@ def test_offline_starts_as_the_client_blocks_of_online(sizes, dim, width, kind, 
 def test_made_personal_gives_each_client_copies(trained):
     problem = draw_synthetic_problem(3, 2, 4)
     weights = trained(problem, 5)
-    mine = weights.made_personal()
+    mine = weights.copy_per_client()
     assert (weights.personal, mine.personal) == (False, True)
     assert mine.v.shape == (3, 5, 4)
     assert mine.c.shape == (3, 5)

@@ -110,7 +110,10 @@ def test_every_clients_spectrum_interlaces_the_online_one(drawn, width, at_init,
     problem = drawn.problem
     weights = some_weights(problem, width, drawn.seed, at_init)
     online, fedavg = compute_kernel(problem, weights), compute_kernel(problem, weights, share_gamma=True)
-    offline, room = compute_kernel(problem, weights.made_personal()), ROOM * reach(problem, weights) / weights.alpha**2
+    offline, room = (
+        compute_kernel(problem, weights.copy_per_client()),
+        ROOM * reach(problem, weights) / weights.alpha**2,
+    )
     for rows in problem.blocks:
         assert_interlaced(compute_spectrum(online.V), compute_spectrum(offline.V[rows, rows]), room)
         assert_interlaced(compute_spectrum(online.Lambda), compute_spectrum(offline.Lambda[rows, rows]), room)
@@ -125,7 +128,7 @@ def test_the_offline_least_eigenvalue_is_the_least_of_the_clients_and_no_less_th
     """O2: λ_min(V_off) = min_i λ_min(V_i) >= λ_min(V_on)."""
     problem = drawn.problem
     weights = some_weights(problem, width, drawn.seed, at_init)
-    on, off = compute_kernel(problem, weights).V, compute_kernel(problem, weights.made_personal()).V
+    on, off = compute_kernel(problem, weights).V, compute_kernel(problem, weights.copy_per_client()).V
     room, low = ROOM * reach(problem, weights), compute_spectrum(off)[0]
     assert abs(low - min(compute_spectrum(off[rows, rows])[0] for rows in problem.blocks)) <= room
     assert low >= compute_spectrum(on)[0] - room
@@ -137,7 +140,7 @@ def test_the_mean_kernel_is_better_conditioned_than_the_online_one(drawn, width,
     """O3 and O4: λ_min of the mean >= mean of λ_min >= λ_min(V_on); λ_max of the mean <= λ_max(V_on)."""
     problem = drawn.problem
     weights = some_weights(problem, width, drawn.seed, at_init)
-    on, off = compute_kernel(problem, weights).V, compute_kernel(problem, weights.made_personal()).V
+    on, off = compute_kernel(problem, weights).V, compute_kernel(problem, weights.copy_per_client()).V
     mean, room = compute_spectrum((on + off) / 2), ROOM * reach(problem, weights)
     on, off = compute_spectrum(on), compute_spectrum(off)
     assert mean[0] >= (on[0] + off[0]) / 2 - room
@@ -153,7 +156,7 @@ def test_making_all_of_a_kernel_personal_never_lowers_its_least_eigenvalue(drawn
     problem = drawn.problem
     weights = some_weights(problem, width, drawn.seed, at_init)
     fedavg, fedbn = (compute_kernel(problem, weights, share_gamma=share) for share in (True, False))
-    alone, room = compute_kernel(problem, weights.made_personal()), ROOM * reach(problem, weights) / weights.alpha**2
+    alone, room = compute_kernel(problem, weights.copy_per_client()), ROOM * reach(problem, weights) / weights.alpha**2
     ladder = [compute_spectrum(k.Lambda)[0] for k in (fedbn, 0.5 * (fedbn + alone), alone)]
     assert all(above >= below - room for below, above in pairwise(ladder))
     assert compute_spectrum(fedbn.G)[0] >= compute_spectrum(fedavg.G)[0] - room
@@ -180,7 +183,7 @@ def test_the_orderings_are_strict_for_ordinary_data():
 def test_for_one_client_online_and_offline_are_the_same(some_weights, reach):
     problem = draw_synthetic_problem(1, 5, 3)
     weights = some_weights(problem, 20, 0, False)
-    on, off = compute_kernel(problem, weights), compute_kernel(problem, weights.made_personal())
+    on, off = compute_kernel(problem, weights), compute_kernel(problem, weights.copy_per_client())
     assert (on.V - off.V).norm() <= ROOM * reach(problem, weights)
     assert (on.G - off.G).norm() <= ROOM * reach(problem, weights)
 
@@ -246,7 +249,7 @@ def test_kernels_are_positive_semidefinite_and_lambda_is_above_its_parts(
     """K2: no negative eigenvalue; λ_k(Λ) >= max(λ_k(V)/α², λ_k(G)) for every k."""
     problem = drawn.problem
     weights = some_weights(problem, width, drawn.seed, at_init)
-    found = compute_kernel(problem, weights.made_personal() if personal else weights, share_gamma=share_gamma)
+    found = compute_kernel(problem, weights.copy_per_client() if personal else weights, share_gamma=share_gamma)
     room = ROOM * reach(problem, weights) / weights.alpha**2
     V, G, whole = compute_spectrum(found.V), compute_spectrum(found.G), compute_spectrum(found.Lambda)
     assert min(V[0], G[0], whole[0]) >= -room
@@ -432,7 +435,7 @@ def test_the_orderings_hold_at_infinite_width(drawn):
     problem = drawn.problem
     found = compute_infinite_width_limit(problem, 0.7)
     on = found.build_online_kernel(problem.owner)
-    off = on.pinched(problem.owner)
+    off = on.keep_client_blocks(problem.owner)
     room = len(problem.x) * (found.error + ROOM * (on.V.trace() + on.G.trace()).item())
     assert compute_spectrum(on.V)[0] >= -room
     assert compute_spectrum(found.kernel.G)[0] >= -room

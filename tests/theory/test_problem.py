@@ -82,7 +82,7 @@ def test_bad_data_are_refused_and_named(given_parts, words):
 
 
 def test_a_condition_number_of_1e11_is_not_refused():
-    assert Problem(**alter_entry("S", (1, 0, 0), 2e11)).scales is None
+    assert Problem(**alter_entry("S", (1, 0, 0), 2e11)).isotropic_scales is None
 
 
 def test_rounding_is_not_taken_for_asymmetry():
@@ -167,10 +167,10 @@ def test_the_kinds_of_covariance_are_what_they_are_called():
     identity = torch.eye(4).double().expand(3, 4, 4)
     isotropic, scaled, general = (draw_synthetic_problem(3, 2, 4, covariance=kind) for kind in KINDS)
     assert torch.equal(isotropic.S, identity)
-    assert torch.equal(isotropic.scales, torch.ones(3).double())
-    assert torch.equal(scaled.S, scaled.scales[:, None, None] * identity)
-    assert len(scaled.scales.unique()) == 3
-    assert general.scales is None
+    assert torch.equal(isotropic.isotropic_scales, torch.ones(3).double())
+    assert torch.equal(scaled.S, scaled.isotropic_scales[:, None, None] * identity)
+    assert len(scaled.isotropic_scales.unique()) == 3
+    assert general.isotropic_scales is None
     assert torch.equal(general.S, general.S.mT)
 
 
@@ -191,14 +191,14 @@ def test_another_precision_is_the_same_problem_rounded(kind):
     assert torch.equal(single.x, problem.x.float())
     assert torch.equal(single.S, problem.S.float())
     assert single.owner.dtype == torch.int64
-    assert (single.scales is None) == (problem.scales is None)
+    assert (single.isotropic_scales is None) == (problem.isotropic_scales is None)
 
 
 def test_almost_multiples_of_the_identity_are_not_taken_for_them():
     problem = draw_synthetic_problem(2, 2, 3, covariance="scaled")
     S = problem.S.clone()
     S[1, 0, 0] *= 1 + 1e-15
-    assert replace(problem, S=S).scales is None
+    assert replace(problem, S=S).isotropic_scales is None
 
 
 # ---- parallel samples
@@ -212,31 +212,31 @@ def build_problem(*x):
 
 def test_parallel_samples_are_found_within_and_across_clients():
     problem = build_problem([1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 0.0], [0.1, 0.2, 0.3])
-    found = problem.parallel()
+    found = problem.find_parallel_samples()
     assert [(p, q) for p, q, _ in found] == [(0, 1), (0, 3), (1, 3)]
     assert all(cosine == pytest.approx(1, abs=1e-15) for _, _, cosine in found)
 
 
 def test_opposite_samples_are_found_by_their_sign():
-    found = build_problem([1.0, 2.0], [0.0, 1.0], [-3.0, -6.0]).parallel()
+    found = build_problem([1.0, 2.0], [0.0, 1.0], [-3.0, -6.0]).find_parallel_samples()
     assert [(p, q) for p, q, _ in found] == [(0, 2)]
     assert found[0][2] == pytest.approx(-1, abs=1e-15)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_drawn_samples_are_not_parallel(kind):
-    assert draw_synthetic_problem(5, 20, 3, covariance=kind).parallel() == []
+    assert draw_synthetic_problem(5, 20, 3, covariance=kind).find_parallel_samples() == []
 
 
 def test_the_length_of_samples_does_not_hide_that_they_are_parallel():
-    assert len(build_problem([1e-100, 1e-100], [1.0, 1.0], [1e100, 1e100], [1.0, -1.0]).parallel()) == 3
+    assert len(build_problem([1e-100, 1e-100], [1.0, 1.0], [1e100, 1e100], [1.0, -1.0]).find_parallel_samples()) == 3
 
 
 def test_a_tilt_of_a_hundred_thousandth_is_not_parallel_but_a_hundred_millionth_is():
     """The cosine of an angle t falls short of 1 by t²/2, and 1e-12 of that counts as nothing."""
-    assert build_problem([1.0, 0.0], [1.0, 1e-5], [0.0, 1.0]).parallel() == []
-    assert len(build_problem([1.0, 0.0], [1.0, 1e-8], [0.0, 1.0]).parallel()) == 1
+    assert build_problem([1.0, 0.0], [1.0, 1e-5], [0.0, 1.0]).find_parallel_samples() == []
+    assert len(build_problem([1.0, 0.0], [1.0, 1e-8], [0.0, 1.0]).find_parallel_samples()) == 1
 
 
 def test_in_one_dimension_all_samples_are_parallel():
-    assert len(draw_synthetic_problem(2, 3, 1).parallel()) == 15
+    assert len(draw_synthetic_problem(2, 3, 1).find_parallel_samples()) == 15

@@ -93,7 +93,7 @@ def test_options_reach_the_study():
     assert (study.problem.clients, study.problem.sizes, study.problem.dim) == (2, [3, 3], 4)
     assert (study.online.width, study.alpha, study.steps, study.chunk) == (16, 0.3, 7, 5)
     assert study.projection == "printed"
-    assert study.problem.scales is not None
+    assert study.problem.isotropic_scales is not None
     assert study.online_kernel.V.dtype == torch.float32
 
 
@@ -105,7 +105,7 @@ def test_the_users_data_take_the_place_of_synthetic_ones(tmp_path):
     assert setting.build_problem().sizes == [10, 10]
     assert torch.equal(setting.build_problem(0).x, setting.build_problem(1).x)
     assert not torch.equal(setting.build_study(0).online.v, setting.build_study(1).online.v)
-    assert TheoryConfig().read_data() is None
+    assert TheoryConfig().load_data() is None
 
 
 # ---- what a run costs
@@ -181,7 +181,7 @@ def test_what_is_far_too_large_is_refused_without_drawing_it(options, cure, monk
     monkeypatch.setattr("theory.setting.draw_synthetic_problem", None)
     cost = predict_cost_of({"O2"}, **options)
     assert cost.bytes > 2**38
-    assert cost.cure == cure
+    assert cost.remedy == cure
 
 
 def test_the_size_is_that_of_the_problem(tmp_path):
@@ -191,7 +191,7 @@ def test_the_size_is_that_of_the_problem(tmp_path):
     for setting in (*kinds, TheoryConfig(data=str(tmp_path / "mine.npz"))):
         problem, size = setting.build_problem(), setting.size
         assert (size.n, size.N, size.d) == (len(problem.x), problem.clients, problem.dim)
-        assert size.isotropic == (problem.scales is not None)
+        assert size.isotropic == (problem.isotropic_scales is not None)
 
 
 @pytest.mark.parametrize(("claims", "needed"), [({"K4"}, True), ({"D2"}, True), ({"O2"}, False)])
@@ -221,7 +221,7 @@ def test_a_few_matrices_and_weights_are_the_least_that_is_counted():
     ("options", "largest"), [({"samples": 400, "width": 8}, "--samples"), ({"width": 10**6}, "--width")]
 )
 def test_the_option_to_lower_is_the_one_that_weighs_most(options, largest):
-    assert largest in predict_cost_of({"O2", "D2"}, clients=2, dim=3, **options).cure
+    assert largest in predict_cost_of({"O2", "D2"}, clients=2, dim=3, **options).remedy
 
 
 def test_what_does_not_fit_is_refused_with_the_way_out():
@@ -232,7 +232,7 @@ def test_what_does_not_fit_is_refused_with_the_way_out():
 def test_the_way_out_for_own_data_names_no_option_that_contradicts_them(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "mine.npz", X=rng.normal(size=(900, 3)), y=rng.normal(size=900), owner=np.arange(900) % 2)
-    assert predict_cost_of({"O2"}, data=str(tmp_path / "mine.npz"), width=8).cure == "give fewer samples in --data"
+    assert predict_cost_of({"O2"}, data=str(tmp_path / "mine.npz"), width=8).remedy == "give fewer samples in --data"
 
 
 def test_what_fits_is_not_refused():

@@ -113,7 +113,7 @@ def build_readings(owner):
 def test_intervals_hold_the_true_least_eigenvalue(name, problem, estimates, exact):
     of = build_readings(problem.owner)[name]
     truth = torch.linalg.eigvalsh(of(exact))[0].item()
-    found = [e.least_eigenvalue(of) for e in estimates]
+    found = [e.estimate_least_eigenvalue(of) for e in estimates]
     assert sum(i.low <= truth <= i.high for i in found) >= 9
     assert all(i.low <= i.value <= i.high for i in found)
     assert all(i.high - i.low <= 0.5 * truth for i in found)  # or they would say nothing
@@ -121,8 +121,8 @@ def test_intervals_hold_the_true_least_eigenvalue(name, problem, estimates, exac
 
 def test_intervals_shrink_with_more_scramblings_and_points(problem):
     of = build_readings(problem.owner)["online"]
-    wide = estimate_sphere_average(problem, 0.5, points=64, replicates=16).least_eigenvalue(of)
-    narrow = estimate_sphere_average(problem, 0.5, points=1024, replicates=32).least_eigenvalue(of)
+    wide = estimate_sphere_average(problem, 0.5, points=64, replicates=16).estimate_least_eigenvalue(of)
+    narrow = estimate_sphere_average(problem, 0.5, points=1024, replicates=32).estimate_least_eigenvalue(of)
     assert narrow.high - narrow.low <= (wide.high - wide.low) / 4
 
 
@@ -130,7 +130,7 @@ def test_the_interval_of_a_singular_kernel_reaches_zero(problem):
     """Two parallel samples on one client: λ_min = 0, and no interval may lie above it."""
     x = problem.x.clone()
     x[1] = 2 * x[0]
-    found = estimate_sphere_average(replace(problem, x=x), 0.5, points=128).least_eigenvalue(lambda k: k.V)
+    found = estimate_sphere_average(replace(problem, x=x), 0.5, points=128).estimate_least_eigenvalue(lambda k: k.V)
     assert found.low <= 1e-12
 
 
@@ -139,7 +139,7 @@ def test_jensen_puts_the_lower_end_below_and_rayleigh_the_upper_end_above():
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(64, 5, 5, generator=generator, dtype=torch.float64)
     several = torch.diag(torch.tensor([1.0, 1.0, 1.2, 2.0, 3.0], dtype=torch.float64)) + 0.1 * (noise + noise.mT)
-    found = SphereEstimate(several, torch.zeros_like(several), 1.0).least_eigenvalue(lambda k: k.V)
+    found = SphereEstimate(several, torch.zeros_like(several), 1.0).estimate_least_eigenvalue(lambda k: k.V)
     assert found.low <= 1.0 <= found.high
     assert found.high - found.low <= 0.5
 

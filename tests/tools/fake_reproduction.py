@@ -58,15 +58,15 @@ def outline_clients(settings, look):
 
 def write_fake_run(job, level=0.8, sums="same", look=make_published_data):
     """The folder of a finished run with made-up accuracies."""
-    config = job.cell.config
-    rounds, chance, about = config.server.rounds, random.Random(job.cell.identity), outline_clients(config.data, look)
+    config = job.spec.config
+    rounds, chance, about = config.server.rounds, random.Random(job.spec.identity), outline_clients(config.data, look)
     folder = RunFolder(job.folder)
     folder.begin(config, {"data": about | {"sha256": sums}})
     rows = []
     for k, client in enumerate(one["name"] for one in about["clients"]):
         top = level - 0.02 * (k % 5) + chance.gauss(0, 0.01)
         for j, branch in enumerate(("fused", *BRANCHES.get(config.method_name, ()))):
-            for round in (r for r in range(1, rounds + 1) if config.evaluation.due(r, rounds)):
+            for round in (r for r in range(1, rounds + 1) if config.evaluation.is_due(r, rounds)):
                 for split in ("val", "test") if config.data.val_size else ("test",):
                     accuracy = (top - 0.02 * j) * round / (round + 1)
                     place = {"round": round, "client": client, "split": split, "branch": branch}
@@ -80,10 +80,10 @@ def build_fake_results(one, place, level=0.8, numbers=None, leave=()):
     """Fake all runs but some, and read them."""
     found = {}
     for identity, job in build_jobs([one], place).items():
-        if job.cell.config.method_name not in leave:
+        if job.spec.config.method_name not in leave:
             if not job.finished:
                 write_fake_run(job, level, look=one.found.__getitem__)
             found[identity] = read_record(job.folder)
     return found, build_comparison_tables(
-        one, found, paper.load_paper_numbers(one.exhibit.name) if numbers is None else numbers
+        one, found, paper.load_paper_numbers(one.paper_item.name) if numbers is None else numbers
     )

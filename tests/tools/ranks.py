@@ -91,7 +91,7 @@ def main(root: Path, group: Path) -> None:
 
 
 def run_leader(work, place: Rank, folder: RunFolder, job: dict, root: Path) -> None:
-    if not folder.holds_a_run:
+    if not folder.has_run:
         folder.begin(work.config, {})
     try:
         with suppress(KeyboardInterrupt), open_distributed_backend(work, place, folder) as fleet:
@@ -102,14 +102,14 @@ def run_leader(work, place: Rank, folder: RunFolder, job: dict, root: Path) -> N
         (root / "told").write_text(repr(time.time()))
 
 
-def record_sent_tensors(log: list[tuple[str, str]], honest=TensorChannel._give) -> None:
+def record_sent_tensors(log: list[tuple[str, str]], honest=TensorChannel._send_with) -> None:
     """Write down what this rank sends."""
 
     def give(wire, move, note, entries):
         log.extend((name, compute_digest(value)) for name, value in entries.items())
         honest(wire, move, note, entries)
 
-    TensorChannel._give = give
+    TensorChannel._send_with = give
 
 
 def kill_in_round(round: int | None, root: Path) -> None:

@@ -55,8 +55,8 @@ HEADS = {
 class Learning(Experiment):
     """The same with heads that learn; those of this network are fixed, as the theory has them."""
 
-    def maker(self):
-        draw = super().maker()
+    def get_model_builder(self):
+        draw = super().get_model_builder()
 
         def made():
             net = draw()
@@ -99,18 +99,20 @@ def everything(work: Experiment, folder: RunFolder) -> dict[str, object]:
     """All that two runs of one experiment must agree in: metrics, messages, heads, what clients keep, the ledger."""
     bench = work.build_client_trainer()
     names = [client.name for client in work.federation.clients]
-    return agreeing(folder, names, lambda state, name: state.own(name, folder.cupboard, bench.initial_client_state))
+    return agreeing(
+        folder, names, lambda state, name: state.own(name, folder.client_state_store, bench.initial_client_state)
+    )
 
 
 def agreeing(folder: RunFolder, names, own) -> dict[str, object]:
     """The same, where ``own`` finds what a client keeps."""
-    state = folder.restore()
+    state = folder.load_checkpoint()
     return {
         "metrics": (folder.path / METRICS_FILE).read_bytes(),
         "shared": bits(state.message.shared),
         "heads": [(name, bits(head)) for name, head in state.message.peers.items()],
         "own": {name: bits(own(state, name)) for name in names},
-        "ledger": state.ledger,
+        "ledger": state.communication,
         "round": state.message.round,
         "skipped": state.skipped,
     }

@@ -44,7 +44,7 @@ class SubmittedRun:
     def over(self):
         """Wait for the end, and for Flower to say so."""
         end = time.monotonic() + LIMIT
-        while not (state := self.deployment.control.run_state(self.id)).over:
+        while not (state := self.deployment.control.get_run(self.id)).over:
             assert time.monotonic() < end, state
             time.sleep(1)
         return state

@@ -19,7 +19,7 @@ def compute_mu(study: Study) -> dict[str, float]:
     """μ = λ_min(V^inf) of each model, by the exact limit; 0 where it is no more than the limit's own doubt."""
     doubt, mu = (
         bound_spectral_error(study.limit),
-        {branch: compute_min_eigenvalue(study.limits[branch].V) for branch in BRANCHES},
+        {branch: compute_min_eigenvalue(study.limit_kernels[branch].V) for branch in BRANCHES},
     )
     return {branch: value if value > doubt else 0.0 for branch, value in mu.items()}
 
@@ -31,7 +31,7 @@ def check_c1_stays_positive(study: Study) -> Finding:
     """
     mu = compute_mu(study)
     bounds = {branch: value / (2 * study.alpha**2) for branch, value in mu.items()}
-    slack = (bound_spectral_error(study.limit) / 2 + study.room) / study.alpha**2
+    slack = (bound_spectral_error(study.limit) / 2 + study.eigenvalue_tolerance) / study.alpha**2
     top = study.online.width
     tracks: dict[str, Any] = {}
     for width in sorted({max(1, top // 16), max(1, top // 4), top}):
@@ -87,7 +87,7 @@ def check_c2_stays_under_bound(study: Study) -> Finding:
     paths = {branch: ("separate", branch) for branch in BRANCHES} | {"fused, joint": ("joint", "fused")}
     violations, worst = {}, {}
     for name, (reading, branch) in paths.items():
-        squares = found[reading].residual_norms(branch).double().square()  # type: ignore[arg-type]
+        squares = found[reading].compute_residual_norms(branch).double().square()  # type: ignore[arg-type]
         bound = compute_bound_curve(max(0.0, mu[branch] - doubt), rate, study.alpha, squares)
         bound = bound.clamp_min(study.residual_floor**2 * squares[0].item())
         violations[name] = int((~(squares <= bound * (1 + 1e-9))).sum())  # NaN is a violation too

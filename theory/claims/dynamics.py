@@ -63,7 +63,7 @@ def check_d1_fused_kernel(study: Study) -> Finding:
     total = study.compute_kernel(online).Lambda + study.compute_kernel(offline).Lambda
     half, quarter = compute_relative_distance(fused, total / 2), compute_relative_distance(fused, total / 4)
     times = compute_relative_error(fused.norm().item(), (total / 2).norm().item())
-    precise = study.in_double()
+    precise = study.to_double()
     separate = _measure_separate_step(precise)
     if half <= study.tolerance:
         verdict = HOLDS
@@ -127,13 +127,16 @@ def _is_within_tolerance(errors: dict[str, float]) -> bool:
 def check_d2_converges_faster(study: Study) -> Finding:
     """Fed-CO2's residual against FedBN's after the same number of real steps, in every reading."""
     found = study.descents
-    fedbn, own = found["separate"].residual_norms("online"), found["separate, own step"].residual_norms("online")
+    fedbn, own = (
+        found["separate"].compute_residual_norms("online"),
+        found["separate, own step"].compute_residual_norms("online"),
+    )
     federated = found["federated"]
     pairs = {
-        "joint": (found["joint"].residual_norms("fused"), fedbn),
-        "joint, own step": (found["joint, own step"].residual_norms("fused"), own),
-        "separate": (found["separate"].residual_norms("fused"), fedbn),
-        "federated": (federated.residual_norms("fused"), federated.residual_norms("online")),
+        "joint": (found["joint"].compute_residual_norms("fused"), fedbn),
+        "joint, own step": (found["joint, own step"].compute_residual_norms("fused"), own),
+        "separate": (found["separate"].compute_residual_norms("fused"), fedbn),
+        "federated": (federated.compute_residual_norms("fused"), federated.compute_residual_norms("online")),
     }
     at = {name: _find_last_comparable_step(*pair, study.residual_floor) for name, pair in pairs.items()}
     ends = {name: (_get_residual_at(a, at[name]), _get_residual_at(b, at[name])) for name, (a, b) in pairs.items()}
@@ -204,7 +207,7 @@ def check_d3_federated_step(study: Study) -> Finding:
 
     They differ by (1 - 1/N) G only, so the error is measured in units of G's own contribution.
     """
-    study = study.in_double()
+    study = study.to_double()
     problem = study.problem
     sizes = problem.y.new_tensor(problem.sizes)[problem.owner]
     shared, G = study.online_kernel.V / study.alpha**2, study.online_kernel.G
@@ -252,5 +255,5 @@ def collect_residual_curves(descents: dict[str, Trajectory]) -> dict[str, list[f
     for name, path in descents.items():
         wanted = ("fused",) if name.startswith("joint") else ("online", "offline", "fused")
         for branch in wanted:
-            curves[f"{name}: {branch}"] = path.residual_norms(branch).tolist()  # type: ignore[arg-type]
+            curves[f"{name}: {branch}"] = path.compute_residual_norms(branch).tolist()  # type: ignore[arg-type]
     return curves

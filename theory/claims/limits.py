@@ -39,7 +39,7 @@ def check_k3_limit_is_positive(study: Study) -> Finding:
     if value <= doubt:  # too rough to tell: as fine as float64 allows
         limit = compute_infinite_width_limit(study.problem, study.alpha, tolerance=1e-13)
         value, doubt = compute_min_eigenvalue(limit.kernel.V), bound_spectral_error(limit)
-    around = estimate_sphere_average(study.problem, study.alpha).least_eigenvalue(lambda k: k.V)
+    around = estimate_sphere_average(study.problem, study.alpha).estimate_least_eigenvalue(lambda k: k.V)
     evidence: dict[str, Any] = {
         "lambda_min": value,
         "low": value - doubt,
@@ -92,7 +92,7 @@ def _compute_limit_with_parallel_samples(problem: Problem, alpha: float) -> Infi
 
 def check_k4_finite_width(study: Study, draws: int = 8) -> Finding:
     """Fit log |V(0) - V^inf| against log m; independent draws give the slope its error."""
-    limit, top = study.limits["online"], max(study.online.width, 512)
+    limit, top = study.limit_kernels["online"], max(study.online.width, 512)
     whole = study.alpha**2 * limit.Lambda
     widths = [top >> k for k in reversed(range(7))]
     points = []

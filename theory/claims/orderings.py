@@ -29,13 +29,13 @@ def check_o2_offline_above_online(study: Study) -> Finding:
     off, on = compute_min_eigenvalue(study.offline_kernel.V), compute_min_eigenvalue(study.online_kernel.V)
     own = [compute_min_eigenvalue(study.offline_kernel.V[rows, rows]) for rows in study.problem.blocks]
     apart = abs(off - min(own))
-    margin = off - on if apart <= study.room else -apart
-    if abs(off - on) <= study.room:
+    margin = off - on if apart <= study.eigenvalue_tolerance else -apart
+    if abs(off - on) <= study.eigenvalue_tolerance:
         words = f"λ_min is {on:.4g} online and offline"
     else:
         words = f"λ_min {'rises' if off > on else 'falls'} from {on:.4g} (online) to {off:.4g} (offline)"
     return Finding(
-        HOLDS if margin >= -study.room else FAILS,
+        HOLDS if margin >= -study.eigenvalue_tolerance else FAILS,
         lhs=off,
         rhs=on,
         margin=margin,
@@ -52,7 +52,7 @@ def check_o3_mean_above_online(study: Study) -> Finding:
         compute_min_eigenvalue(study.offline_kernel.V),
         compute_min_eigenvalue(study.online_kernel.V),
     )
-    middle, room = (off + on) / 2, study.room
+    middle, room = (off + on) / 2, study.eigenvalue_tolerance
     margin = min(mean - middle, middle - on)
     return Finding(
         HOLDS if margin >= -room else FAILS,
@@ -67,7 +67,7 @@ def check_o3_mean_above_online(study: Study) -> Finding:
 
 def check_o4_mean_is_no_steeper(study: Study) -> Finding:
     """λ_max of the mean against V_on's, and with it the condition number where rounding leaves one to speak of."""
-    kernels, room = {"V": study.fused_kernel.V, "V_on": study.online_kernel.V}, study.room
+    kernels, room = {"V": study.fused_kernel.V, "V_on": study.online_kernel.V}, study.eigenvalue_tolerance
     low, high = (
         {name: end(V) for name, V in kernels.items()} for end in (compute_min_eigenvalue, compute_max_eigenvalue)
     )

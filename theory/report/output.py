@@ -105,8 +105,8 @@ def write_matrices(path: Path, study: Study) -> None:
         "G_on": study.online_kernel.G,
         "G_off": study.offline_kernel.G,
     }
-    if study.known_limits:
-        limit = study.known_limits["online"]
+    if study.computed_limit_kernels:
+        limit = study.computed_limit_kernels["online"]
         arrays |= {"V_on_inf": limit.V, "G_on_inf": limit.G}
     numbers = {name: tensor.detach().double().cpu().numpy() for name, tensor in arrays.items()}
     with path.open("wb") as file:

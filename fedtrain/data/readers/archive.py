@@ -23,7 +23,7 @@ def extract_archive(archive: Path, target: Path, limits: ArchiveLimits = DEFAULT
     if os.path.lexists(target):
         raise DataError(f"{target}: is already there; remove it or unpack to another folder")
     with wrap_read_errors(archive, "zip or tar archive"):
-        allowed = limits.allowed(require_regular_file(archive).stat().st_size)
+        allowed = limits.compute_unpack_limit(require_regular_file(archive).stat().st_size)
         target.parent.mkdir(parents=True, exist_ok=True)
         workshop = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
         try:

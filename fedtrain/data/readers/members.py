@@ -27,7 +27,7 @@ class ArchiveLimits:
     ratio: int = MAX_UNPACK_RATIO
     floor: int = MIN_UNPACK_LIMIT  # so many bytes are fine at any ratio
 
-    def allowed(self, size: int) -> int:
+    def compute_unpack_limit(self, size: int) -> int:
         """Bytes that an archive of this size may unpack to."""
         return min(self.total, max(self.floor, self.ratio * size))
 
@@ -40,7 +40,7 @@ def iterate_members(path: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> Gener
 
     The bounds on number and on the size of a tar are held here; whoever keeps the content counts its bytes.
     """
-    allowed = limits.allowed(require_regular_file(path).stat().st_size)
+    allowed = limits.compute_unpack_limit(require_regular_file(path).stat().st_size)
     with path.open("rb") as file:
         magic = file.read(4)
         file.seek(0)

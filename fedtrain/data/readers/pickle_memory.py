@@ -15,7 +15,7 @@ class PickleStack:
 
     def __init__(self) -> None:
         self.stack: list[object] = []
-        self.below: list[list[object]] = []  # the stacks beneath each mark
+        self.outer_stacks: list[list[object]] = []  # the stacks beneath each mark
         self.memo: dict[int, object] = {}
 
     def peek_typed(self, kind: type[T]) -> T:
@@ -32,7 +32,7 @@ class PickleStack:
 
     def pop_to_mark(self) -> list[object]:
         """All above the last mark, off the stack."""
-        items, self.stack = self.stack, self.below.pop()
+        items, self.stack = self.stack, self.outer_stacks.pop()
         return items
 
     def memoize(self, key: int) -> None:
@@ -43,7 +43,7 @@ class PickleStack:
         if isinstance(value, PendingValue):
             value.keys.append(key)
 
-    def complete(self, pending: PendingValue, value: object) -> None:
+    def resolve_pending(self, pending: PendingValue, value: object) -> None:
         """Push what came of a pending value, and put it in its place in the memo."""
         self.stack.append(value)
         for key in pending.keys:

@@ -53,7 +53,7 @@ class _PickleMachine(PickleStack):
                 self.execute_opcode(opcode.name, argument)
             except (IndexError, KeyError) as error:
                 raise ValueError(f"opcode {opcode.name} at {position} lacks what it needs") from error
-        if len(self.stack) != 1 or self.below:
+        if len(self.stack) != 1 or self.outer_stacks:
             raise ValueError("it does not end with one value")
         return self.stack[0]
 
@@ -78,7 +78,7 @@ class _PickleMachine(PickleStack):
             case "PROTO" | "FRAME", _:
                 pass
             case "MARK", _:
-                self.below.append(self.stack)
+                self.outer_stacks.append(self.stack)
                 self.stack = []
             case _ if name in TUPLE_OPCODES:
                 self.stack.append(tuple([self.stack.pop() for _ in range(TUPLE_OPCODES[name])][::-1]))
@@ -93,32 +93,32 @@ class _PickleMachine(PickleStack):
                 self.peek_typed(list).extend(items)
             case "EMPTY_DICT" | "DICT", _:
                 items = self.pop_to_mark() if name == "DICT" else []
-                self.stack.append(self.pairs(items))
+                self.stack.append(self.build_dict(items))
             case "SETITEM" | "SETITEMS", _:
                 items = self.pop_to_mark() if name == "SETITEMS" else [self.stack.pop(), self.stack.pop()][::-1]
-                self.peek_typed(dict).update(self.pairs(items))
+                self.peek_typed(dict).update(self.build_dict(items))
             case "GLOBAL", str(wanted):
-                self.stack.append(self.named(wanted))
+                self.stack.append(self.resolve_global(wanted))
             case "STACK_GLOBAL", _:
                 wanted = self.pop_typed(str)
-                self.stack.append(self.named(f"{self.pop_typed(str)} {wanted}"))
+                self.stack.append(self.resolve_global(f"{self.pop_typed(str)} {wanted}"))
             case "REDUCE", _:
                 arguments = self.pop_arguments()
                 self.stack.append(evaluate_call(self.stack.pop(), arguments))
             case "BUILD", _:
                 state, pending = self.pop_arguments(), self.pop_typed(PendingValue)
-                self.complete(pending, apply_state(pending, state))
+                self.resolve_pending(pending, apply_state(pending, state))
             case _:
                 raise ValueError(f"opcode {name} is not one that plain data need")
 
-    def pairs(self, items: list[object]) -> dict[str | bytes, object]:
+    def build_dict(self, items: list[object]) -> dict[str | bytes, object]:
         """Keys are hashed: a nest of tuples takes for ever, and numbers can be chosen to collide."""
         keys, values = items[::2], items[1::2]
         if not all(isinstance(key, str | bytes) and len(key) <= MAX_KEY for key in keys):
             raise ValueError(f"the key of a dict must be text of at most {MAX_KEY} characters")
         return dict(zip(keys, values, strict=True))  # type: ignore[arg-type]
 
-    def named(self, wanted: str) -> object:
+    def resolve_global(self, wanted: str) -> object:
         if wanted not in ALLOWED_GLOBALS:
             dotted = wanted[:160].replace(" ", ".")
             raise ValueError(f"it asks for {dotted}, which is no plain data: do not trust this file")

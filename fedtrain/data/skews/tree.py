@@ -53,10 +53,10 @@ def partition_pachinko(
 class PachinkoTree:
     """What is left: of each coarse class the fine ones, of each fine class the samples."""
 
-    def __init__(self, pool: NDArray[np.int64], coarse: NDArray[np.int64], seed: int) -> None:
+    def __init__(self, pool_index: NDArray[np.int64], coarse: NDArray[np.int64], seed: int) -> None:
         self.rng = make_legacy_rng(seed)
         self.picker = random.Random(seed)
-        self.samples = {int(f): np.flatnonzero(pool == f).tolist() for f in np.unique(pool)}
+        self.samples = {int(f): np.flatnonzero(pool_index == f).tolist() for f in np.unique(pool_index)}
         self.fine: dict[int, list[int]] = {c: [] for c in sorted(set(coarse[list(self.samples)].tolist()))}
         for f in self.samples:
             self.fine[int(coarse[f])].append(f)

@@ -110,7 +110,7 @@ def test_without_images_clients_differ_in_nothing_but_their_content(settings: Da
         [replace(pool, load_images=fail_to_load) for pool in build_pools(settings.dataset)], "Title", False, ("a note",)
     )
     made, blank = assemble_toy(settings), assemble_federation(settings, found.without_images())
-    assert (blank.title, blank.notes, blank.preparation) == (made.title, made.notes, made.preparation)
+    assert (blank.title, blank.notes, blank.preprocessing) == (made.title, made.notes, made.preprocessing)
     assert count_samples(blank) == count_samples(made)
     for one, other in zip(blank.clients, made.clients, strict=True):
         assert (one.name, one.noise) == (other.name, other.noise)
@@ -229,9 +229,9 @@ def test_names_sort_in_the_order_of_clients() -> None:
 def test_noise_rises_from_client_to_client_and_the_preparation_is_the_data_sets() -> None:
     made = assemble_toy(replace(CIFAR, skew="iid", clients=5, noise=20.0, noise_unit="normalised", augment=True))
     assert [c.noise for c in made.clients] == [0, 5, 10, 15, 20]
-    assert (made.preparation.mean, made.preparation.std) == (DATASETS["cifar10"].mean, DATASETS["cifar10"].std)
-    assert (made.preparation.augment, made.preparation.augment_val) == (True, False)
-    assert made.preparation.noise_unit == "normalised"
+    assert (made.preprocessing.mean, made.preprocessing.std) == (DATASETS["cifar10"].mean, DATASETS["cifar10"].std)
+    assert (made.preprocessing.augment, made.preprocessing.augment_val) == (True, False)
+    assert made.preprocessing.noise_unit == "normalised"
     assert made.classes == DATASETS["cifar10"].classes
 
 

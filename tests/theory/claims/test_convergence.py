@@ -61,10 +61,10 @@ def test_c1_fails_if_one_branch_sinks_once(usual, online, offline, when):
 def test_c1_wants_half_of_mu_over_alpha_squared(usual):
     """A limit just so large that the least ratio is 1."""
     ratio = check_claim("C1", usual).margin + 1
-    other = {f: {b: f * ratio * k for b, k in usual.limits.items()} for f in (0.99, 1.01)}
+    other = {f: {b: f * ratio * k for b, k in usual.limit_kernels.items()} for f in (0.99, 1.01)}
     shared = {"descents": usual.descents}
-    assert check_claim("C1", override_study(usual, limits=other[0.99], **shared)).verdict == "holds"
-    assert check_claim("C1", override_study(usual, limits=other[1.01], **shared)).verdict == "fails"
+    assert check_claim("C1", override_study(usual, limit_kernels=other[0.99], **shared)).verdict == "holds"
+    assert check_claim("C1", override_study(usual, limit_kernels=other[1.01], **shared)).verdict == "fails"
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -154,7 +154,7 @@ def test_c2_holds_only_for_those_that_learn(usual):
 def test_c2_knows_its_bound(usual, share, violations):
     """Residuals that follow (1 - rate μ/(2α²))^t times 0.999 and times 1.001."""
     y, t = usual.problem.y, torch.arange(41, dtype=torch.float64)
-    mu = {branch: compute_eigenvalues(usual.limits[branch].V)[0] for branch in ("online", "offline")}
+    mu = {branch: compute_eigenvalues(usual.limit_kernels[branch].V)[0] for branch in ("online", "offline")}
     curves = {}
     for branch in mu:
         factor = 1 - usual.rate * mu[branch] / (2 * usual.alpha**2)

@@ -30,7 +30,7 @@ def test_k3_holds(name, request):
     found = check_claim("K3", study)
     assert found.verdict == "holds"
     e = found.evidence
-    assert e["lambda_min"] == found.lhs == pytest.approx(compute_eigenvalues(study.limits["online"].V)[0])
+    assert e["lambda_min"] == found.lhs == pytest.approx(compute_eigenvalues(study.limit_kernels["online"].V)[0])
     assert e["low"] < e["lambda_min"] < e["high"]
     low, value, high = e["quasi_monte_carlo"]
     assert low <= value <= high
@@ -128,8 +128,8 @@ def test_k4_fails_for_the_printed_projection(printed):
 
 
 def test_k4_fails_for_another_limit(usual):
-    other = {"online": 1.2 * usual.limits["online"]}
-    assert check_claim("K4", override_study(usual, limits=other)).verdict == "fails"
+    other = {"online": 1.2 * usual.limit_kernels["online"]}
+    assert check_claim("K4", override_study(usual, limit_kernels=other)).verdict == "fails"
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -145,7 +145,7 @@ def test_k4_has_no_slope_where_nothing_is_left_to_fall(dtype):
 def test_k4_measures_a_small_error_in_single_precision(usual):
     """Half a percent off at every width is no rounding, not even there."""
     study = build_study(usual.problem.to(torch.float32), steps=1)
-    wrong = study.limits["online"]
+    wrong = study.limit_kernels["online"]
     study.with_width = lambda width, seed: SimpleNamespace(on=SimpleNamespace(V=1.005 * wrong.V.float()))
     found = check_claim("K4", study)
     assert found.verdict == "fails"

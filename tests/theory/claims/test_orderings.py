@@ -44,7 +44,7 @@ def test_o1_fails_once_the_networks_have_moved_apart(after_training):
 
 
 def test_o1_fails_for_other_offline_weights(usual):
-    other = draw_initial_weights(usual.problem, 512, 0.5, seed=2).made_personal()
+    other = draw_initial_weights(usual.problem, 512, 0.5, seed=2).copy_per_client()
     found = check_claim("O1", Study(usual.problem, usual.online, other))
     assert found.verdict == "fails"
     same = usual.problem.owner[:, None] == usual.problem.owner[None, :]
