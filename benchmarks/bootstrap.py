@@ -41,13 +41,13 @@ def find_correct_predictions(run: TrainedRun, data_dir: Path | None) -> dict[str
     return found
 
 
-def resample_accuracies(right: Sequence[CorrectFlags], draws: int, chance: np.random.Generator) -> AccuracyDraws:
+def resample_accuracies(right: Sequence[CorrectFlags], draws: int, rng: np.random.Generator) -> AccuracyDraws:
     """(draws, runs): the share that each run gets right of the same images, drawn with replacement.
 
     Images that the same runs get right are alike, so it is enough to draw how many there are of each kind.
     """
     kinds, counts = np.unique(np.stack(right, 1), axis=0, return_counts=True)
-    drawn = chance.multinomial(counts.sum(), counts / counts.sum(), size=draws)
+    drawn = rng.multinomial(counts.sum(), counts / counts.sum(), size=draws)
     shares: AccuracyDraws = drawn @ kinds / counts.sum()
     return shares
 

@@ -76,9 +76,11 @@ def measure_point(repeats: int, clients: int = 5, images: int = 50, width: int =
     work = sizes.build_experiment(
         "fedco2", {"server": {"sample": CLIENTS_PER_ROUND / clients}, "local": {"epochs": 1}, **model}
     )
-    fleet, server = work.fleet(), work.config.server
+    fleet, server = work.build_backend(), work.config.server
     training, evaluation = [], []
-    coming = federate(fleet, fleet.initial_broadcast(), repeats + 1, sample=server.sample, weights=server.weights)
+    coming = federate(
+        fleet, fleet.initial_broadcast(), repeats + 1, participation=server.participation, weights=server.weights
+    )
     for _ in range(repeats + 1):
         begun = time.perf_counter()
         message = next(coming).message

@@ -508,7 +508,9 @@ def run_fedtrain(method: str, make: Callable[[], Net], clients: Sequence[ClientD
     fleet = SerialBackend(bench, clients)
     splits: list[Split] = ["train", "val", "test"] if job.evaluate_train else ["val", "test"]
     message, scores = fleet.initial_broadcast(), []
-    for done in federate(fleet, message, job.rounds, sample=job.participation, weights=job.weights, seed=job.seed):
+    for done in federate(
+        fleet, message, job.rounds, participation=job.participation, weights=job.weights, seed=job.seed
+    ):
         message = done.message
         found: Scores = {}
         for name, by_split in fleet.evaluate(message, splits).items():

@@ -28,7 +28,7 @@ def make_console(stderr: bool = False) -> Console:
     return Ours(stderr=stderr, markup=False, highlight=False, emoji=False)
 
 
-def show_status_line(on: str) -> AbstractContextManager[Any]:
+def show_status_line(message: str) -> AbstractContextManager[Any]:
     """Shows on a terminal that something is being done; elsewhere nothing."""
     screen = make_console(stderr=True)
-    return screen.status(on) if screen.is_terminal else nullcontext()
+    return screen.status(message) if screen.is_terminal else nullcontext()

@@ -92,9 +92,9 @@ def build_file_request(path: Path, target: str) -> ForecastRequest:
     )
 
 
-def refuse_if_too_many(samples: int, cure: str) -> None:
+def refuse_if_too_many(samples: int, remedy: str) -> None:
     """Of whom no kernels fit in memory."""
-    refuse_if_too_large(MATRICES_IN_MEMORY * 8 * samples**2, get_available_memory(), cure)
+    refuse_if_too_large(MATRICES_IN_MEMORY * 8 * samples**2, get_available_memory(), remedy)
 
 
 def build_report(asked: ForecastRequest, found: Forecast) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from fedtrain.report.page_tables import format_results
 from fedtrain.report.wording import format_p_value, format_percent, format_points
 
 
-def show_result_tables(screen: Console, found: Sequence[ResultTable]) -> None:
+def show_result_tables(screen: Console, tables: Sequence[ResultTable]) -> None:
     """A table for each set of data, the best of each column in bold."""
-    for board in found:
+    for board in tables:
         screen.print(
             f"Test accuracy in %, {board.title}, {RULE_DESCRIPTIONS[board.rule]}", style="bold", soft_wrap=True
         )

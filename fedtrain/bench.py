@@ -108,9 +108,9 @@ class ClientTrainer:
         """The personal entries with which a client begins."""
         return self.initial_client_states([client])[client]
 
-    def initial_client_states(self, clients: Collection[str], keep: OffloadFunction = dict) -> dict[str, StateDict]:
+    def initial_client_states(self, clients: Collection[str], offload: OffloadFunction = dict) -> dict[str, StateDict]:
         """The same for many, each put where it is kept; the tensors are shared where they are equal."""
-        return self._build_for_each(clients, lambda module: keep(copy_entries(module, self.personal_names)))
+        return self._build_for_each(clients, lambda module: offload(copy_entries(module, self.personal_names)))
 
     def initial_broadcast(self, clients: Collection[str]) -> Broadcast:
         """The first message: the common start, and what every client publishes before it trained."""
@@ -150,7 +150,7 @@ class ClientTrainer:
 
     def train_locally(self, data: ClientData, personal: StateDict, message: Broadcast) -> Tensor:
         """Receive, then pass through every phase of the method; the mean loss of the last pass."""
-        view = self.start_round(data, personal, message, anchored=self.method.needs_round_start(message.round))
+        view = self.start_round(data, personal, message, keep_round_start=self.method.needs_round_start(message.round))
         self.module.train()
         step = self.step_class(self.module, self.local, self.method.plain_sgd_parameters(self.module))
         losses: list[Tensor] = []
@@ -178,9 +178,9 @@ class ClientTrainer:
         )
         return self._compute_logits(x, view)
 
-    def _compute_loss(self, loss: LossFunction[nn.Module], batch: Batch, view: RoundContext[nn.Module]) -> Tensor:
+    def _compute_loss(self, loss: LossFunction[nn.Module], batch: Batch, context: RoundContext[nn.Module]) -> Tensor:
         with self.use_mixed_precision():
-            return loss(self.module, batch, view)
+            return loss(self.module, batch, context)
 
     def use_mixed_precision(self) -> AbstractContextManager[object]:
         """Where losses and predictions are computed, in shorter numbers if so wished."""
@@ -194,14 +194,14 @@ class ClientTrainer:
         return module.to(self.device, self.precision.dtype)
 
     def start_round(
-        self, data: ClientData, personal: StateDict, message: Broadcast, anchored: bool = False
+        self, data: ClientData, personal: StateDict, message: Broadcast, keep_round_start: bool = False
     ) -> RoundContext[nn.Module]:
         """Load the client's entries and the server's; freeze what may be looked at but not touched."""
         self.module.load_state_dict({**personal, **message.shared})
         peers = Peers([head for name, head in self._build_peer_heads(message).items() if name != data.name])
         classes = torch.arange(self.classes, device=self.device)
         counts = (data.train.labels[:, None] == classes).sum(0)
-        return RoundContext(message.round, peers, counts, self._copy_round_start_model() if anchored else None)
+        return RoundContext(message.round, peers, counts, self._copy_round_start_model() if keep_round_start else None)
 
     def _copy_round_start_model(self) -> nn.Module:
         if self._round_start_model is None:
@@ -237,27 +237,27 @@ class ClientTrainer:
 
     def _transform(self, inputs: Tensor, data: ClientData, chance: torch.Generator, training: bool) -> Tensor:
         x = preprocess(
-            inputs, self.preprocessing, training=training, noise=data.noise, chance=chance, dtype=self.precision.dtype
+            inputs, self.preprocessing, training=training, noise=data.noise, rng=chance, dtype=self.precision.dtype
         )
         return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 
-    def _compute_logits(self, x: Tensor, view: RoundContext[nn.Module]) -> dict[str, Tensor]:
+    def _compute_logits(self, x: Tensor, context: RoundContext[nn.Module]) -> dict[str, Tensor]:
         with self.use_mixed_precision():
-            branches = self.method.branches(self.module, x, view)
-            fused = {"fused": self.method.fuse(branches, view)}
+            branches = self.method.branches(self.module, x, context)
+            fused = {"fused": self.method.fuse(branches, context)}
         found = fused if len(branches) == 1 else {**fused, **branches}
         return {name: logits.to(self.precision.dtype) for name, logits in found.items()}
 
     def _score_split(
-        self, data: ClientData, split: Split, samples: Samples, view: RoundContext[nn.Module]
+        self, data: ClientData, split: Split, samples: Samples, context: RoundContext[nn.Module]
     ) -> dict[str, Score]:
         augmented = split == "val" and self.preprocessing.augment_val
-        chance = make_generator(self.seed, data.name, view.round, "evaluate", split)
+        chance = make_generator(self.seed, data.name, context.round, "evaluate", split)
         sums: dict[str, Tensor] = {}
         for rows in torch.arange(len(samples), device=self.device).split(EVAL_BATCH_SIZE):
             self._raise_if_stopped()
             x, y = self._transform(samples.inputs[rows], data, chance, augmented), samples.labels[rows]
-            for branch, logits in self._compute_logits(x, view).items():
+            for branch, logits in self._compute_logits(x, context).items():
                 both = torch.stack([(logits.argmax(-1) == y).sum(), F.cross_entropy(logits, y, reduction="sum")])
                 sums[branch] = sums.get(branch, 0) + both.double()
         n = len(samples)

@@ -38,7 +38,7 @@ class RunState:
     """Clients whose entries are where they train, not here: the round in which each trained last, 0 for none yet."""
 
     def load_client_state(
-        self, client: str, cupboard: ClientStateStore, start: Callable[[str], StateDict]
+        self, client: str, store: ClientStateStore, build_initial: Callable[[str], StateDict]
     ) -> StateDict:
         """What a client keeps, wherever it is; ``start`` is asked for who never trained."""
         if client in self.client_states:
@@ -46,9 +46,9 @@ class RunState:
         turn = self.last_trained_round.get(client)
         if turn is None:
             raise InputError(f"client {client} has no part in this checkpoint; start the run anew")
-        return cupboard.load(client, turn) if turn else start(client)
+        return store.load(client, turn) if turn else build_initial(client)
 
-    def to(self, device: torch.device, *, personal: bool = True) -> RunState:
+    def to(self, device: torch.device, *, client_states: bool = True) -> RunState:
         """The same on a device; what is personal may stay where it is."""
 
         def moved(state: StateDict) -> StateDict:
@@ -56,7 +56,7 @@ class RunState:
 
         peers = {name: moved(entries) for name, entries in self.message.peers.items()}
         message = Broadcast(self.message.round, moved(self.message.shared), peers)
-        kept = {name: moved(own) for name, own in self.client_states.items()} if personal else self.client_states
+        kept = {name: moved(own) for name, own in self.client_states.items()} if client_states else self.client_states
         return replace(self, message=message, client_states=kept)
 
 

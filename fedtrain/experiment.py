@@ -134,8 +134,8 @@ def get_model_builder(
     """Draws networks, cut where the method wants it."""
     cut = method.split_at if settings.split_at == "auto" else settings.split_at
     return {
-        "digits": partial(build_digits_net, classes, cut=cut, dense_norm=settings.norm),
-        "alexnet": partial(build_alexnet, classes, cut=cut, dense_norm=settings.norm),
-        "cifar": partial(build_cifar_net, classes, cut=cut, norm=settings.norm),
+        "digits": partial(build_digits_net, classes, split_at=cut, dense_norm=settings.norm),
+        "alexnet": partial(build_alexnet, classes, split_at=cut, dense_norm=settings.norm),
+        "cifar": partial(build_cifar_net, classes, split_at=cut, norm=settings.norm),
         "two-layer": partial(build_two_layer_net, torch.Size(shape).numel(), classes, width=settings.width),
     }[settings.name]

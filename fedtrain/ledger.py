@@ -50,17 +50,20 @@ def count_bytes(state: StateDict) -> int:
     return sum(value.numel() * value.element_size() for value in state.values())
 
 
-def measure_exchange(message: Broadcast, answer: Update | Failure, norm: EntryNames) -> CommunicationCost:
+def measure_exchange(message: Broadcast, answer: Update | Failure, batch_norm_names: EntryNames) -> CommunicationCost:
     """What one client received (the heads of all others with it) and answered."""
     down = measure_message(
-        message.shared, norm, (head for name, head in message.peers.items() if name != answer.client)
+        message.shared, batch_norm_names, (head for name, head in message.peers.items() if name != answer.client)
     )
     return CommunicationCost(
-        measure_message(answer.shared, norm, [answer.published]) if isinstance(answer, Update) else PayloadBytes(), down
+        measure_message(answer.shared, batch_norm_names, [answer.published])
+        if isinstance(answer, Update)
+        else PayloadBytes(),
+        down,
     )
 
 
-def measure_message(shared: StateDict, norm: EntryNames, heads: Iterable[StateDict]) -> PayloadBytes:
+def measure_message(shared: StateDict, batch_norm_names: EntryNames, heads: Iterable[StateDict]) -> PayloadBytes:
     """The bytes of one message; ``norm`` names the batch-norm entries."""
-    bn = count_bytes({name: value for name, value in shared.items() if name in norm})
+    bn = count_bytes({name: value for name, value in shared.items() if name in batch_norm_names})
     return PayloadBytes(count_bytes(shared) - bn, bn, sum(count_bytes(head) for head in heads))

@@ -35,20 +35,20 @@ class LocalSettings:
         if not 0 <= self.weight_decay < float("inf"):
             raise InputError(f"local.weight_decay is {self.weight_decay}; it must be 0 or more")
 
-    def split_into_batches(self, order: Tensor, norm: bool) -> Iterator[Tensor]:
+    def split_into_batches(self, order: Tensor, has_batch_norm: bool) -> Iterator[Tensor]:
         """Cut an order of samples into batches."""
         for rows in order.split(self.batch_size):
             short = len(rows) < self.batch_size
-            if not (short and self.last_batch == "drop") and len(rows) > norm:
+            if not (short and self.last_batch == "drop") and len(rows) > has_batch_norm:
                 yield rows
 
-    def check_has_batches(self, client: str, samples: int, norm: bool) -> None:
+    def check_has_batches(self, client: str, samples: int, has_batch_norm: bool) -> None:
         """A client that would never train is a mistake."""
-        if next(self.split_into_batches(torch.arange(samples), norm), None) is not None:
+        if next(self.split_into_batches(torch.arange(samples), has_batch_norm), None) is not None:
             return
         if samples == 0:
             raise InputError(f"client {client}: it has no training samples; lower the number of clients or raise alpha")
-        if norm and (samples == 1 or self.batch_size == 1):
+        if has_batch_norm and (samples == 1 or self.batch_size == 1):
             raise InputError(
                 f"client {client}: {samples} training samples in batches of {self.batch_size}: batch norm cannot train "
                 "on a batch of one; raise local.batch_size, give it more samples, or take a network without batch norm"

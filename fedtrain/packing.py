@@ -29,10 +29,10 @@ def pack_tensors(entries: StateDict, device: torch.device | str = "cpu") -> tupl
     return forms, block
 
 
-def unpack_tensors(forms: Sequence[Sequence[Any]], block: Tensor) -> StateDict:
+def unpack_tensors(specs: Sequence[Sequence[Any]], block: Tensor) -> StateDict:
     """The tensors; they look at the block. ValueError for forms that do not fit it."""
     entries = {}
-    for name, kind, shape, end in forms:
+    for name, kind, shape, end in specs:
         dtype = getattr(torch, str(kind), None)
         if not isinstance(dtype, torch.dtype) or not isinstance(end, int) or min(shape, default=0) < 0:
             raise ValueError(f"{name}: {kind} {shape} is no form of a tensor")

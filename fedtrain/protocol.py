@@ -138,9 +138,9 @@ def aggregate(message: Broadcast, updates: Sequence[Update], weights: ClientWeig
     return Broadcast(message.round + 1, shared, {**message.peers, **heads})
 
 
-def sample_cohort(names: Sequence[str], sample: float, seed: int, round: int) -> list[str]:
+def sample_cohort(names: Sequence[str], participation: float, seed: int, round: int) -> list[str]:
     """Who trains in this round: ⌊N · sample⌋ clients (at least one), drawn afresh each time."""
-    size = max(1, int(len(names) * sample + 1e-9))
+    size = max(1, int(len(names) * participation + 1e-9))
     if size == len(names):
         return list(names)
     ranked = sorted(names)  # so that the order of the clients has no say
@@ -186,18 +186,18 @@ def count_heads_sent(clients: int, peers: int) -> int:
 
 
 def federate(
-    fleet: Backend,
+    backend: Backend,
     message: Broadcast,
     rounds: int,
     *,
-    sample: float = 1.0,
+    participation: float = 1.0,
     weights: ClientWeighting = "uniform",
     seed: int = 0,
 ) -> Iterator[RoundResult]:
     """Make rounds until there were ``rounds``, and yield each as it ends."""
     while message.round < rounds:
-        chosen = sample_cohort(fleet.client_names, sample, seed, message.round)
-        answers = fleet.train(message, chosen)
+        chosen = sample_cohort(backend.client_names, participation, seed, message.round)
+        answers = backend.train(message, chosen)
         updates = tuple(answer for answer in answers if isinstance(answer, Update))
         failures = tuple(answer for answer in answers if isinstance(answer, Failure))
         if not updates:

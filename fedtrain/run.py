@@ -58,8 +58,8 @@ class ResumableBackend(Backend, Protocol):
 def run_rounds(
     experiment: Experiment,
     folder: RunFolder,
-    watch: Callable[[RoundProgress], None],
-    fleet: ResumableBackend | None = None,
+    on_round: Callable[[RoundProgress], None],
+    backend: ResumableBackend | None = None,
 ) -> dict[str, Any]:
     """Begin, or go on from the last checkpoint, until the last round; the summary.
 
@@ -67,19 +67,26 @@ def run_rounds(
     train in this process.
     """
     config, restored = experiment.config, folder.load_checkpoint()
-    fleet = fleet or experiment.build_backend(folder.path)
+    backend = backend or experiment.build_backend(folder.path)
     if restored is None:
         state = RunState(
-            fleet.initial_broadcast(), dict(fleet.client_states), last_trained_round=dict(fleet.last_trained_round)
+            backend.initial_broadcast(),
+            dict(backend.client_states),
+            last_trained_round=dict(backend.last_trained_round),
         )
-    elif {*restored.client_states, *restored.last_trained_round} != set(fleet.client_names):
+    elif {*restored.client_states, *restored.last_trained_round} != set(backend.client_names):
         raise InputError(f"{folder.path / LAST_CHECKPOINT}: of another network or other clients; start the run anew")
     else:
-        state = fleet.resume(restored, folder)
+        state = backend.resume(restored, folder)
     folder.truncate_rows(state.rows_end)
-    server, saved = config.server, CheckpointScheduler(fleet, folder, config.checkpoints)
+    server, saved = config.server, CheckpointScheduler(backend, folder, config.checkpoints)
     rounds = federate(
-        fleet, state.message, server.rounds, sample=server.participation, weights=server.weights, seed=config.seed
+        backend,
+        state.message,
+        server.rounds,
+        participation=server.participation,
+        weights=server.weights,
+        seed=config.seed,
     )
     if restored is not None:
         folder.keep_checkpoint(
@@ -90,27 +97,27 @@ def run_rounds(
         for round in rounds:
             number = round.message.round
             due = config.evaluation.is_due(number, server.rounds)
-            scores = evaluate_round(fleet, round.message, config, folder.load_rows) if due else {}
+            scores = evaluate_round(backend, round.message, config, folder.load_rows) if due else {}
             check_scores_finite(number, scores, config.local.lr)
             end = folder.append_rows(build_rows(number, scores)) if due else state.rows_end
             answers: list[Update | Failure] = [*round.updates, *round.failures]
             sent = partial(message_for, state.message, peers=server.peers, seed=config.seed)
             traffic = sum(
-                (measure_exchange(sent(answer.client), answer, fleet.batch_norm_names) for answer in answers),
+                (measure_exchange(sent(answer.client), answer, backend.batch_norm_names) for answer in answers),
                 CommunicationCost(),
             )
             seconds = time.perf_counter() - clock
             state = RunState(
                 round.message,
-                dict(fleet.client_states),
+                dict(backend.client_states),
                 state.communication + traffic,
                 state.seconds + seconds,
                 end,
                 (*state.skipped, *({"round": number, **asdict(failure)} for failure in round.failures)),
-                dict(fleet.last_trained_round),
+                dict(backend.last_trained_round),
             )
             losses = {update.client: update.loss for update in round.updates}
-            watch(RoundProgress(number, losses, scores, traffic, seconds, round.failures))
+            on_round(RoundProgress(number, losses, scores, traffic, seconds, round.failures))
             saved.save_if_due(state)
             clock = time.perf_counter()
     finally:
@@ -125,25 +132,25 @@ def run_rounds(
 
 
 def evaluate_round(
-    fleet: Backend, message: Broadcast, config: Config, known: Callable[[], list[MetricRow]]
+    backend: Backend, message: Broadcast, config: Config, load_known_rows: Callable[[], list[MetricRow]]
 ) -> dict[str, Scores]:
     """Evaluate every client; on test data too, unless they wait for a round that may be reported."""
     number, evaluation = message.round, config.evaluation
     splits: list[Split] = ["train", "val"] if evaluation.train else ["val"]
     if evaluation.always_tests(number, config.server.rounds):
-        return fleet.evaluate(message, [*splits, "test"])
-    scores = fleet.evaluate(message, splits)
-    if find_best_round([*known(), *build_rows(number, scores)]) != number:
+        return backend.evaluate(message, [*splits, "test"])
+    scores = backend.evaluate(message, splits)
+    if find_best_round([*load_known_rows(), *build_rows(number, scores)]) != number:
         return scores
-    tested = fleet.evaluate(message, ["test"])
+    tested = backend.evaluate(message, ["test"])
     return {name: {**scores[name], **more} for name, more in tested.items()}
 
 
 class CheckpointScheduler:
     """Checkpoints now and then, so seldom that they cost little."""
 
-    def __init__(self, fleet: ResumableBackend, folder: RunFolder, wanted: CheckpointSettings) -> None:
-        self.backend, self.folder, self.settings = fleet, folder, wanted
+    def __init__(self, backend: ResumableBackend, folder: RunFolder, settings: CheckpointSettings) -> None:
+        self.backend, self.folder, self.settings = backend, folder, settings
         self.save_seconds, self.saved_at, self.saved_round = 0.0, time.perf_counter(), -1
 
     def count_to_keep(self, state: RunState) -> int:

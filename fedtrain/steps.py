@@ -16,8 +16,8 @@ class SGDStep:
 
     fused: ClassVar[bool] = False
 
-    def __init__(self, module: nn.Module, local: LocalSettings, plain: Collection[nn.Parameter]) -> None:
-        bare = set(plain)
+    def __init__(self, module: nn.Module, local: LocalSettings, plain_parameters: Collection[nn.Parameter]) -> None:
+        bare = set(plain_parameters)
         trained = [p for p in module.parameters() if p.requires_grad]
         groups: list[dict[str, Any]] = [
             {"params": [p for p in trained if p not in bare]},

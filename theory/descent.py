@@ -83,13 +83,13 @@ def descend(
     reading: Reading,
     steps: int,
     step: float | tuple[float, float],
-    keep: int = 0,
-    tick: Callable[[], None] = lambda: None,
+    snapshot_count: int = 0,
+    on_step: Callable[[], None] = lambda: None,
 ) -> Trajectory:
     """``steps`` steps of size ``step`` (or one size for each branch); ``keep`` networks kept, evenly spread."""
     eta = step if isinstance(step, tuple) else (step, step)
     n, sizes = len(problem.y), problem.y.new_tensor(problem.sizes)[problem.owner]
-    kept = {round(k * steps / max(keep - 1, 1)) for k in range(keep)}
+    kept = {round(k * steps / max(snapshot_count - 1, 1)) for k in range(snapshot_count)}
     path = Trajectory(problem.y, problem.y.new_empty(steps + 1, n), problem.y.new_empty(steps + 1, n))
     branches = [online, offline]
     for t in range(steps + 1):
@@ -106,7 +106,7 @@ def descend(
                 problem, weights, saved[k], 2 * residual / (sizes if reading == "federated" else n)
             )
             branches[k] = _take_step(weights, by_v, by_gamma, eta[k], averaged=reading == "federated")
-        tick()
+        on_step()
     raise AssertionError("unreachable")
 
 

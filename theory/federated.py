@@ -15,7 +15,7 @@ def keep_client_blocks(gram: Tensor, owner: Tensor) -> Tensor:
 
 
 def compute_federated_kernel(
-    jacobian: Mapping[str, Tensor], owner: Tensor, shared: Set[str], pull: float = 1.0
+    jacobian: Mapping[str, Tensor], owner: Tensor, shared: Set[str], shared_weight: float = 1.0
 ) -> Tensor:
     """K = pull · Σ_{θ shared} J_θ J_θᵀ + Σ_{θ personal} pinch(J_θ J_θᵀ).
 
@@ -28,5 +28,5 @@ def compute_federated_kernel(
     total = owner.new_zeros((len(owner), len(owner)), dtype=next(iter(jacobian.values())).dtype)
     for name, rows in jacobian.items():
         gram = rows @ rows.T
-        total += pull * gram if name in shared else keep_client_blocks(gram, owner)
+        total += shared_weight * gram if name in shared else keep_client_blocks(gram, owner)
     return total

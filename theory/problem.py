@@ -127,7 +127,7 @@ def find_singularity(S: Tensor) -> tuple[float, float] | None:
     return (low, high) if low <= SINGULAR_TOLERANCE * max(high, 0.0) else None
 
 
-def draw_covariance(kind: Covariance, dim: int, heterogeneity: float, chance: np.random.Generator) -> Tensor:
+def draw_covariance(kind: Covariance, dim: int, heterogeneity: float, rng: np.random.Generator) -> Tensor:
     """S_i of one client, of trace d on average.
 
     isotropic: the identity; scaled: s I with s = exp(h z); anisotropic: eigenvalues exp(h z) on random axes.
@@ -140,11 +140,11 @@ def draw_covariance(kind: Covariance, dim: int, heterogeneity: float, chance: np
     eye = torch.eye(dim, dtype=torch.float64)
     if kind == "isotropic":
         return eye
-    logs = heterogeneity * torch.from_numpy(chance.standard_normal(dim))
+    logs = heterogeneity * torch.from_numpy(rng.standard_normal(dim))
     variances = (logs - heterogeneity**2 / 2).exp()  # mean one
     if kind == "scaled":
         return variances[0] * eye
-    axes = torch.linalg.qr(torch.from_numpy(chance.standard_normal((dim, dim)))).Q
+    axes = torch.linalg.qr(torch.from_numpy(rng.standard_normal((dim, dim)))).Q
     S = axes * variances @ axes.T
     return (S + S.T) / 2
 

@@ -215,7 +215,9 @@ def get_available_memory() -> int:
         return 2**63
 
 
-def refuse_if_too_large(needed: int, available: int, cure: str) -> None:
+def refuse_if_too_large(needed: int, available: int, remedy: str) -> None:
     """So many bytes: better now than after an hour."""
     if needed > 0.9 * available:
-        raise InputError(f"this needs about {needed / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are free; {cure}")
+        raise InputError(
+            f"this needs about {needed / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are free; {remedy}"
+        )

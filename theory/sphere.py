@@ -43,7 +43,7 @@ class SphereEstimate:
         root = len(self.V) ** 0.5
         return Kernel(self.V.std(0) / root, self.G.std(0) / root, self.alpha)
 
-    def estimate_least_eigenvalue(self, of: Callable[[Kernel], Tensor]) -> ConfidenceInterval:
+    def estimate_least_eigenvalue(self, select: Callable[[Kernel], Tensor]) -> ConfidenceInterval:
         """λ_min of a linear function of the kernel, e.g. ``lambda k: pinch(k.V, owner)``, with a 99 % interval.
 
         λ_min is concave, so by Jensen its mean over unbiased estimates lies below (groups of four scramblings);
@@ -51,7 +51,7 @@ class SphereEstimate:
         """
         if len(self.V) < 8:
             raise InputError(f"{len(self.V)} replicates; an interval needs at least 8")
-        several = torch.stack([of(Kernel(V, G, self.alpha)) for V, G in zip(self.V, self.G, strict=True)])
+        several = torch.stack([select(Kernel(V, G, self.alpha)) for V, G in zip(self.V, self.G, strict=True)])
         least = torch.stack([torch.linalg.eigvalsh(group.mean(0))[0] for group in several.split(4)])
         vector = torch.linalg.eigh(several[::2].mean(0)).eigenvectors[:, 0]
         above = several[1::2] @ vector @ vector

@@ -196,7 +196,7 @@ class Study:
         for name, (reading, step) in plans.items():
             found[name] = descend(
                 self.problem, self.online, self.offline, reading, self.steps, step,
-                keep=9 if name == "separate" else 0, tick=tick,
+                snapshot_count=9 if name == "separate" else 0, on_step=tick,
             )  # fmt: skip
         return found
 

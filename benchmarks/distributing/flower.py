@@ -33,7 +33,7 @@ def run_simulation(case: Case, folder: Path) -> None:
 
     node.app = halves.client_app
     plan = ServerPlan(
-        case.config_and_source[0], RunFolder(folder / "run"), case.num_clients, case.clients, ROUND_TIMEOUT, "benchmark"
+        case.config_and_source[0], RunFolder(folder / "run"), case.num_clients, case.num_clients, ROUND_TIMEOUT, "benchmark"
     )
     simulate(case.num_clients, os.cpu_count() or 1, lambda grid: halves.run_metered_server(grid, plan), Flag())
 
@@ -46,7 +46,7 @@ def run_deployment(case: Case, folder: Path) -> None:
 
     app.SERVER_APP, app.CLIENT_APP = "distributing.halves:server_app", "distributing.halves:client_app"
     plan = ServerPlan(
-        case.config_and_source[0], RunFolder(folder / "run"), case.num_clients, case.clients, ROUND_TIMEOUT, "benchmark"
+        case.config_and_source[0], RunFolder(folder / "run"), case.num_clients, case.num_clients, ROUND_TIMEOUT, "benchmark"
     )
     (folder / "app").mkdir()
     app.write_app(folder / "app", plan, folder / "log")

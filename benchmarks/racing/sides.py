@@ -43,7 +43,7 @@ def run_backend_rounds(
     """The rounds of ``fedco2 train``; the scores after each."""
     fleet, server, seed = experiment.build_backend(), experiment.config.server, experiment.config.seed
     coming = federate(
-        fleet, fleet.initial_broadcast(), rounds, sample=server.participation, weights=server.weights, seed=seed
+        fleet, fleet.initial_broadcast(), rounds, participation=server.participation, weights=server.weights, seed=seed
     )
     scores = []
     for round in range(rounds):

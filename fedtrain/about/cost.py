@@ -36,10 +36,10 @@ def estimate_round_seconds(experiment: Experiment) -> tuple[float, float]:
     return train * trained / rate, forward * tested / rate
 
 
-def estimate_seconds_left(config: Config, a_round: tuple[float, float], done: int = 0) -> float:
+def estimate_seconds_left(config: Config, round_seconds: tuple[float, float], done: int = 0) -> float:
     """Roughly: from after ``done`` rounds to the end, if a round takes so long."""
     rounds, due = config.server.rounds, config.evaluation.is_due
-    training, evaluation = a_round
+    training, evaluation = round_seconds
     evaluations = sum(due(round, rounds) for round in range(done + 1, rounds + 1))
     return (rounds - done) * training + evaluations * evaluation
 

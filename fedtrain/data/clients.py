@@ -117,6 +117,6 @@ class Federation:
         return combine_fingerprints(client.fingerprint for client in self.clients)
 
 
-def combine_fingerprints(each: Iterable[str]) -> str:
+def combine_fingerprints(fingerprints: Iterable[str]) -> str:
     """Of a federation, from those of its clients in any order: who knows no data but these can tell it too."""
-    return hashlib.sha256("".join(sorted(each)).encode()).hexdigest()
+    return hashlib.sha256("".join(sorted(fingerprints)).encode()).hexdigest()

@@ -69,9 +69,9 @@ def read_domain_info(path: Path) -> DomainInfo:
         return DomainInfo(**{field.name: said[field.name] for field in fields(DomainInfo)})
 
 
-def read_labels(path: Path, part: Split, data: DatasetInfo) -> Indices:
+def read_labels(path: Path, split: Split, data: DatasetInfo) -> Indices:
     """The class of each image of a part."""
-    found: Indices = _read_tensor(path, f"{part}_labels").numpy()
+    found: Indices = _read_tensor(path, f"{split}_labels").numpy()
     with _wrap_file_errors(path):
         if found.ndim != 1 or found.dtype != np.int64 or not len(found):
             raise ValueError("its labels are not a list of whole numbers")
@@ -80,15 +80,15 @@ def read_labels(path: Path, part: Split, data: DatasetInfo) -> Indices:
     return found
 
 
-def read_images(path: Path, part: Split, data: DatasetInfo) -> Tensor:
+def read_images(path: Path, split: Split, data: DatasetInfo) -> Tensor:
     """The images of a part, mapped from the file; reading them all once for the checksum is the price."""
-    found = _read_tensor(path, f"{part}_images")
+    found = _read_tensor(path, f"{split}_images")
     with _wrap_file_errors(path):
         if found.dtype != torch.uint8 or found.shape[1:] != (3, data.image_size, data.image_size):
             raise ValueError(
                 f"its images are {tuple(found.shape[1:])}, not 3 x {data.image_size} x {data.image_size} bytes"
             )
-        if len(found) != len(_read_tensor(path, f"{part}_labels")):
+        if len(found) != len(_read_tensor(path, f"{split}_labels")):
             raise ValueError("it does not hold a label for each image")
     return found
 

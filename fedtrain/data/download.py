@@ -26,11 +26,11 @@ def list_urls(remote: RemoteFile) -> tuple[str, ...]:
     return (*([f"{own.rstrip('/')}/{remote.name}"] if own else []), *remote.urls)
 
 
-def download_file(remote: RemoteFile, folder: Path, ledger: Path, progress: Progress = ignore_progress) -> Path:
+def download_file(remote: RemoteFile, folder: Path, checksums_path: Path, progress: Progress = ignore_progress) -> Path:
     """The file, in ``folder``. Without a published checksum the first one seen is kept in ``ledger`` and must recur."""
     folder.mkdir(parents=True, exist_ok=True)
     target, part = folder / remote.name, folder / f"{remote.name}.part"
-    expected = remote.checksum or _read_checksums(ledger).get(remote.name)
+    expected = remote.checksum or _read_checksums(checksums_path).get(remote.name)
     if target.exists():
         if expected is not None and _has_checksum(target, expected):
             return target
@@ -42,7 +42,7 @@ def download_file(remote: RemoteFile, folder: Path, ledger: Path, progress: Prog
         failure = _download_from(url, part, remote, expected, progress)
         if failure is None:
             if expected is None:
-                _record_checksum(ledger, remote.name, f"sha256:{_hash_file(part, 'sha256')}")
+                _record_checksum(checksums_path, remote.name, f"sha256:{_hash_file(part, 'sha256')}")
             os.replace(part, target)
             return target
         failures.append(f"{url} ({failure})")
@@ -87,22 +87,22 @@ def _hash_file(path: Path, kind: str) -> str:
     return digest.hexdigest()
 
 
-def _read_checksums(ledger: Path) -> dict[str, str]:
+def _read_checksums(checksums_path: Path) -> dict[str, str]:
     try:
-        seen = json.loads(ledger.read_text(encoding="utf-8"))
+        seen = json.loads(checksums_path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise DataError(f"{ledger}: not readable; remove it to trust the next download anew") from error
+        raise DataError(f"{checksums_path}: not readable; remove it to trust the next download anew") from error
     if not isinstance(seen, dict) or not all(isinstance(value, str) for value in seen.values()):
-        raise DataError(f"{ledger}: not a list of checksums; remove it to trust the next download anew")
+        raise DataError(f"{checksums_path}: not a list of checksums; remove it to trust the next download anew")
     return seen
 
 
-def _record_checksum(ledger: Path, name: str, checksum: str) -> None:
-    fresh = ledger.with_name(f".{ledger.name}-{os.getpid()}")
+def _record_checksum(checksums_path: Path, name: str, checksum: str) -> None:
+    fresh = checksums_path.with_name(f".{checksums_path.name}-{os.getpid()}")
     with fresh.open("w", encoding="utf-8") as file:
-        json.dump({**_read_checksums(ledger), name: checksum}, file, indent=1)
+        json.dump({**_read_checksums(checksums_path), name: checksum}, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(fresh, ledger)
+    os.replace(fresh, checksums_path)

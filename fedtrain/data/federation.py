@@ -33,7 +33,7 @@ def assemble_federation(settings: DataSettings, found: LoadedDataset) -> Federat
     )
 
 
-def build_single_client(settings: DataSettings, place: int, root: Path | None = None) -> Federation:
+def build_single_client(settings: DataSettings, index: int, root: Path | None = None) -> Federation:
     """The client at this place alone; images of others are not read.
 
     With a domain for each client, its own domain is all that has to be here. Under other skews what is whose depends
@@ -41,14 +41,14 @@ def build_single_client(settings: DataSettings, place: int, root: Path | None = 
     """
     validate_data_settings(settings)
     count = count_clients(settings)
-    if not 0 <= place < count:
-        raise InputError(f"there is no client {place}: these settings make {count}, counted from 0")
+    if not 0 <= index < count:
+        raise InputError(f"there is no client {index}: these settings make {count}, counted from 0")
     independent = settings.skew == "domain"
     found = load_dataset(
-        settings, root, only=list(get_dataset_info(settings.dataset).domains)[place] if independent else None
+        settings, root, only=list(get_dataset_info(settings.dataset).domains)[index] if independent else None
     )
-    part = assign_samples(settings, found.pools)[0 if independent else place]
-    return _build_clients(settings, found, [(part, float(compute_noise_levels(count, settings.noise)[place]))])
+    part = assign_samples(settings, found.pools)[0 if independent else index]
+    return _build_clients(settings, found, [(part, float(compute_noise_levels(count, settings.noise)[index]))])
 
 
 def count_clients(settings: DataSettings) -> int:

@@ -21,7 +21,7 @@ def download_dataset(
     domain: str | None = None,
     replace: bool = False,
     progress: Progress = ignore_progress,
-    tell: Callable[[str], None] = lambda line: None,
+    notify: Callable[[str], None] = lambda line: None,
 ) -> list[ImportedDomain]:
     """All domains that are not there yet, or one. What was downloaded goes once it is imported."""
     data = get_dataset_info(name)
@@ -29,10 +29,10 @@ def download_dataset(
     if not replace:
         wanted = {one for one in wanted if not get_domain_path(name, one, root).exists()}
     added: list[ImportedDomain] = []
-    chosen = select_sources(name, wanted, alone=domain is not None)
+    chosen = select_sources(name, wanted, prefer_own_source=domain is not None)
     for number, source in enumerate(chosen, 1):
         only = [one for one in source.domains if one in wanted]
-        paths = _download_files(name, source, root, progress, tell)
+        paths = _download_files(name, source, root, progress, notify)
         single = only[0] if len(source.domains) == 1 and name == "digits" else None
         added += import_dataset(name, paths, root, single, replace, progress, only)
         needed = {remote.name for later in chosen[number:] for remote in later.files}
@@ -45,12 +45,12 @@ def download_dataset(
 
 
 def _download_files(
-    name: str, source: DownloadSource, root: Path, progress: Progress, tell: Callable[[str], None]
+    name: str, source: DownloadSource, root: Path, progress: Progress, notify: Callable[[str], None]
 ) -> list[Path]:
     paths = []
     for remote in source.files:
         if remote.checksum is None:
-            tell(f"{remote.name}: no published checksum; the one of the first download is kept and must recur")
+            notify(f"{remote.name}: no published checksum; the one of the first download is kept and must recur")
         try:
             paths.append(download_file(remote, root / "downloads", root / CHECKSUMS_FILE, progress))
         except DataError as error:

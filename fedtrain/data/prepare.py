@@ -15,11 +15,11 @@ MAX_ROTATION = math.radians(30)
 
 def preprocess(
     inputs: Tensor,
-    how: Preprocessing,
+    preprocessing: Preprocessing,
     *,
     training: bool,
     noise: float,
-    chance: torch.Generator,
+    rng: torch.Generator,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
     """Bytes / 255, flipped and turned while training if so wished, (x - mean) / std, with noise drawn anew.
@@ -30,19 +30,19 @@ def preprocess(
     Draws are made on the CPU, from ``chance``, and in single precision: every device and ``dtype`` sees the same ones.
     """
     pixels = not inputs.is_floating_point()
-    turned = flip_and_rotate(inputs, chance) if pixels and training and how.augment else inputs
+    turned = flip_and_rotate(inputs, rng) if pixels and training and preprocessing.augment else inputs
     # Our own copy, changed in place from here on: fresh memory for each step would take longer than the steps.
     x = turned.to(dtype or torch.get_default_dtype(), copy=turned is inputs)
-    if how.noise_unit == "pixel":
-        add_noise(x, noise, chance)
+    if preprocessing.noise_unit == "pixel":
+        add_noise(x, noise, rng)
         if pixels and noise:
             x.clamp_(0, 255)
     if pixels:
         x.div_(255)
-    if any(how.mean) or set(how.std) != {1.0}:
-        x.sub_(reshape_per_channel(how.mean, x)).div_(reshape_per_channel(how.std, x))
-    if how.noise_unit == "normalised":
-        add_noise(x, noise, chance)
+    if any(preprocessing.mean) or set(preprocessing.std) != {1.0}:
+        x.sub_(reshape_per_channel(preprocessing.mean, x)).div_(reshape_per_channel(preprocessing.std, x))
+    if preprocessing.noise_unit == "normalised":
+        add_noise(x, noise, rng)
         if pixels:
             x.clamp_(0, 255)
     return x
@@ -53,18 +53,18 @@ def reshape_per_channel(values: tuple[float, ...], like: Tensor) -> Tensor:
     return torch.tensor(values, dtype=like.dtype, device=like.device).reshape(-1, *[1] * (like.ndim - 2))
 
 
-def add_noise(x: Tensor, sigma: float, chance: torch.Generator) -> None:
+def add_noise(x: Tensor, sigma: float, rng: torch.Generator) -> None:
     """Add Gaussian noise of this standard deviation in place; no draw for none."""
     if sigma:
-        x.add_(torch.randn(x.shape, generator=chance, dtype=torch.float32).to(x), alpha=sigma)
+        x.add_(torch.randn(x.shape, generator=rng, dtype=torch.float32).to(x), alpha=sigma)
 
 
-def flip_and_rotate(images: Tensor, chance: torch.Generator) -> Tensor:
+def flip_and_rotate(images: Tensor, rng: torch.Generator) -> Tensor:
     """Each image (n, C, H, W) mirrored left to right with probability 1/2, then turned by up to 30° either way.
 
     Turned about its centre, nearest pixel, black where nothing was: one look-up at p ↦ F R(φ) p for both.
     """
-    flip, turn = torch.rand(2, len(images), generator=chance, dtype=torch.float32)
+    flip, turn = torch.rand(2, len(images), generator=rng, dtype=torch.float32)
     side = torch.where(flip < 0.5, -1.0, 1.0)
     angle = MAX_ROTATION * (2 * turn - 1)
     return apply_flip_and_rotation(images, side, angle)

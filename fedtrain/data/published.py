@@ -137,11 +137,12 @@ LICENCE_TERMS = {
 }
 
 
-def select_sources(name: str, wanted: set[str], alone: bool) -> list[DownloadSource]:
+def select_sources(name: str, wanted: set[str], prefer_own_source: bool) -> list[DownloadSource]:
     """Those that give the wanted domains; a domain asked for ``alone`` comes from its own home, if it has one."""
     chosen: list[DownloadSource] = []
     for source in sorted(
-        DOWNLOAD_SOURCES[get_dataset_info(name).name], key=lambda source: len(source.domains) if alone else 0
+        DOWNLOAD_SOURCES[get_dataset_info(name).name],
+        key=lambda source: len(source.domains) if prefer_own_source else 0,
     ):
         if wanted.intersection(source.domains):
             chosen.append(source)

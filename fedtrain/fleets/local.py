@@ -67,7 +67,7 @@ class SerialBackend:
                 f"{folder.path / LAST_CHECKPOINT}: of another network or other clients; start the run anew"
             )
         state = replace(state, client_states=own, last_trained_round={}).to(
-            self.trainer.device, personal=self.offload is dict
+            self.trainer.device, client_states=self.offload is dict
         )
         self.client_states = {name: self.offload(kept) for name, kept in state.client_states.items()}
         return replace(state, client_states=dict(self.client_states))

@@ -66,7 +66,7 @@ class DistributedBackend:
             name: state.last_trained_round.get(name, state.message.round) for name in self.client_names
         }
         self._call_ranks({"do": "restore", "turns": self.last_trained_round})
-        there = state.to(self.channel.device, personal=False)
+        there = state.to(self.channel.device, client_states=False)
         return replace(there, client_states={}, last_trained_round=dict(self.last_trained_round))
 
     def persist_client_state(self, turns: Mapping[str, int]) -> None:

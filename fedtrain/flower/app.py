@@ -19,7 +19,7 @@ APP_VERSION = "0.0.0"
 """The version of an app that is installed nowhere; Flower wants one."""
 
 
-def write_app(folder: Path, plan: ServerPlan, log: Path) -> None:
+def write_app(folder: Path, plan: ServerPlan, log_path: Path) -> None:
     """Flower sends this folder to server and nodes; the code is the package that is installed there."""
     told = {
         "out": str(plan.folder.path.absolute()),
@@ -28,7 +28,7 @@ def write_app(folder: Path, plan: ServerPlan, log: Path) -> None:
         "least": plan.min_clients,
         "patience": float(plan.round_timeout),
         "command": plan.command,
-        "log": str(log.absolute()),
+        "log": str(log_path.absolute()),
     }
     app = {"publisher": "fedco2", "components": {"serverapp": SERVER_APP, "clientapp": CLIENT_APP}, "config": told}
     about = {"name": "fedco2-run", "version": APP_VERSION, "description": f"a run of fedco2 {get_version()}"}
@@ -36,15 +36,15 @@ def write_app(folder: Path, plan: ServerPlan, log: Path) -> None:
     (folder / "pyproject.toml").write_text(text, encoding="utf-8")
 
 
-def parse_plan(told: Mapping[str, Any]) -> tuple[ServerPlan, Path]:
+def parse_plan(run_config: Mapping[str, Any]) -> tuple[ServerPlan, Path]:
     """What the server is to do, and where it tells how it goes."""
-    config = parse_config(tomllib.loads(str(told["config"])))
+    config = parse_config(tomllib.loads(str(run_config["config"])))
     plan = ServerPlan(
         config,
-        RunFolder(Path(str(told["out"]))),
-        int(told["clients"]),
-        int(told["least"]),
-        float(told["patience"]),
-        str(told["command"]),
+        RunFolder(Path(str(run_config["out"]))),
+        int(run_config["clients"]),
+        int(run_config["least"]),
+        float(run_config["patience"]),
+        str(run_config["command"]),
     )
-    return plan, Path(str(told["log"]))
+    return plan, Path(str(run_config["log"]))

@@ -48,7 +48,7 @@ class ServerPlan:
 
 
 def run_server(
-    grid: Grid, plan: ServerPlan, watching: Callable[[Experiment], ProgressContext], say: Callable[[str], None]
+    grid: Grid, plan: ServerPlan, open_progress: Callable[[Experiment], ProgressContext], log: Callable[[str], None]
 ) -> dict[str, Any]:
     """Begin or go on; the summary. ``watching`` gives what looks on while the experiment runs."""
     config, folder = plan.config, plan.folder
@@ -66,13 +66,13 @@ def run_server(
     with folder.exclusive_lock():
         if begun:
             for note in prepare_resume(folder, config, told):
-                say(f"note: {note}")
+                log(f"note: {note}")
         else:
             folder.begin(config, told)
         fleet = FlowerBackend(
             post, work.build_client_trainer(), config, folder, WaitPolicy(plan.min_clients, plan.round_timeout)
         )
-        with watching(work) as watch:
+        with open_progress(work) as watch:
             return run_rounds(work, folder, watch, fleet)
 
 

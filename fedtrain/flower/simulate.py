@@ -17,7 +17,7 @@ from fedtrain.flower.environment import build_environment
 from fedtrain.flower.site import SIMULATION_VARIABLE
 
 
-def simulate(nodes: int, workers: int, conduct: Callable[[Any], Any], halt: Event) -> Any:
+def simulate(nodes: int, workers: int, server_main: Callable[[Any], Any], halt: Event) -> Any:
     """What ``conduct`` makes of the grid."""
     with TemporaryDirectory(prefix="fedco2-") as home:
         os.environ.update(build_environment(Path(home)))  # before Ray and Flower are loaded, and for their processes
@@ -35,7 +35,7 @@ def simulate(nodes: int, workers: int, conduct: Callable[[Any], Any], halt: Even
 
         def main(grid: Grid, context: Context) -> None:
             try:
-                results.append(conduct(grid))
+                results.append(server_main(grid))
             except BaseException as error:  # Flower would not pass on all kinds
                 failures.append(error)
 

@@ -97,7 +97,7 @@ class Method(ABC, Generic[M]):
         return ""
 
     @abstractmethod
-    def build(self, nets: ModelFactory) -> M:
+    def build(self, factory: ModelFactory) -> M:
         """The module of one client as training begins."""
 
     @abstractmethod
@@ -105,14 +105,14 @@ class Method(ABC, Generic[M]):
         """The entries that the server averages; all others stay with the client."""
 
     @abstractmethod
-    def loss(self, module: M, batch: Batch, view: RoundContext[M]) -> Tensor:
+    def loss(self, module: M, batch: Batch, context: RoundContext[M]) -> Tensor:
         """The local objective on one batch."""
 
     @abstractmethod
-    def branches(self, module: M, x: Tensor, view: RoundContext[M]) -> Mapping[str, Tensor]:
+    def branches(self, module: M, x: Tensor, context: RoundContext[M]) -> Mapping[str, Tensor]:
         """Logits of each part that has a say in the prediction."""
 
-    def fuse(self, branches: Mapping[str, Tensor], view: RoundContext[M]) -> Tensor:
+    def fuse(self, branches: Mapping[str, Tensor], context: RoundContext[M]) -> Tensor:
         """The prediction as logits: the sum of the branches."""
         return torch.stack(list(branches.values())).sum(0)
 

@@ -26,24 +26,24 @@ class Copa(FedPer):
         """The head."""
         return "head"
 
-    def loss(self, module: Net, batch: Batch, view: RoundContext[Net]) -> Tensor:
+    def loss(self, module: Net, batch: Batch, context: RoundContext[Net]) -> Tensor:
         """Own loss plus the loss under each peer's head."""
         x, y = batch
         z = module.features(x)
-        own, others = F.cross_entropy(module.head(z), y), len(view.peers)
+        own, others = F.cross_entropy(module.head(z), y), len(context.peers)
         if not others:
             return own
-        return own + others * F.cross_entropy(view.peers(z).flatten(0, 1), y.repeat(others))
+        return own + others * F.cross_entropy(context.peers(z).flatten(0, 1), y.repeat(others))
 
-    def branches(self, module: Net, x: Tensor, view: RoundContext[Net]) -> Mapping[str, Tensor]:
+    def branches(self, module: Net, x: Tensor, context: RoundContext[Net]) -> Mapping[str, Tensor]:
         """The own head, and the mean of the peers'."""
         z = module.features(x)
         own = {"own": module.head(z)}
-        return own | {"peers": view.peers(z).mean(0)} if view.peers else own
+        return own | {"peers": context.peers(z).mean(0)} if context.peers else own
 
-    def fuse(self, branches: Mapping[str, Tensor], view: RoundContext[Net]) -> Tensor:
+    def fuse(self, branches: Mapping[str, Tensor], context: RoundContext[Net]) -> Tensor:
         """The mean over all heads."""
-        if not view.peers:
+        if not context.peers:
             return branches["own"]
-        others = len(view.peers)
+        others = len(context.peers)
         return (branches["own"] + others * branches["peers"]) / (1 + others)

@@ -20,19 +20,19 @@ class FedAvg(Method[Net]):
 
     title: ClassVar[str] = "FedAvg"
 
-    def build(self, nets: ModelFactory) -> Net:
+    def build(self, factory: ModelFactory) -> Net:
         """The network."""
-        return nets.build_common()
+        return factory.build_common()
 
     def shared(self, module: Net) -> EntryNames:
         """All of it."""
         return all_entries(module)
 
-    def loss(self, module: Net, batch: Batch, view: RoundContext[Net]) -> Tensor:
+    def loss(self, module: Net, batch: Batch, context: RoundContext[Net]) -> Tensor:
         """Cross entropy."""
         x, y = batch
         return F.cross_entropy(module(x), y)
 
-    def branches(self, module: Net, x: Tensor, view: RoundContext[Net]) -> Mapping[str, Tensor]:
+    def branches(self, module: Net, x: Tensor, context: RoundContext[Net]) -> Mapping[str, Tensor]:
         """The network."""
         return {"model": module(x)}

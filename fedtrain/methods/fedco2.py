@@ -63,11 +63,11 @@ class FedCO2(Method[OnlineOfflineModel]):
         """The offline head, if peers are to judge by it."""
         return "" if self.inter == "none" else "offline.head"
 
-    def build(self, nets: ModelFactory) -> OnlineOfflineModel:
+    def build(self, factory: ModelFactory) -> OnlineOfflineModel:
         """Both models start equal, or the offline one from the client's own weights."""
-        online = nets.build_common()
+        online = factory.build_common()
         return OnlineOfflineModel(
-            online, copy.deepcopy(online) if self.start == "common" else nets.build_own("offline")
+            online, copy.deepcopy(online) if self.start == "common" else factory.build_own("offline")
         )
 
     def shared(self, module: OnlineOfflineModel) -> EntryNames:
@@ -85,39 +85,41 @@ class FedCO2(Method[OnlineOfflineModel]):
         """One pass of learning from each other, then from the labels."""
         return [*([self.mutual_loss] if self.needs_round_start(round) else []), *[self.loss] * epochs]
 
-    def mutual_loss(self, module: OnlineOfflineModel, batch: Batch, view: RoundContext[OnlineOfflineModel]) -> Tensor:
+    def mutual_loss(
+        self, module: OnlineOfflineModel, batch: Batch, context: RoundContext[OnlineOfflineModel]
+    ) -> Tensor:
         """Σ KL(teacher ‖ pupil), the teacher being the other model."""
         x, _ = batch
         terms = []
         for pupil in list_branches(self.intra):
-            p = F.log_softmax(view.round_start_model[OTHER_BRANCH[pupil]](x), -1)
+            p = F.log_softmax(context.round_start_model[OTHER_BRANCH[pupil]](x), -1)
             q = F.log_softmax(module[pupil](x), -1)
             terms.append(F.kl_div(q, p, reduction="batchmean", log_target=True))
         return torch.stack(terms).sum()
 
-    def loss(self, module: OnlineOfflineModel, batch: Batch, view: RoundContext[OnlineOfflineModel]) -> Tensor:
+    def loss(self, module: OnlineOfflineModel, batch: Batch, context: RoundContext[OnlineOfflineModel]) -> Tensor:
         """Σ over both models of CE under the own head + μ L_gen, L_gen = Σ_j CE under the head of peer j."""
         x, y = batch
         z = {branch: module[branch].features(x) for branch in list_branches("both")}
         terms = [F.cross_entropy(module[branch].head(z[branch]), y) for branch in z]
         judged = [z[branch] for branch in list_branches(self.inter)]
-        if judged and view.peers:
-            said = view.peers(torch.cat(judged))  # both models at once: a large head is read but once
-            every = len(judged) * len(view.peers)
+        if judged and context.peers:
+            said = context.peers(torch.cat(judged))  # both models at once: a large head is read but once
+            every = len(judged) * len(context.peers)
             scale = self.mu * (len(judged) if self.gen == "mean" else every)
             terms.append(scale * F.cross_entropy(said.flatten(0, 1), y.repeat(every)))
         return torch.stack(terms).sum()
 
     def branches(
-        self, module: OnlineOfflineModel, x: Tensor, view: RoundContext[OnlineOfflineModel]
+        self, module: OnlineOfflineModel, x: Tensor, context: RoundContext[OnlineOfflineModel]
     ) -> Mapping[str, Tensor]:
         """Both models."""
         return {branch: module[branch](x) for branch in list_branches("both")}
 
-    def fuse(self, branches: Mapping[str, Tensor], view: RoundContext[OnlineOfflineModel]) -> Tensor:
+    def fuse(self, branches: Mapping[str, Tensor], context: RoundContext[OnlineOfflineModel]) -> Tensor:
         """The sum of logits, or the logarithm of the mean of probabilities."""
         if self.fusion == "logits":
-            return super().fuse(branches, view)
+            return super().fuse(branches, context)
         return torch.stack([logits.log_softmax(-1) for logits in branches.values()]).logsumexp(0) - log(len(branches))
 
 

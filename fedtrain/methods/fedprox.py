@@ -30,12 +30,12 @@ class FedProx(FedAvg):
         """Wherever it pulls."""
         return self.mu != 0 and (self.squared or round > 0)
 
-    def loss(self, module: Net, batch: Batch, view: RoundContext[Net]) -> Tensor:
+    def loss(self, module: Net, batch: Batch, context: RoundContext[Net]) -> Tensor:
         """Cross entropy plus the proximal term."""
-        own = super().loss(module, batch, view)
-        if not self.needs_round_start(view.round):
+        own = super().loss(module, batch, context)
+        if not self.needs_round_start(context.round):
             return own
-        pairs = zip(module.parameters(), view.round_start_model.parameters(), strict=True)
+        pairs = zip(module.parameters(), context.round_start_model.parameters(), strict=True)
         drift = torch.stack([(w - w0).square().sum() for w, w0 in pairs if w.requires_grad]).sum()
         return own + self.mu / 2 * (drift if self.squared else safe_sqrt(drift))
 

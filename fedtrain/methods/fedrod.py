@@ -32,9 +32,9 @@ class FedRoD(Method[TwoHeadModel]):
     """plain: the personal head is trained without momentum and weight decay, as in the published code."""
     title: ClassVar[str] = "FedRoD"
 
-    def build(self, nets: ModelFactory) -> TwoHeadModel:
+    def build(self, factory: ModelFactory) -> TwoHeadModel:
         """The personal head is drawn apart, alike for all clients."""
-        return TwoHeadModel(nets.build_common(), nets.build_common("personal head").head)
+        return TwoHeadModel(factory.build_common(), factory.build_common("personal head").head)
 
     def shared(self, module: TwoHeadModel) -> EntryNames:
         """The generic network."""
@@ -44,16 +44,16 @@ class FedRoD(Method[TwoHeadModel]):
         """The personal head, if so wanted."""
         return list(module.personal.parameters()) if self.personal_sgd == "plain" else ()
 
-    def loss(self, module: TwoHeadModel, batch: Batch, view: RoundContext[TwoHeadModel]) -> Tensor:
+    def loss(self, module: TwoHeadModel, batch: Batch, context: RoundContext[TwoHeadModel]) -> Tensor:
         """Generic loss plus personal loss; the two touch disjoint weights."""
         x, y = batch
         z = module.generic.features(x)
         generic = module.generic.head(z)
         fused = generic.detach() + module.personal(z.detach())
-        prior = (view.class_counts.to(generic) / view.class_counts.sum()).log() if self.balanced else 0.0
+        prior = (context.class_counts.to(generic) / context.class_counts.sum()).log() if self.balanced else 0.0
         return F.cross_entropy(generic + prior, y) + F.cross_entropy(fused, y)
 
-    def branches(self, module: TwoHeadModel, x: Tensor, view: RoundContext[TwoHeadModel]) -> Mapping[str, Tensor]:
+    def branches(self, module: TwoHeadModel, x: Tensor, context: RoundContext[TwoHeadModel]) -> Mapping[str, Tensor]:
         """Both heads."""
         z = module.generic.features(x)
         return {"generic": module.generic.head(z), "personal": module.personal(z)}

@@ -43,10 +43,10 @@ class Moon(Method[MoonModel]):
         if not self.tau > 0:
             raise InputError(f"method.tau is {self.tau}; it must be above 0")
 
-    def build(self, nets: ModelFactory) -> MoonModel:
+    def build(self, factory: ModelFactory) -> MoonModel:
         """Before it trained anything, a client remembers the common start."""
-        model = nets.build_common()
-        return MoonModel(model, copy.deepcopy(model) if self.previous == "last" else nets.build_own("previous"))
+        model = factory.build_common()
+        return MoonModel(model, copy.deepcopy(model) if self.previous == "last" else factory.build_own("previous"))
 
     def shared(self, module: MoonModel) -> EntryNames:
         """The network, not the memory."""
@@ -56,15 +56,15 @@ class Moon(Method[MoonModel]):
         """The global model is the one that the round began with."""
         return self.mu != 0
 
-    def loss(self, module: MoonModel, batch: Batch, view: RoundContext[MoonModel]) -> Tensor:
+    def loss(self, module: MoonModel, batch: Batch, context: RoundContext[MoonModel]) -> Tensor:
         """Cross entropy plus the contrast."""
         x, y = batch
         z = module.model.features(x)
         own = F.cross_entropy(module.model.head(z), y)
         if self.mu == 0:
             return own
-        near = F.cosine_similarity(z, view.round_start_model.model.features(x), dim=-1)
-        far = F.cosine_similarity(z, view.round_start_model.previous.features(x), dim=-1)
+        near = F.cosine_similarity(z, context.round_start_model.model.features(x), dim=-1)
+        far = F.cosine_similarity(z, context.round_start_model.previous.features(x), dim=-1)
         contrast = -F.log_softmax(torch.stack([near, far], -1) / self.tau, dim=-1)[:, 0].mean()
         return own + self.mu * contrast
 
@@ -73,6 +73,6 @@ class Moon(Method[MoonModel]):
         if self.previous == "last":
             module.previous.load_state_dict(module.model.state_dict())
 
-    def branches(self, module: MoonModel, x: Tensor, view: RoundContext[MoonModel]) -> Mapping[str, Tensor]:
+    def branches(self, module: MoonModel, x: Tensor, context: RoundContext[MoonModel]) -> Mapping[str, Tensor]:
         """The network."""
         return {"model": module.model(x)}

@@ -19,9 +19,9 @@ class SingleSet(FedAvg):
     """Whether all clients start from the same weights or each from its own (label-skew convention)."""
     title: ClassVar[str] = "SingleSet"
 
-    def build(self, nets: ModelFactory) -> Net:
+    def build(self, factory: ModelFactory) -> Net:
         """The network."""
-        return nets.build_own() if self.start == "own" else nets.build_common()
+        return factory.build_own() if self.start == "own" else factory.build_common()
 
     def shared(self, module: Net) -> EntryNames:
         """No entry."""

@@ -7,7 +7,7 @@ from torch import nn
 from fedtrain.models.net import Net, SplitPoint, build_dense_layers, build_split_net
 
 
-def build_alexnet(classes: int = 10, *, cut: SplitPoint = "conv", dense_norm: bool = True) -> Net:
+def build_alexnet(classes: int = 10, *, split_at: SplitPoint = "conv", dense_norm: bool = True) -> Net:
     """For images of 3 x 256 x 256; ``dense_norm`` puts batch norm on the dense layers too."""
     shapes = (
         (3, 64, 11, 4, 2, True),
@@ -21,4 +21,4 @@ def build_alexnet(classes: int = 10, *, cut: SplitPoint = "conv", dense_norm: bo
         conv += [nn.Conv2d(inside, outside, kernel, stride, padding), nn.BatchNorm2d(outside), nn.ReLU()]
         conv += [nn.MaxPool2d(3, 2)] if pool else []
     conv += [nn.AdaptiveAvgPool2d(6), nn.Flatten()]  # 7 x 7 arrives at 256 pixels, so the pooling does average
-    return build_split_net(conv, build_dense_layers((9216, 4096, 4096), dense_norm), nn.Linear(4096, classes), cut)
+    return build_split_net(conv, build_dense_layers((9216, 4096, 4096), dense_norm), nn.Linear(4096, classes), split_at)

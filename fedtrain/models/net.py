@@ -32,8 +32,10 @@ def build_dense_layers(sizes: Sequence[int], norm: bool) -> list[nn.Module]:
     return layers
 
 
-def build_split_net(conv: Sequence[nn.Module], hidden: Sequence[nn.Module], last: nn.Module, cut: SplitPoint) -> Net:
+def build_split_net(
+    conv: Sequence[nn.Module], hidden: Sequence[nn.Module], last: nn.Module, split_at: SplitPoint
+) -> Net:
     """Part the layers at the cut."""
-    if cut == "conv":
+    if split_at == "conv":
         return Net(nn.Sequential(*conv), nn.Sequential(*hidden, last))
     return Net(nn.Sequential(*conv, *hidden), nn.Sequential(last))

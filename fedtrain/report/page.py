@@ -23,16 +23,16 @@ def check_new_page(path: Path) -> None:
 
 
 def write_page(
-    boards: Sequence[ResultTable], path: Path, comparison: dict[str, Any] | None = None, command: str = ""
+    tables: Sequence[ResultTable], path: Path, comparison: dict[str, Any] | None = None, command: str = ""
 ) -> None:
     """Write the page of all boards, and of the comparison if there is one."""
     check_new_page(path)
-    text = render_page(boards, comparison, command)
+    text = render_page(tables, comparison, command)
     with replace_atomically(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
-def render_page(boards: Sequence[ResultTable], comparison: dict[str, Any] | None = None, command: str = "") -> str:
+def render_page(tables: Sequence[ResultTable], comparison: dict[str, Any] | None = None, command: str = "") -> str:
     """The page as text."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
@@ -40,13 +40,13 @@ def render_page(boards: Sequence[ResultTable], comparison: dict[str, Any] | None
         for name in ("percent", "spread", "points", "chance", "amount", "duration", "whole")
     }
     template = environment.from_string(files("fedtrain.report").joinpath("page.html.j2").read_text(encoding="utf-8"))
-    rows = [row for board in boards for row in board.rows]
+    rows = [row for board in tables for row in board.rows]
     apart, common = find_setting_differences([row.runs for row in rows])
     return template.render(
         style=load_stylesheet(),
-        title=build_title(boards),
+        title=build_title(tables),
         count=sum(len(row.runs) for row in rows),
-        boards=[_build_table_view(number, board) for number, board in enumerate(boards, 1)],
+        boards=[_build_table_view(number, board) for number, board in enumerate(tables, 1)],
         compare=comparison,
         rows=rows,
         apart=apart,
@@ -56,10 +56,10 @@ def render_page(boards: Sequence[ResultTable], comparison: dict[str, Any] | None
     )
 
 
-def build_title(boards: Sequence[ResultTable]) -> str:
+def build_title(tables: Sequence[ResultTable]) -> str:
     """What was trained on what."""
-    names = list(dict.fromkeys(row.first.title for board in boards for row in board.rows))
-    data = " and ".join(dict.fromkeys(board.title for board in boards))
+    names = list(dict.fromkeys(row.first.title for board in tables for row in board.rows))
+    data = " and ".join(dict.fromkeys(board.title for board in tables))
     methods = (
         f"{len(names)} methods"
         if len(names) > 3

@@ -36,20 +36,20 @@ def make_clients_preview(plans: Iterable[Plan]) -> ClientsPreview:
     )
 
 
-def matches_current_data(clients: str, settings: DataSettings, ahead: ClientsPreview) -> bool:
+def matches_current_data(clients: str, settings: DataSettings, preview: ClientsPreview) -> bool:
     """Whether the data that are here make these clients; not if they can make none."""
     try:
-        return clients == ahead(settings)
+        return clients == preview(settings)
     except InputError:
         return False
 
 
-def find_impossible_runs(cells: Iterable[RunSpec], ahead: ClientsPreview) -> dict[str, int]:
+def find_impossible_runs(cells: Iterable[RunSpec], preview: ClientsPreview) -> dict[str, int]:
     """Why some cannot be run on the data that are here, and how many of them."""
     why: Counter[str] = Counter()
     for settings, count in Counter(cell.config.data for cell in cells).items():
         try:
-            ahead(settings)
+            preview(settings)
         except InputError as error:
             why[str(error)] += count
     return why

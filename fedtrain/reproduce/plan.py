@@ -65,7 +65,7 @@ def _find_dataset(request: Request, name: str) -> LoadedDataset:
     return load_dataset(DataSettings(dataset=name, source=request.source), request.data_dir)
 
 
-def build_plan(name: str, request: Request, look: DatasetFinder) -> Plan:
+def build_plan(name: str, request: Request, find_dataset: DatasetFinder) -> Plan:
     """The cells of a table or figure."""
     for key in flatten_tables(request.sets):
         if option := RESERVED_SETTINGS.get(key):
@@ -74,7 +74,7 @@ def build_plan(name: str, request: Request, look: DatasetFinder) -> Plan:
     blocks, instead_of = _select_blocks(whole, request.dataset)
     chosen = replace(whole, rows=_select_rows(whole, request.methods), blocks=blocks)
     seeds = parse_seeds(request.seeds, whole.seeds)
-    found = {block.dataset: look(block.dataset) for block in blocks}
+    found = {block.dataset: find_dataset(block.dataset) for block in blocks}
     full = tuple(resolve_preset(block.preset, merge_row_settings(block, chosen.rows[0])) for block in blocks)
     cells: dict[tuple[int, int, int], RunSpec] = {}
     for b, block in enumerate(blocks):

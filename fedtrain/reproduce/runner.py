@@ -44,7 +44,7 @@ ProgressCallback = Callable[[Sequence[RunningJob], Sequence[JobOutcome], int], N
 
 
 def run_jobs(
-    todo: Sequence[Job],
+    jobs: Sequence[Job],
     command: Sequence[str],
     extra: Sequence[str],
     at_once: int,
@@ -52,7 +52,7 @@ def run_jobs(
     watch: ProgressCallback,
 ) -> list[JobOutcome]:
     """Run every job; ``command`` is how fedco2 is called, ``extra`` are arguments for each. Ends all if interrupted."""
-    waiting, running, done = list(todo), list[RunningJob](), list[JobOutcome]()
+    waiting, running, done = list(jobs), list[RunningJob](), list[JobOutcome]()
     try:
         while waiting or running:
             while waiting and len(running) < at_once:

@@ -98,23 +98,23 @@ def load_adopted_runs(paths: Iterable[Path]) -> list[StoredRun]:
 
 
 def build_jobs(
-    plans: Sequence[Plan], place: Path, adopt: Sequence[StoredRun] = (), ahead: ClientsPreview | None = None
+    plans: Sequence[Plan], folder: Path, adopted_runs: Sequence[StoredRun] = (), preview: ClientsPreview | None = None
 ) -> dict[str, Job]:
     """A folder for every cell, by identity: cells of the same one share it, evaluated as often as each of them wants.
 
     A run that was evaluated more often will do; where only the result is wanted, less often will do too. One that had
     other clients than the data that are here would make will not do.
     """
-    ahead = ahead or make_clients_preview(plans)
+    preview = preview or make_clients_preview(plans)
     wanted: dict[str, RunSpec] = {}
     for cell in (cell for plan in plans for cell in plan.run_specs.values()):
         same = wanted.setdefault(cell.identity, cell)
         wanted[cell.identity] = _with_evaluation(
             same, gcd(same.eval_every, cell.eval_every), same.needs_curve or cell.needs_curve
         )
-    runs = sorted((*adopt, *find_stored_runs(place)), key=lambda run: not run.finished)
+    runs = sorted((*adopted_runs, *find_stored_runs(folder)), key=lambda run: not run.finished)
     return {
-        identity: Job(cell, _choose_folder(cell, identity, runs, place, ahead)) for identity, cell in wanted.items()
+        identity: Job(cell, _choose_folder(cell, identity, runs, folder, preview)) for identity, cell in wanted.items()
     }
 
 

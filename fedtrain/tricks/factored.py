@@ -56,9 +56,9 @@ class _FactoredLinearFunction(torch.autograd.Function):
 class FactoredSGDStep(FusedSGDStep):
     """SGD without momentum, into which layers of this kind put their factors."""
 
-    def __init__(self, module: nn.Module, local: LocalSettings, plain: Collection[nn.Parameter]) -> None:
-        super().__init__(module, local, plain)
-        self.lr, bare = local.lr, set(plain)
+    def __init__(self, module: nn.Module, local: LocalSettings, plain_parameters: Collection[nn.Parameter]) -> None:
+        super().__init__(module, local, plain_parameters)
+        self.lr, bare = local.lr, set(plain_parameters)
         layers = [layer for layer in module.modules() if isinstance(layer, FactoredLinear)]
         self.layers = [(layer, 0.0 if layer.weight in bare else local.weight_decay) for layer in layers]
         for layer in layers:  # a client whose step broke off may have left some

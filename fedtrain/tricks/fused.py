@@ -17,8 +17,8 @@ class FusedSGDStep(SGDStep):
 
     fused: ClassVar[bool] = True
 
-    def __init__(self, module: nn.Module, local: LocalSettings, plain: Collection[nn.Parameter]) -> None:
-        super().__init__(module, local, plain)
+    def __init__(self, module: nn.Module, local: LocalSettings, plain_parameters: Collection[nn.Parameter]) -> None:
+        super().__init__(module, local, plain_parameters)
         for group in self.sgd.param_groups:
             for weight in group["params"] if group["momentum"] else ():
                 # It wants momenta of all or of none, and one phase may reach what another does not. From zero they

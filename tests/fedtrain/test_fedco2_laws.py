@@ -136,7 +136,7 @@ def test_peers_are_the_heads_as_the_last_round_left_them(step, toy, same, below)
 
     fleet = toy.run(Watching(), 0, clients=toy.clients()[::step], batch_size=100).fleet  # one batch a round
     expected = heads(fleet)
-    for each in federate(fleet, fleet.initial_broadcast(), 4, sample=0.7):
+    for each in federate(fleet, fleet.initial_broadcast(), 4, participation=0.7):
         assert len(each.updates) == 2
         for update, peers in zip(each.updates, used, strict=True):
             others = [expected[client] for client in sorted(toy.names) if client != update.client]

@@ -70,7 +70,7 @@ def test_images_become_logits(make, options, side):
 
 
 def test_cutting_elsewhere_is_the_same_network():
-    first, second = build_cifar_net(cut="conv"), build_cifar_net(cut="last")
+    first, second = build_cifar_net(split_at="conv"), build_cifar_net(split_at="last")
     for ours, theirs in zip(second.state_dict().values(), first.state_dict().values(), strict=True):
         ours.copy_(theirs)
     x = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))

@@ -96,8 +96,8 @@ def test_rounds_go_on_from_where_the_message_is():
 
 def test_a_run_that_is_taken_up_again_asks_the_same_clients():
     whole, second = Roll(), Roll()
-    list(federate(whole, Broadcast(0, {}, {}), 6, sample=0.5, seed=3))
-    list(federate(second, Broadcast(4, {}, {}), 6, sample=0.5, seed=3))
+    list(federate(whole, Broadcast(0, {}, {}), 6, participation=0.5, seed=3))
+    list(federate(second, Broadcast(4, {}, {}), 6, participation=0.5, seed=3))
     assert whole.calls[4:] == second.calls
     assert {len(names) for _, names in whole.calls} == {2}
 

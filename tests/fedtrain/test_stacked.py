@@ -81,7 +81,7 @@ def close(one, other, tolerance=CLOSE):
 
 def agree(in_turn, stacked, rounds=3, sample=1.0, tolerance=CLOSE):
     """All that is answered, sent and kept, in every round, and the scores."""
-    runs = (federate(each, each.initial_broadcast(), rounds, sample=sample) for each in (in_turn, stacked))
+    runs = (federate(each, each.initial_broadcast(), rounds, participation=sample) for each in (in_turn, stacked))
     for one, other in zip(*runs, strict=True):
         for a, b in zip(one.updates, other.updates, strict=True):
             assert (a.client, a.num_examples) == (b.client, b.num_examples)

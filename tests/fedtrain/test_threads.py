@@ -34,7 +34,7 @@ def test_the_same_bits_as_one_after_the_other_on_one_core(benches, toy, method, 
     found = []
     for fleet, cores in zip(fleets, (1, 2), strict=True):
         torch.set_num_threads(cores)
-        rounds = list(federate(fleet, fleet.initial_broadcast(), 3, sample=0.7))
+        rounds = list(federate(fleet, fleet.initial_broadcast(), 3, participation=0.7))
         found.append((rounds, fleet.evaluate(rounds[-1].message, ("train", "test"))))
     (one_by_one, scores), (at_once, other_scores) = found
     for one, other in zip(one_by_one, at_once, strict=True):

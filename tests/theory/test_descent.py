@@ -157,7 +157,7 @@ def test_descent_leaves_its_start_alone(problem, start):
 
 @pytest.mark.parametrize(("keep", "times"), [(0, []), (1, [0]), (2, [0, 10]), (3, [0, 5, 10]), (11, list(range(11)))])
 def test_snapshots_are_spread_evenly_and_are_the_networks_on_the_way(keep, times, problem, start):
-    path = descend(problem, *start, "separate", 10, 0.05, keep=keep)
+    path = descend(problem, *start, "separate", 10, 0.05, snapshot_count=keep)
     assert [t for t, _, _ in path.snapshots] == times
     for t, online, offline in path.snapshots:
         assert torch.equal(compute_outputs(problem, online)[0], path.online[t])
@@ -166,7 +166,7 @@ def test_snapshots_are_spread_evenly_and_are_the_networks_on_the_way(keep, times
 
 def test_every_step_ticks_once(problem, start):
     ticks = []
-    descend(problem, *start, "separate", 7, 0.05, tick=lambda: ticks.append(1))
+    descend(problem, *start, "separate", 7, 0.05, on_step=lambda: ticks.append(1))
     assert len(ticks) == 7
 
 

@@ -99,11 +99,11 @@ def test_the_trainers_names_give_the_theorys_kernels(problem, nets, rows, apart)
 
 
 def test_pull_weighs_what_is_shared_and_nothing_else(problem, rows):
-    whole, half = (compute_federated_kernel(rows, problem.owner, FEDBN, pull=pull) for pull in (1.0, 0.5))
+    whole, half = (compute_federated_kernel(rows, problem.owner, FEDBN, shared_weight=pull) for pull in (1.0, 0.5))
     gram = rows[HIDDEN_KEY] @ rows[HIDDEN_KEY].T
     assert torch.allclose(whole - half, 0.5 * gram, rtol=0, atol=1e-13 * gram.norm().item())
     assert torch.equal(
-        compute_federated_kernel(rows, problem.owner, SINGLESET, pull=0.5),
+        compute_federated_kernel(rows, problem.owner, SINGLESET, shared_weight=0.5),
         compute_federated_kernel(rows, problem.owner, SINGLESET),
     )
 
@@ -172,7 +172,7 @@ def measure_prediction_errors(nets, problem, shared, K, steps):
 @METHODS
 def test_a_round_moves_the_outputs_along_the_pulled_kernel(shared, problem, nets, rows):
     """With pull = 1/N what is left is of second order in the step: a tenth of the step, a tenth of the error."""
-    K = compute_federated_kernel(rows, problem.owner, shared, pull=1 / problem.clients)
+    K = compute_federated_kernel(rows, problem.owner, shared, shared_weight=1 / problem.clients)
     large, small = measure_prediction_errors(nets, problem, shared, K, (1e-5, 1e-6))
     assert small < 1e-4
     assert 0.08 <= small / large <= 0.12

@@ -92,7 +92,7 @@ def test_wide_networks_that_are_really_trained_predict_what_their_kernels_forete
         start = compute_outputs(whole, online)[0]
         rows = K[held][:, ~held] @ torch.linalg.solve(K[~held][:, ~held], (whole.y - start)[~held])
         foretold[name] = start[held] + rows
-    trained = descend(seen, online, online.copy_per_client(), "federated", 4000, 0.1, keep=2)
+    trained = descend(seen, online, online.copy_per_client(), "federated", 4000, 0.1, snapshot_count=2)
     _, on, off = trained.snapshots[-1]
     assert (trained.online[-1] - seen.y).norm() < 0.02 * seen.y.norm()  # trained to its end
     scale = unseen.y.norm()

@@ -40,7 +40,9 @@ def check_c1_stays_positive(study: Study) -> Finding:
         else:
             kernels = study.with_width(width, seed=study.seed + width)
             step = len(study.problem.y) / 2 * kernels.rate
-            path = descend(study.problem, kernels.online, kernels.offline, "separate", study.steps, step, keep=9)
+            path = descend(
+                study.problem, kernels.online, kernels.offline, "separate", study.steps, step, snapshot_count=9
+            )
         tracks[str(width)] = _track_min_eigenvalues(kernels, path)
     ratios = {
         width: min(_compute_ratio(min(track[b]), bounds[b], slack) for b in BRANCHES) for width, track in tracks.items()

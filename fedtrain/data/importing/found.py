@@ -38,15 +38,15 @@ class DomainCandidate:
 
 
 def build_split_candidate(
-    domain: str | None, place: Path, files: tuple[Path, ...], read: Callable[[Split], LabelledImages], ordered: str = ""
+    domain: str | None, path: Path, files: tuple[Path, ...], read: Callable[[Split], LabelledImages], ordered: str = ""
 ) -> DomainCandidate:
     """A source that has a training and a test part of its own; ``ordered`` says so if its order is to be kept."""
 
     def draft(progress: Progress) -> RawDomain:
         for step, part in enumerate(SPLITS):
-            progress(f"reading {place.name}", step, len(SPLITS))
+            progress(f"reading {path.name}", step, len(SPLITS))
             images[part] = read(part)
         return RawDomain(images["train"], images["test"], ordered or SHUFFLED_ORDER, keep_order=bool(ordered))
 
     images: dict[Split, LabelledImages] = {}
-    return DomainCandidate(domain, place, files, draft)
+    return DomainCandidate(domain, path, files, draft)

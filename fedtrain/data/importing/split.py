@@ -28,7 +28,7 @@ def interleave_classes(labels: Indices, seed: int = SPLIT_SEED) -> Indices:
 
 
 def split_train_test(
-    labels: Indices, twins: Indices, wanted: int | None, seed: int = SPLIT_SEED
+    labels: Indices, duplicate_groups: Indices, wanted: int | None, seed: int = SPLIT_SEED
 ) -> tuple[Indices, Indices]:
     """(training list, test list) of the images: ``wanted`` to test if four times as many are there, else a fifth.
 
@@ -38,7 +38,7 @@ def split_train_test(
     """
     count = len(labels)
     size = wanted if wanted is not None and count >= 4 * wanted else max(1, round(DEFAULT_TEST_SHARE * count))
-    alone = np.bincount(twins)[twins] == 1
+    alone = np.bincount(duplicate_groups)[duplicate_groups] == 1
     rng = np.random.RandomState(seed)
     chosen = [
         rng.permutation(np.flatnonzero(alone & (labels == label)))[:quota]
@@ -49,19 +49,19 @@ def split_train_test(
     single, multiple = rest[alone[rest]], rest[~alone[rest]]
     single = single[interleave_classes(labels[single], seed)]
     middle = len(single) // 2
-    together = multiple[np.argsort(twins[multiple], kind="stable")]
+    together = multiple[np.argsort(duplicate_groups[multiple], kind="stable")]
     return np.concatenate([single[:middle], together, single[middle:]]), test
 
 
 def _compute_test_quotas(
-    labels: Indices, alone: np.ndarray[tuple[int], np.dtype[np.bool_]], size: int
+    labels: Indices, is_unique: np.ndarray[tuple[int], np.dtype[np.bool_]], size: int
 ) -> list[tuple[int, int]]:
     """Test images of each class: its share rounded down, and one more for the largest remainders.
 
     At least one image of a class is left to train on, and only images without twins are there to choose from.
     """
     classes, counts = np.unique(labels, return_counts=True)
-    most = np.array([min((alone & (labels == c)).sum(), n - 1) for c, n in zip(classes, counts, strict=True)])
+    most = np.array([min((is_unique & (labels == c)).sum(), n - 1) for c, n in zip(classes, counts, strict=True)])
     exact = counts * (size / len(labels))
     quotas = np.minimum(np.floor(exact).astype(np.int64), most)
     while quotas.sum() < size and (quotas < most).any():

@@ -30,16 +30,16 @@ CIFAR100_BATCHES = {"train": ("train",), "test": ("test",)}
 USUAL_FOLDERS = ("cifar-10-batches-py", "cifar-10-batches-bin", "cifar-100-python", "cifar-100-binary")
 
 
-def read_cifar10(path: Path, part: Split) -> LabelledImages:
+def read_cifar10(path: Path, split: Split) -> LabelledImages:
     """CIFAR-10: pickled dicts with "data" and "labels", or records of a label and the pixels."""
-    return _read_batches(path, CIFAR10_BATCHES[part], "labels", 10, (0, 1))
+    return _read_batches(path, CIFAR10_BATCHES[split], "labels", 10, (0, 1))
 
 
-def read_cifar100(path: Path, part: Split, labels: Literal["fine", "coarse"] = "fine") -> LabelledImages:
+def read_cifar100(path: Path, split: Split, labels: Literal["fine", "coarse"] = "fine") -> LabelledImages:
     """CIFAR-100: pickled dicts with both kinds of labels, or records of the coarse one, the fine one, the pixels."""
     if labels == "fine":
-        return _read_batches(path, CIFAR100_BATCHES[part], "fine_labels", 100, (1, 2))
-    return _read_batches(path, CIFAR100_BATCHES[part], "coarse_labels", 20, (0, 2))
+        return _read_batches(path, CIFAR100_BATCHES[split], "fine_labels", 100, (1, 2))
+    return _read_batches(path, CIFAR100_BATCHES[split], "coarse_labels", 20, (0, 2))
 
 
 def _read_batches(

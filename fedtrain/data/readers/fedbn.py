@@ -25,9 +25,9 @@ class ImageList:
     labels: tuple[str, ...]
 
 
-def read_fedbn_digits(folder: Path, part: Split, parts: int = TRAIN_PARTS) -> LabelledImages:
+def read_fedbn_digits(folder: Path, split: Split, parts: int = TRAIN_PARTS) -> LabelledImages:
     """One digit set: ``test.pkl``, or the first ``parts`` of ``partitions/train_part{0..9}.pkl``."""
-    if part == "test":
+    if split == "test":
         return _read_images_and_labels(folder / "test.pkl")
     if not 1 <= parts <= TRAIN_PARTS:
         raise DataError(f"{folder}: {parts} parts asked for; it has {TRAIN_PARTS}, ask for 1 to {TRAIN_PARTS}")

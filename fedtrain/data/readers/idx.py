@@ -24,11 +24,11 @@ def read_idx(images: Path, labels: Path, classes: int | None = 10) -> LabelledIm
     return validate_images(images, _read_array(images, 3), _read_array(labels, 1), classes)
 
 
-def read_mnist(folder: Path, part: Split, classes: int | None = 10) -> LabelledImages:
+def read_mnist(folder: Path, split: Split, classes: int | None = 10) -> LabelledImages:
     """One part of MNIST (or a set in its clothes) under the published names, packed or not."""
     return read_idx(
-        _find_file(folder, f"{FILE_STEMS[part]}-images", "idx3"),
-        _find_file(folder, f"{FILE_STEMS[part]}-labels", "idx1"),
+        _find_file(folder, f"{FILE_STEMS[split]}-images", "idx3"),
+        _find_file(folder, f"{FILE_STEMS[split]}-labels", "idx1"),
         classes,
     )
 

@@ -26,7 +26,7 @@ MAX_MEMBERS = 1000
 HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-def read_npz(path: Path, part: Split, classes: int | None = None) -> LabelledImages:
+def read_npz(path: Path, split: Split, classes: int | None = None) -> LabelledImages:
     """One part of the archive; nothing in it is unpickled."""
     with (
         wrap_read_errors(path, "npz archive"),
@@ -36,7 +36,7 @@ def read_npz(path: Path, part: Split, classes: int | None = None) -> LabelledIma
         if len(archive.filelist) > MAX_MEMBERS:
             raise ValueError(f"{len(archive.filelist)} members, more than the {MAX_MEMBERS} allowed")
         allowed = compute_unpack_limit(path.stat().st_size, MAX_BYTES)
-        x, y = (_read_member(archive, f"{letter}_{part}", allowed) for letter in "xy")
+        x, y = (_read_member(archive, f"{letter}_{split}", allowed) for letter in "xy")
         return validate_images(path, x, y, classes)
 
 

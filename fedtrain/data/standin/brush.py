@@ -37,7 +37,9 @@ def make_colour(*channels: float) -> Array:
     return np.array(channels, dtype=np.float32)[:, None, None]
 
 
-def draw_distances(rng: Rng, shapes: ShapeSet, classes: Indices, size: int, pose: Pose, aside: float = 0.0) -> Array:
+def draw_distances(
+    rng: Rng, shapes: ShapeSet, classes: Indices, size: int, pose: Pose, shift_right: float = 0.0
+) -> Array:
     """Distances (n, 1, size, size) in pixels to the outline of a shape of each class, moved ``aside`` to the right."""
     n = len(classes)
     scale, shear = draw_uniform(rng, *pose.scale, n)[:, 0], draw_uniform(rng, -pose.shear, pose.shear, n)[:, 0]
@@ -48,7 +50,7 @@ def draw_distances(rng: Rng, shapes: ShapeSet, classes: Indices, size: int, pose
     angle = rng.uniform(-pose.rotation, pose.rotation, (n, 1, 1))
     cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
     axis = np.linspace(-1, 1, size, dtype=np.float32)
-    y, x = (axis[None, :, None] - down) / scale, (axis[None, None, :] - right - aside) / scale
+    y, x = (axis[None, :, None] - down) / scale, (axis[None, None, :] - right - shift_right) / scale
     y, x = cos * y - sin * x, sin * y + cos * x
     x = x + shear * y
     if pose.wobble:
@@ -73,9 +75,9 @@ def compute_outline_coverage(distance: Array, width: Array | float, soft: float 
     return compute_coverage(np.abs(distance), 0.5 * width, soft)
 
 
-def blend(ink: Array, fore: Array | float, back: Array | float) -> Array:
+def blend(coverage: Array, fore: Array | float, back: Array | float) -> Array:
     """``fore`` where there is ink, ``back`` elsewhere."""
-    return back + (fore - back) * ink
+    return back + (fore - back) * coverage
 
 
 def draw_texture(rng: Rng, n: int, size: int, cells: int, channels: int = 3) -> Array:

@@ -62,34 +62,34 @@ def build_standin_pools(name: str) -> list[SamplePool]:
     ]
 
 
-def _draw_images(name: str, domain: str, part: Split, indices: Indices) -> Tensor:
+def _draw_images(name: str, domain: str, split: Split, indices: Indices) -> Tensor:
     size = get_standin_size(name)
     images = np.empty((len(indices), 3, size, size), dtype=np.uint8)
-    amount = len(_draw_labels(name, domain, part))
+    amount = len(_draw_labels(name, domain, split))
     blocks, places = np.divmod(np.arange(amount)[indices], BLOCK_SIZE)  # counts from the end and refuses as arrays do
     for block in np.unique(blocks):
         here = blocks == block
-        images[here] = _draw_block(name, domain, part, int(block))[places[here]]
+        images[here] = _draw_block(name, domain, split, int(block))[places[here]]
     return torch.from_numpy(images)
 
 
 @cache
-def _draw_labels(name: str, domain: str, part: Split) -> Indices:
+def _draw_labels(name: str, domain: str, split: Split) -> Indices:
     """Every class once in random order, then every class once again, and so on."""
     standin = STANDINS[name]
-    amount = standin.train_counts[domain] if part == "train" else standin.test_count
+    amount = standin.train_counts[domain] if split == "train" else standin.test_count
     classes = len(get_dataset_info(name).classes)
     rounds = np.tile(np.arange(classes), (-(-amount // classes), 1))
-    labels: Indices = _make_rng(name, domain, part, "labels").permuted(rounds, axis=1).reshape(-1)[:amount]
+    labels: Indices = _make_rng(name, domain, split, "labels").permuted(rounds, axis=1).reshape(-1)[:amount]
     labels.flags.writeable = False
     return labels
 
 
 @cache
-def _draw_block(name: str, domain: str, part: Split, number: int) -> NDArray[np.uint8]:
-    labels = _draw_labels(name, domain, part)[number * BLOCK_SIZE :][:BLOCK_SIZE]
+def _draw_block(name: str, domain: str, split: Split, number: int) -> NDArray[np.uint8]:
+    labels = _draw_labels(name, domain, split)[number * BLOCK_SIZE :][:BLOCK_SIZE]
     size = get_standin_size(name)
-    pictures = STANDINS[name].styles[domain](_make_rng(name, domain, part, number), labels, size)
+    pictures = STANDINS[name].styles[domain](_make_rng(name, domain, split, number), labels, size)
     coloured = np.broadcast_to(pictures, (len(labels), 3, size, size))  # grey ones have one channel
     return np.rint(np.clip(coloured, 0, 1) * 255).astype(np.uint8)
 

@@ -272,7 +272,7 @@ def publish_digits(monkeypatch: pytest.MonkeyPatch, server: Server, body: bytes,
 def test_get_fetches_imports_and_cleans_up(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     body, told = build_digits_archive(), list[str]()
     publish_digits(monkeypatch, server, body)
-    added = download_dataset("digits", tmp_path, tell=told.append)
+    added = download_dataset("digits", tmp_path, notify=told.append)
     assert (
         [one.info.domain for one in added]
         == list(list_stored_titles("digits", tmp_path))

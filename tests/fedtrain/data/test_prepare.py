@@ -32,10 +32,10 @@ def images() -> Tensor:
 
 def test_bytes_are_scaled_and_normalised_by_channel(images: Tensor) -> None:
     how = Preprocessing((0.1, 0.2, 0.3), (0.5, 0.25, 2.0))
-    out = preprocess(images, how, training=True, noise=0, chance=make_rng(), dtype=torch.float64)
+    out = preprocess(images, how, training=True, noise=0, rng=make_rng(), dtype=torch.float64)
     mean, std = (torch.tensor(v, dtype=torch.float64).view(3, 1, 1) for v in (how.mean, how.std))
     assert torch.allclose(out, (images.double() / 255 - mean) / std, rtol=0, atol=1e-14)
-    one = preprocess(images, Preprocessing((0.5,), (0.5,)), training=False, noise=0, chance=make_rng())
+    one = preprocess(images, Preprocessing((0.5,), (0.5,)), training=False, noise=0, rng=make_rng())
     assert one.dtype == torch.float32
     assert (one[images == 0] == -1).all()
     assert (one[images == 255] == 1).all()
@@ -45,11 +45,11 @@ def test_floating_inputs_pass_through_and_are_not_changed() -> None:
     inputs = torch.randn(4, 7, generator=make_rng(), dtype=torch.float64)
     before = inputs.clone()
     assert torch.equal(
-        preprocess(inputs, AUGMENTED, training=True, noise=0, chance=make_rng(), dtype=torch.float64), inputs
+        preprocess(inputs, AUGMENTED, training=True, noise=0, rng=make_rng(), dtype=torch.float64), inputs
     )
     for unit in ("pixel", "normalised"):
         out = preprocess(
-            inputs, Preprocessing(noise_unit=unit), training=True, noise=3, chance=make_rng(), dtype=torch.float64
+            inputs, Preprocessing(noise_unit=unit), training=True, noise=3, rng=make_rng(), dtype=torch.float64
         )
         assert not torch.equal(out, inputs)
         assert out.min() < 0  # not clamped
@@ -58,10 +58,10 @@ def test_floating_inputs_pass_through_and_are_not_changed() -> None:
 
 def test_only_training_images_are_flipped_and_turned_and_only_if_wished(images: Tensor) -> None:
     generator, state = make_rng(), make_rng().get_state()
-    plain = preprocess(images, UNCHANGED, training=True, noise=0, chance=generator)
-    assert torch.equal(preprocess(images, AUGMENTED, training=False, noise=0, chance=generator), plain)
+    plain = preprocess(images, UNCHANGED, training=True, noise=0, rng=generator)
+    assert torch.equal(preprocess(images, AUGMENTED, training=False, noise=0, rng=generator), plain)
     assert torch.equal(generator.get_state(), state)  # no draw is wasted
-    assert not torch.equal(preprocess(images, AUGMENTED, training=True, noise=0, chance=generator), plain)
+    assert not torch.equal(preprocess(images, AUGMENTED, training=True, noise=0, rng=generator), plain)
 
 
 def test_flips_are_exact(images: Tensor) -> None:
@@ -101,35 +101,35 @@ def test_angles_fill_their_range_and_half_are_flipped() -> None:
 def test_pixel_noise_has_its_size_and_stays_within_the_pixels() -> None:
     grey = torch.full((2, 3, 64, 64), 128, dtype=torch.uint8)
     how = Preprocessing((0.5,), (0.25,))
-    out = preprocess(grey, how, training=False, noise=10, chance=make_rng())
+    out = preprocess(grey, how, training=False, noise=10, rng=make_rng())
     pixels = (out * 0.25 + 0.5) * 255
     assert pixels.mean().item() == pytest.approx(128, abs=0.4)
     assert pixels.std().item() == pytest.approx(10, rel=0.03)
-    loud = preprocess(grey, UNCHANGED, training=False, noise=500, chance=make_rng())
+    loud = preprocess(grey, UNCHANGED, training=False, noise=500, rng=make_rng())
     assert (loud.min(), loud.max()) == (0, 1)
 
 
 def test_normalised_noise_is_clamped_as_published(images: Tensor) -> None:
     how = Preprocessing((0.5,), (0.5,), noise_unit="normalised")
-    clean = preprocess(images, how, training=False, noise=0, chance=make_rng())
+    clean = preprocess(images, how, training=False, noise=0, rng=make_rng())
     reference = (images / 255 - 0.5) / 0.5
     assert torch.allclose(clean, reference.clamp(min=0), atol=1e-6)  # σ = 0 loses the dark half too
-    noisy = preprocess(images, how, training=False, noise=4, chance=make_rng())
+    noisy = preprocess(images, how, training=False, noise=4, rng=make_rng())
     drawn = torch.randn(images.shape, generator=make_rng())
     assert torch.allclose(noisy, (reference + 4 * drawn).clamp(0, 255), atol=1e-5)
 
 
 def test_noise_is_drawn_anew_and_a_seed_repeats_it(images: Tensor) -> None:
     generator = make_rng()
-    first, second = (preprocess(images, AUGMENTED, training=True, noise=5, chance=generator) for _ in range(2))
+    first, second = (preprocess(images, AUGMENTED, training=True, noise=5, rng=generator) for _ in range(2))
     assert not torch.equal(first, second)
-    assert torch.equal(first, preprocess(images, AUGMENTED, training=True, noise=5, chance=make_rng()))
+    assert torch.equal(first, preprocess(images, AUGMENTED, training=True, noise=5, rng=make_rng()))
 
 
 def test_every_precision_sees_the_same_draws_and_global_chance_is_left_alone(images: Tensor) -> None:
     before = torch.get_rng_state()
     single, double = (
-        preprocess(images, AUGMENTED, training=True, noise=5, chance=make_rng(), dtype=dtype)
+        preprocess(images, AUGMENTED, training=True, noise=5, rng=make_rng(), dtype=dtype)
         for dtype in (torch.float32, torch.float64)
     )
     assert torch.equal(torch.get_rng_state(), before)
@@ -140,6 +140,6 @@ def test_every_precision_sees_the_same_draws_and_global_chance_is_left_alone(ima
 def test_nothing_is_left_on_the_cpu(unit: str) -> None:
     how = Preprocessing((0.1, 0.2, 0.3), (0.5, 0.25, 2.0), augment=True, noise_unit=unit)
     inputs = torch.empty(4, 3, 16, 16, dtype=torch.uint8, device="meta")
-    out = preprocess(inputs, how, training=True, noise=2.0, chance=make_rng())
+    out = preprocess(inputs, how, training=True, noise=2.0, rng=make_rng())
     assert (out.device.type, out.shape, out.dtype) == ("meta", inputs.shape, torch.float32)
     assert reshape_per_channel(how.mean, out).device.type == "meta"  # which mixes with the CPU unnoticed in place

@@ -226,7 +226,7 @@ def test_a_shape_is_laid_where_it_is_said() -> None:
     still = Pose((0.5, 0.5), shift=0.0, rotation=0.0, shear=0.0)
     ones = np.full(40, 0)
     middle = compute_coverage(draw_distances(rng, build_digit_shapes(), ones, 64, still)).mean(0)[0]
-    right = compute_coverage(draw_distances(rng, build_digit_shapes(), ones, 64, still, aside=0.5)).mean(0)[0]
+    right = compute_coverage(draw_distances(rng, build_digit_shapes(), ones, 64, still, shift_right=0.5)).mean(0)[0]
     rows, columns = np.flatnonzero(middle.max(1) > 0.5), np.flatnonzero(middle.max(0) > 0.5)
     assert abs(len(rows) - 32) <= 2  # half the picture high
     assert abs(rows.mean() - 31.5) <= 1
