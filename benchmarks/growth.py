@@ -88,7 +88,7 @@ def measure_point(repeats: int, clients: int = 5, images: int = 50, width: int =
         fleet.evaluate(message, sizes.splits)
         training.append(trained - begun)
         evaluation.append(time.perf_counter() - trained)
-    kept = sum(value.nbytes for state in fleet.personal.values() for value in state.values())
+    kept = sum(value.nbytes for state in fleet.client_states.values() for value in state.values())
     data = sum(part.inputs.nbytes for client in work.federation.clients for part in (client.train, client.test))
     return {
         "train_s": statistics.median(training[1:]),
