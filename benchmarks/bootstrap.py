@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedtrain.memory import keep_freed_memory
 from fedtrain.use.personal import TrainedRun, load_run
 from fedtrain.use.scoring import load_run_data
+from fedtrain.utils.memory import keep_freed_memory
 from theory.errors import InputError
 
 CorrectFlags = NDArray[np.bool_]

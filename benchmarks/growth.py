@@ -24,8 +24,8 @@ import torch
 from racing.child import read_peak_memory
 from racing.workloads import Workload
 
-from fedtrain.memory import keep_freed_memory
-from fedtrain.protocol import federate
+from fedtrain.federated.server import federate
+from fedtrain.utils.memory import keep_freed_memory
 
 CLIENTS_PER_ROUND = 5
 """Clients that train in a round."""

@@ -229,7 +229,7 @@ def read_run_files(out: Path) -> dict[str, Any]:
 
 def read_comparable_content(path: Path) -> object:
     """The content of a file without what may differ: the clock, and how often a run was resumed."""
-    from fedtrain.checkpoint import load_checkpoint
+    from fedtrain.runs.checkpoint import load_checkpoint
 
     if path.suffix == ".safetensors":
         state = load_checkpoint(path)

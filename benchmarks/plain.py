@@ -21,9 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from fedtrain.chance import fork_rng, make_generator
 from fedtrain.data.clients import ClientData, Samples
 from fedtrain.models import Net
+from fedtrain.rng import fork_rng, make_generator
 
 Predict = Callable[[str, Tensor], dict[str, Tensor]]
 """Logits of a client's prediction ("fused"), and of its branches if there are several."""
@@ -492,12 +492,13 @@ def run_reference(method: str, make: Callable[[], Net], clients: Sequence[Client
 
 def run_fedtrain(method: str, make: Callable[[], Net], clients: Sequence[ClientData], **given: Any) -> Result:
     """The same by fedtrain, told in the same form."""
-    from fedtrain.bench import ClientTrainer, Precision
+    from fedtrain.config.schema.local import LocalSettings
+
     from fedtrain.data.clients import Preprocessing
+    from fedtrain.federated.client import ClientTrainer, Precision
+    from fedtrain.federated.server import Split, federate
     from fedtrain.fleets.local import SerialBackend
-    from fedtrain.local import LocalSettings
     from fedtrain.methods import METHODS as OURS
-    from fedtrain.protocol import Split, federate
 
     job, options = split_options(make, clients, given)
     local = LocalSettings(job.lr, job.momentum, job.weight_decay, job.epochs, job.batch_size)

@@ -18,11 +18,11 @@ from typing import Any
 import click
 import torch
 
-from fedtrain.experiment import build_experiment, plan_experiment
-from fedtrain.memory import keep_freed_memory
+from fedtrain.federated.server import Update
 from fedtrain.methods.fedprox import FedProx
-from fedtrain.partition import StateDict
-from fedtrain.protocol import Update
+from fedtrain.parameters import StateDict
+from fedtrain.runs.experiment import build_experiment, plan_experiment
+from fedtrain.utils.memory import keep_freed_memory
 
 METHODS: dict[str, dict[str, Any]] = {
     "none": {"name": "fedavg"},

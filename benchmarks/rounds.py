@@ -25,13 +25,13 @@ from typing import get_args
 
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # before torch is loaded, and for both sides: as the command does
 
+from fedtrain.config.schema.schema import BackendName
 from racing.child import Task, run_side
 from racing.measure import measure
 from racing.shown import format_table, plot
 from racing.workloads import WORKLOADS
 
-from fedtrain.bench import StepEngine
-from fedtrain.config import BackendName
+from fedtrain.federated.client import StepEngine
 
 METHODS = ("fedavg", "fedbn", "fedco2")
 

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from fedtrain.config.schema.local import LocalSettings
+from fedtrain.config.schema.schema import CheckpointSettings, Config, EvaluationSettings, ModelSettings, ServerSettings
 
-from fedtrain.config import CheckpointSettings, Config, EvaluationSettings, ModelSettings, ServerSettings
 from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
-from fedtrain.experiment import Experiment
-from fedtrain.folder import RunFolder
-from fedtrain.local import LocalSettings
-from fedtrain.manifest import build_manifest, describe_data
-from fedtrain.run import RoundProgress, run_rounds
+from fedtrain.runs.experiment import Experiment
+from fedtrain.runs.folder import RunFolder
+from fedtrain.runs.loop import RoundProgress, run_rounds
+from fedtrain.runs.manifest import build_manifest, describe_data
 
 EVALUATION_INTERVAL = 10
 WARMUP_ROUNDS = 100

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 import numpy as np
+from fedtrain.config.schema.presets import resolve_preset
 
 from cli.console import make_console
 from cli.data_clients_view import print_clients
@@ -22,7 +23,6 @@ from fedtrain.data.skews import build_known_labels, count_classes
 from fedtrain.data.skews.share import Indices
 from fedtrain.data.source import load_dataset
 from fedtrain.data.words import describe_partition
-from fedtrain.presets import resolve_preset
 from fedtrain.report.png import check_new_png, write_png
 from theory.errors import InputError
 

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.console import make_console
-from fedtrain.protocol import Split
+from fedtrain.federated.server import Split
 from fedtrain.report.wording import format_percent
-from fedtrain.selection import MetricRow, summarise_clients
+from fedtrain.runs.selection import MetricRow, summarise_clients
 from fedtrain.use.personal import TrainedRun, load_run
 from fedtrain.use.scoring import evaluate_clients, load_run_data
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedtrain.errors import TrainingError
 from fedtrain.flower.control import SuperLinkControl
-from fedtrain.folder import RunFolder
+from fedtrain.runs.folder import RunFolder
 
 LOG_INTERVAL, STATUS_INTERVAL = 0.5, 10.0
 """Seconds between two looks at the log, and at what the SuperLink says, which costs a second or two."""

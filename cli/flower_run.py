@@ -13,6 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
+from fedtrain.config.schema.presets import resolve_preset
+from fedtrain.config.schema.schema import Config
+from fedtrain.config.schema.toml import TomlTable
 
 from cli.console import make_console
 from cli.folders import choose_new_folder
@@ -20,15 +23,12 @@ from cli.stopping import Interrupted, handle_interrupts
 from cli.train_resume import describe_resume
 from cli.train_run import check_alpha_is_used, choose_preset, nest_settings
 from cli.train_view import TrainingView, show_summary
-from fedtrain.config import Config
 from fedtrain.data.federation import count_clients
 from fedtrain.data.shares import validate_data_settings
-from fedtrain.experiment import plan_experiment
 from fedtrain.flower.environment import require_flower
-from fedtrain.folder import SUMMARY_FILE, RunFolder
-from fedtrain.presets import resolve_preset
-from fedtrain.resume import resume_config
-from fedtrain.tables import TomlTable
+from fedtrain.runs.experiment import plan_experiment
+from fedtrain.runs.folder import SUMMARY_FILE, RunFolder
+from fedtrain.runs.resume import resume_config
 from theory.errors import InputError
 
 require_flower()  # before what needs it is loaded

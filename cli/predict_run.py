@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from fedtrain.config.schema.toml import suggest_name
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -15,7 +16,6 @@ from torch import Tensor
 
 from cli.console import make_console
 from cli.evaluate_run import describe_run, show_heading
-from fedtrain.tables import suggest_name
 from fedtrain.use.newcomer import ENOUGH_IMAGES, POLICY, UNSEEN_CLIENT, build_unseen_client, choose_branch
 from fedtrain.use.personal import TrainedRun, load_run
 from theory.errors import InputError

@@ -16,7 +16,7 @@ import torch
 
 from fedtrain.errors import TrainingError
 from fedtrain.fleets.group import STORE_VARIABLE
-from fedtrain.interrupts import INTERRUPT_SIGNALS
+from fedtrain.utils.signals import INTERRUPT_SIGNALS
 
 EXIT_TIMEOUT = 10.0
 """Seconds that a process has to see for itself that it is over."""

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedtrain.folder import RunFolder
+from fedtrain.runs.folder import RunFolder
 
 
 def describe_resume(folder: RunFolder, data_dir: Path | None, command: Sequence[str] = ("train",)) -> str:

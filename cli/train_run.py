@@ -13,6 +13,9 @@ from typing import Any
 
 import click
 import torch
+from fedtrain.config.schema.presets import load_preset_chain
+from fedtrain.config.schema.schema import Config, load_toml
+from fedtrain.config.schema.toml import TomlTable, merge_tables, parse_override
 
 from cli.console import make_console
 from cli.folders import choose_new_folder
@@ -20,20 +23,17 @@ from cli.stopping import handle_interrupts
 from cli.train_ranks import launch_ranks
 from cli.train_resume import describe_resume
 from cli.train_view import TrainingView, show_plan, show_summary
-from fedtrain.config import Config, load_toml
 from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.data.settings import SETTINGS_OF_SKEW
 from fedtrain.data.source import LoadedDataset, load_dataset
-from fedtrain.experiment import build_experiment, plan_experiment
 from fedtrain.fleets.group import Rank
 from fedtrain.fleets.ranks import check_rank_count, open_distributed_backend, serve_rank
-from fedtrain.folder import RunFolder
-from fedtrain.manifest import build_manifest, describe_data
-from fedtrain.memory import keep_freed_memory
-from fedtrain.presets import load_preset_chain
-from fedtrain.resume import prepare_resume, resolve_original_data, resume_config
-from fedtrain.run import run_rounds as run_rounds
-from fedtrain.tables import TomlTable, merge_tables, parse_override
+from fedtrain.runs.experiment import build_experiment, plan_experiment
+from fedtrain.runs.folder import RunFolder
+from fedtrain.runs.loop import run_rounds as run_rounds
+from fedtrain.runs.manifest import build_manifest, describe_data
+from fedtrain.runs.resume import prepare_resume, resolve_original_data, resume_config
+from fedtrain.utils.memory import keep_freed_memory
 from theory.errors import InputError
 
 

@@ -9,6 +9,7 @@ from statistics import fmean
 from types import TracebackType
 from typing import Any
 
+from fedtrain.config.schema.schema import format_config, serialize_config
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -17,16 +18,15 @@ from rich.table import Table
 from cli.theory_view import format_duration
 from fedtrain.about.anatomy import EntrySummary, ModelSummary, summarise_model
 from fedtrain.about.cost import estimate_round_seconds, estimate_seconds_left
-from fedtrain.config import format_config, serialize_config
 from fedtrain.data.settings import SETTINGS_OF_SKEW
-from fedtrain.experiment import DTYPES, Experiment
-from fedtrain.folder import RunFolder
-from fedtrain.ledger import CommunicationCost
-from fedtrain.manifest import get_version
-from fedtrain.protocol import Scores
+from fedtrain.federated.communication import CommunicationCost
+from fedtrain.federated.server import Scores
 from fedtrain.report.wording import format_percent
-from fedtrain.run import RoundProgress as RoundProgress
-from fedtrain.selection import RULE_DESCRIPTIONS
+from fedtrain.runs.experiment import DTYPES, Experiment
+from fedtrain.runs.folder import RunFolder
+from fedtrain.runs.loop import RoundProgress as RoundProgress
+from fedtrain.runs.manifest import get_version
+from fedtrain.runs.selection import RULE_DESCRIPTIONS
 
 MAX_CLIENT_COLUMNS = 8
 """Up to so many clients have a column each."""

@@ -7,14 +7,14 @@ Four clients tell the same three classes apart, but each sees them with a shift 
 from __future__ import annotations
 
 import torch
+from fedtrain.config.schema.local import LocalSettings
 from torch import Tensor, nn
 
-from fedtrain.bench import ClientTrainer
 from fedtrain.data.clients import ClientData, Samples
+from fedtrain.federated.client import ClientTrainer
+from fedtrain.federated.server import federate
 from fedtrain.fleets.local import SerialBackend
-from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS
-from fedtrain.protocol import federate
 
 CLASSES, DIM = 3, 8
 

@@ -97,11 +97,12 @@ def fake_run():
 
     With ``tested`` there are validation data in every evaluated round, and test data in these only.
     """
-    from fedtrain import checkpoint
-    from fedtrain.config import parse_config
-    from fedtrain.folder import LAST_CHECKPOINT, SUMMARY_FILE, RunFolder
-    from fedtrain.ledger import CommunicationCost, PayloadBytes
-    from fedtrain.protocol import Broadcast
+    from fedtrain.config.schema.schema import parse_config
+
+    from fedtrain.federated.communication import CommunicationCost, PayloadBytes
+    from fedtrain.federated.server import Broadcast
+    from fedtrain.runs import checkpoint
+    from fedtrain.runs.folder import LAST_CHECKPOINT, SUMMARY_FILE, RunFolder
 
     def rows_of(method, seed, level, rounds, clients, n, tested):
         chance = random.Random(f"{method} {seed}")

@@ -31,7 +31,7 @@ def python(code: str, cwd: Path) -> str:
 
 
 def test_imports_are_seen() -> None:
-    source = "import cli.main as m\ndef f():\n  from fedtrain.partition import pick\nfrom . import theory\nimport a, b"
+    source = "import cli.main as m\ndef f():\n  from fedtrain.parameters import pick\nfrom . import theory\nimport a, b"
     assert sorted(imports(source)) == ["a", "b", "cli", "fedtrain"]
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
+from fedtrain.config.schema.schema import parse_config
 
-from fedtrain.config import parse_config
-from fedtrain.folder import SUMMARY_FILE, RunFolder
 from fedtrain.report.records import RunRecord, read_record
-from fedtrain.selection import Summary, summarise_rows
+from fedtrain.runs.folder import SUMMARY_FILE, RunFolder
+from fedtrain.runs.selection import Summary, summarise_rows
 
 Name = Callable[[RunRecord], str]
 

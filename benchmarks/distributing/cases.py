@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fedtrain.config import Config
+from fedtrain.config.schema.schema import Config
+from fedtrain.config.schema.toml import merge_tables
+
 from fedtrain.data.federation import assemble_federation
 from fedtrain.data.source import LoadedDataset
-from fedtrain.experiment import Experiment, build_experiment, plan_experiment
-from fedtrain.tables import merge_tables
+from fedtrain.runs.experiment import Experiment, build_experiment, plan_experiment
 
 COMMON_SETTINGS: dict[str, Any] = {
     "machine": {"threads": 1, "device": "cpu"},

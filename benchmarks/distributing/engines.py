@@ -17,9 +17,9 @@ from distributing.flower import run_deployment, run_simulation
 from distributing.meters import LOG_VARIABLE, EnoughRounds, Event, build_round_logger, install_meters, read_events
 from fedtrain.fleets.group import STORE_VARIABLE, Rank, exit_process
 from fedtrain.fleets.ranks import open_distributed_backend, serve_rank
-from fedtrain.folder import RunFolder
-from fedtrain.memory import keep_freed_memory
-from fedtrain.run import run_rounds
+from fedtrain.runs.folder import RunFolder
+from fedtrain.runs.loop import run_rounds
+from fedtrain.utils.memory import keep_freed_memory
 
 EVENTS_FILE = "meters.jsonl"
 WORLD_SIZES = {"torchrun-1": 1, "torchrun-2": 2}

@@ -13,17 +13,17 @@ from statistics import median
 from typing import Any
 
 import torch
+from fedtrain.config.schema.schema import EvaluationSettings
 
 from distributing.cases import Case
-from fedtrain.config import EvaluationSettings
-from fedtrain.experiment import Experiment, build_experiment
 from fedtrain.flower.deployed import load_deployment_state
 from fedtrain.flower.deployment import Deployment
 from fedtrain.flower.processes import Process, find_descendants
-from fedtrain.folder import RunFolder
-from fedtrain.interrupts import defer_interrupts
-from fedtrain.manifest import build_manifest, describe_data
-from fedtrain.run import run_rounds
+from fedtrain.runs.experiment import Experiment, build_experiment
+from fedtrain.runs.folder import RunFolder
+from fedtrain.runs.loop import run_rounds
+from fedtrain.runs.manifest import build_manifest, describe_data
+from fedtrain.utils.signals import defer_interrupts
 
 FaultTiming = dict[str, Any]
 ROUNDS_BEFORE_FAULT, RUN_TIMEOUT, CLIENT_TIMEOUT, POLL_INTERVAL = 2, 1800.0, 30.0, 0.1

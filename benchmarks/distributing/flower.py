@@ -15,8 +15,8 @@ from distributing.meters import LOG_VARIABLE, read_events
 from distributing.proxy import Proxy, open_proxy
 from fedtrain.flower.control import SuperLinkControl
 from fedtrain.flower.environment import build_environment
-from fedtrain.folder import RunFolder
-from fedtrain.interrupts import defer_interrupts
+from fedtrain.runs.folder import RunFolder
+from fedtrain.utils.signals import defer_interrupts
 
 ROUND_TIMEOUT, STATUS_INTERVAL = 600.0, 30.0
 """Seconds of a round; between two looks whether a run that says nothing has failed."""
@@ -33,7 +33,12 @@ def run_simulation(case: Case, folder: Path) -> None:
 
     node.app = halves.client_app
     plan = ServerPlan(
-        case.config_and_source[0], RunFolder(folder / "run"), case.num_clients, case.num_clients, ROUND_TIMEOUT, "benchmark"
+        case.config_and_source[0],
+        RunFolder(folder / "run"),
+        case.num_clients,
+        case.num_clients,
+        ROUND_TIMEOUT,
+        "benchmark",
     )
     simulate(case.num_clients, os.cpu_count() or 1, lambda grid: halves.run_metered_server(grid, plan), Flag())
 
@@ -46,7 +51,12 @@ def run_deployment(case: Case, folder: Path) -> None:
 
     app.SERVER_APP, app.CLIENT_APP = "distributing.halves:server_app", "distributing.halves:client_app"
     plan = ServerPlan(
-        case.config_and_source[0], RunFolder(folder / "run"), case.num_clients, case.num_clients, ROUND_TIMEOUT, "benchmark"
+        case.config_and_source[0],
+        RunFolder(folder / "run"),
+        case.num_clients,
+        case.num_clients,
+        ROUND_TIMEOUT,
+        "benchmark",
     )
     (folder / "app").mkdir()
     app.write_app(folder / "app", plan, folder / "log")

@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from fedtrain.config.schema.presets import resolve_preset
 
 from fedtrain.about.compare import PRESET_FOR_MODEL
 from fedtrain.data.catalogue import get_dataset_info
-from fedtrain.experiment import get_model_builder
-from fedtrain.ledger import measure_exchange
+from fedtrain.federated.communication import measure_exchange
+from fedtrain.federated.server import Broadcast, Failure, extract_published, message_for
 from fedtrain.methods.base import ModelFactory
-from fedtrain.parcels import encode_broadcast
-from fedtrain.partition import StateDict, copy_entries
-from fedtrain.presets import resolve_preset
-from fedtrain.protocol import Broadcast, Failure, extract_published, message_for
+from fedtrain.parameters import StateDict, copy_entries
+from fedtrain.runs.experiment import get_model_builder
+from fedtrain.serialization.message_codec import encode_broadcast
 
 HeadCost = dict[str, float]
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from torch import Tensor
 
-from fedtrain.bench import ClientTrainer
 from fedtrain.data.clients import ClientData
+from fedtrain.federated.client import ClientTrainer
+from fedtrain.federated.server import Broadcast, Update
 from fedtrain.fleets.wire import TensorChannel
-from fedtrain.partition import StateDict
-from fedtrain.protocol import Broadcast, Update
-from fedtrain.run import RoundProgress
+from fedtrain.parameters import StateDict
+from fedtrain.runs.loop import RoundProgress
 
 LOG_VARIABLE = "FEDCO2_METERS"
 """Environment: the file."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from distributing.heads import HeadCost, build_meta_states
-from fedtrain.ledger import count_bytes
+from fedtrain.federated.communication import count_bytes
 
 NETWORKS = ("cifar", "digits", "alexnet")
 

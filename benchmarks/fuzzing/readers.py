@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from fedtrain import checkpoint, config, presets
+from fedtrain.config.schema import presets, schema
 from fedtrain.data import domain_file, importing, readers
 from fedtrain.data.catalogue import get_dataset_info
-from fedtrain.folder import MANIFEST_FILE, METRICS_FILE, RunFolder
+from fedtrain.runs import checkpoint
+from fedtrain.runs.folder import MANIFEST_FILE, METRICS_FILE, RunFolder
 from fuzzing import attacks, calls, pictures, records
 from fuzzing.packing import build_tar_seed
 from fuzzing.seed import Seed
@@ -57,9 +58,9 @@ def _read_idx(file: Path, target: Path) -> None:
 
 
 def _read_config(file: Path, target: Path) -> None:
-    tables = config.load_toml(file)
+    tables = schema.load_toml(file)
     read_all(
-        lambda: config.format_config(config.parse_config(tables)),
+        lambda: schema.format_config(schema.parse_config(tables)),
         *(partial(presets.resolve_preset, preset, tables) for preset in ("digits", "cifar10")),
     )
 

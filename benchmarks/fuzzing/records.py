@@ -12,13 +12,14 @@ import numpy as np
 import safetensors.torch
 import tomli_w
 import torch
+from fedtrain.config.schema.schema import Config, format_config
 
-from fedtrain import checkpoint, presets
-from fedtrain.config import Config, format_config
+from fedtrain.config.schema import presets
 from fedtrain.data.domain_file import DomainInfo, StoredImages, write_domain_file
-from fedtrain.ledger import CommunicationCost, PayloadBytes
-from fedtrain.protocol import Broadcast
-from fedtrain.sealed import compute_checksum
+from fedtrain.federated.communication import CommunicationCost, PayloadBytes
+from fedtrain.federated.server import Broadcast
+from fedtrain.runs import checkpoint
+from fedtrain.serialization.checked_file import compute_checksum
 from fuzzing.packing import build_safetensors, build_safetensors_seed, build_zip_seed, encode_npy
 from fuzzing.seed import Seed, build_plain_seed
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 
-from fedtrain.experiment import Experiment
-from fedtrain.memory import keep_freed_memory
+from fedtrain.runs.experiment import Experiment
+from fedtrain.utils.memory import keep_freed_memory
 from racing.sides import run_backend_rounds, run_reference_rounds
 from racing.timing import profile_round
 from racing.workloads import TOY_WORKLOADS, WORKLOADS, Workload

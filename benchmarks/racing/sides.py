@@ -9,8 +9,8 @@ from pathlib import Path
 
 import plain
 
-from fedtrain.experiment import Experiment
-from fedtrain.protocol import Scores, Split, federate
+from fedtrain.federated.server import Scores, Split, federate
+from fedtrain.runs.experiment import Experiment
 from racing.published import SAMPLE_LOADERS, write_client_images
 
 RoundCallback = Callable[[int], None]

@@ -11,8 +11,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from fedtrain.about.cost import count_flops
-from fedtrain.experiment import Experiment
-from fedtrain.protocol import Split, aggregate, sample_cohort
+from fedtrain.federated.server import Split, aggregate, sample_cohort
+from fedtrain.runs.experiment import Experiment
 
 OPERATION_KINDS = {
     "convolution": ("conv",),

@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from fedtrain.config.schema.presets import resolve_preset
 from torch import Tensor
 
-from fedtrain.chance import make_generator
 from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
-from fedtrain.experiment import Experiment
-from fedtrain.presets import resolve_preset
-from fedtrain.protocol import Split
+from fedtrain.federated.server import Split
+from fedtrain.rng import make_generator
+from fedtrain.runs.experiment import Experiment
 
 PIXELS_AT_ONCE = 2**20
 """Pixels that are drawn at once: the process's peak memory must be that of the rounds."""

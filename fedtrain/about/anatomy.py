@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from fedtrain.ledger import CommunicationCost, PayloadBytes, measure_message
+from fedtrain.federated.communication import CommunicationCost, PayloadBytes, measure_message
+from fedtrain.federated.server import count_heads_sent, extract_published
 from fedtrain.methods.base import AnyMethod, ModelFactory
 from fedtrain.models import Net
-from fedtrain.partition import EntryNames, all_entries, batch_norm_entries
-from fedtrain.protocol import count_heads_sent, extract_published
+from fedtrain.parameters import EntryNames, all_entries, batch_norm_entries
 
 
 @dataclass(frozen=True)

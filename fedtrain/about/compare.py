@@ -9,12 +9,12 @@ import torch
 
 from fedtrain.about.anatomy import ModelSummary, get_entry_prefix, summarise_model
 from fedtrain.about.parts import describe_entries
-from fedtrain.config import Config
+from fedtrain.config.schema.presets import resolve_preset
+from fedtrain.config.schema.schema import Config
 from fedtrain.data.catalogue import get_dataset_info
-from fedtrain.experiment import get_model_builder
 from fedtrain.methods.base import ModelFactory
-from fedtrain.partition import all_entries, entries_under
-from fedtrain.presets import resolve_preset
+from fedtrain.parameters import all_entries, entries_under
+from fedtrain.runs.experiment import get_model_builder
 from theory.errors import InputError
 
 PRESET_FOR_MODEL = {"digits": "digits", "alexnet": "office", "cifar": "cifar10", "two-layer": "digits"}

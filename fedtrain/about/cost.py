@@ -9,12 +9,12 @@ from functools import cache
 
 import torch
 
-from fedtrain.config import Config
-from fedtrain.experiment import Experiment
+from fedtrain.analysis.flops import FlopCounter, fill_with_virtual_zeros
+from fedtrain.config.schema.schema import Config
+from fedtrain.federated.server import count_heads_sent, sample_cohort
 from fedtrain.methods.base import AnyMethod, ModelFactory, Peers, RoundContext
 from fedtrain.models import Net
-from fedtrain.outline import FlopCounter, fill_with_virtual_zeros
-from fedtrain.protocol import count_heads_sent, sample_cohort
+from fedtrain.runs.experiment import Experiment
 
 EFFICIENCY = 0.35
 """Of the speed of a large matrix product, what training reaches."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedtrain.partition import EntryNames, batch_norm_entries, entries_under
+from fedtrain.parameters import EntryNames, batch_norm_entries, entries_under
 
 EVERYTHING = "everything"
 

@@ -21,7 +21,7 @@ from fedtrain.data.errors import DataError
 from fedtrain.data.readers.guard import summarise_error
 from fedtrain.data.readers.images import Split
 from fedtrain.data.skews.share import Indices
-from fedtrain.files import replace_atomically
+from fedtrain.utils.atomic_files import replace_atomically
 
 FORMAT = "fedco2 domain 1"
 SPLITS: tuple[Split, Split] = ("train", "test")

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from fedtrain.bench import ClientTrainer, OffloadFunction
-from fedtrain.checkpoint import RunState
 from fedtrain.data.clients import ClientData
 from fedtrain.errors import TrainingError
-from fedtrain.folder import LAST_CHECKPOINT, RunFolder
-from fedtrain.partition import EntryNames, StateDict
-from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update, message_for
+from fedtrain.federated.client import ClientTrainer, OffloadFunction
+from fedtrain.federated.server import Broadcast, Failure, Scores, Split, Update, message_for
+from fedtrain.parameters import EntryNames, StateDict
+from fedtrain.runs.checkpoint import RunState
+from fedtrain.runs.folder import LAST_CHECKPOINT, RunFolder
 from theory.errors import InputError
 
 T = TypeVar("T")

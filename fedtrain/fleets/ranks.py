@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from fedtrain.experiment import Experiment
 from fedtrain.fleets.group import Rank, join_process_group
 from fedtrain.fleets.station import RankWorker
 from fedtrain.fleets.torchrun import DistributedBackend
 from fedtrain.fleets.wire import TensorChannel
-from fedtrain.folder import RunFolder
-from fedtrain.interrupts import INTERRUPT_SIGNALS
+from fedtrain.runs.experiment import Experiment
+from fedtrain.runs.folder import RunFolder
+from fedtrain.utils.signals import INTERRUPT_SIGNALS
 from theory.errors import InputError
 
 

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.optim.sgd import sgd
 
-from fedtrain.bench import ClientTrainer
 from fedtrain.data.clients import ClientData
+from fedtrain.federated.client import ClientTrainer
+from fedtrain.federated.server import Broadcast
 from fedtrain.fleets.stage import ClientModule, StackedPeers
 from fedtrain.methods.base import Batch, LossFunction, RoundContext
-from fedtrain.partition import StateDict
-from fedtrain.protocol import Broadcast
+from fedtrain.parameters import StateDict
 
 
 class StackedClients:

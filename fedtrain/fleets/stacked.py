@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fedtrain.bench import ClientTrainer
 from fedtrain.errors import TrainingError
+from fedtrain.federated.client import ClientTrainer
+from fedtrain.federated.server import Broadcast, Failure, Update
 from fedtrain.fleets.local import SerialBackend, TrainedClient
 from fedtrain.fleets.stack import StackedClients
-from fedtrain.protocol import Broadcast, Failure, Update
 
 
 class VmapBackend(SerialBackend):

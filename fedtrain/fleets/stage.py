@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from fedtrain.methods.base import Batch, LossFunction, Peers, RoundContext
-from fedtrain.partition import StateDict
+from fedtrain.parameters import StateDict
 
 
 class StackedPeers(Peers):

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedtrain.errors import TrainingError
+from fedtrain.federated.server import Broadcast
 from fedtrain.fleets.local import SerialBackend
 from fedtrain.fleets.wire import TensorChannel
-from fedtrain.folder import RunFolder
-from fedtrain.parcels import EncodedMessage, decode_broadcast, encode_replies, encode_scores
-from fedtrain.partition import StateDict
-from fedtrain.protocol import Broadcast
+from fedtrain.parameters import StateDict
+from fedtrain.runs.folder import RunFolder
+from fedtrain.serialization.message_codec import EncodedMessage, decode_broadcast, encode_replies, encode_scores
 from theory.errors import InputError
 
 

@@ -9,8 +9,8 @@ from queue import SimpleQueue
 
 import torch
 
-from fedtrain.bench import ClientTrainer, OffloadFunction
 from fedtrain.data.clients import ClientData
+from fedtrain.federated.client import ClientTrainer, OffloadFunction
 from fedtrain.fleets.local import SerialBackend, T
 
 

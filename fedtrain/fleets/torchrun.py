@@ -8,15 +8,21 @@ from typing import Any
 
 import torch.distributed as dist
 
-from fedtrain.checkpoint import RunState
 from fedtrain.errors import TrainingError
+from fedtrain.federated.server import Broadcast, Failure, Scores, Split, Update
 from fedtrain.fleets.station import RankWorker
 from fedtrain.fleets.wire import TensorChannel
-from fedtrain.folder import RunFolder
-from fedtrain.interrupts import defer_interrupts
-from fedtrain.parcels import EncodedMessage, decode_replies, decode_scores, encode_broadcast, flatten_groups
-from fedtrain.partition import EntryNames, StateDict
-from fedtrain.protocol import Broadcast, Failure, Scores, Split, Update
+from fedtrain.parameters import EntryNames, StateDict
+from fedtrain.runs.checkpoint import RunState
+from fedtrain.runs.folder import RunFolder
+from fedtrain.serialization.message_codec import (
+    EncodedMessage,
+    decode_replies,
+    decode_scores,
+    encode_broadcast,
+    flatten_groups,
+)
+from fedtrain.utils.signals import defer_interrupts
 from theory.errors import InputError
 
 

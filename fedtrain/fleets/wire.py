@@ -11,11 +11,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from fedtrain.config.schema.toml import format_error
 from fedtrain.errors import TrainingError
-from fedtrain.packing import pack_tensors, unpack_tensors
-from fedtrain.parcels import EncodedMessage
-from fedtrain.partition import StateDict
-from fedtrain.tables import format_error
+from fedtrain.parameters import StateDict
+from fedtrain.serialization.message_codec import EncodedMessage
+from fedtrain.serialization.tensor_block import pack_tensors, unpack_tensors
 
 
 class TensorChannel:

@@ -9,10 +9,10 @@ from typing import Any
 
 import tomli_w
 
-from fedtrain.config import format_config, parse_config
+from fedtrain.config.schema.schema import format_config, parse_config
 from fedtrain.flower.conduct import ServerPlan
-from fedtrain.folder import RunFolder
-from fedtrain.manifest import get_version
+from fedtrain.runs.folder import RunFolder
+from fedtrain.runs.manifest import get_version
 
 SERVER_APP, CLIENT_APP = "cli.flower_server:app", "fedtrain.flower.node:app"
 APP_VERSION = "0.0.0"

@@ -10,15 +10,15 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
-from fedtrain.config import Config
+from fedtrain.config.schema.schema import Config
 from fedtrain.data.clients import combine_fingerprints
-from fedtrain.experiment import Experiment
 from fedtrain.flower.fleet import FlowerBackend, WaitPolicy, build_node_query
 from fedtrain.flower.post import ClientManager
-from fedtrain.folder import MANIFEST_FILE, RunFolder
-from fedtrain.manifest import build_manifest
-from fedtrain.resume import prepare_resume
-from fedtrain.run import RoundProgress, run_rounds
+from fedtrain.runs.experiment import Experiment
+from fedtrain.runs.folder import MANIFEST_FILE, RunFolder
+from fedtrain.runs.loop import RoundProgress, run_rounds
+from fedtrain.runs.manifest import build_manifest
+from fedtrain.runs.resume import prepare_resume
 from fedtrain.use.personal import build_federation_from_manifest
 from theory.errors import InputError
 

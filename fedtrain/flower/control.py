@@ -12,7 +12,7 @@ from typing import Any
 import tomli_w
 
 from fedtrain.errors import TrainingError
-from fedtrain.files import replace_atomically
+from fedtrain.utils.atomic_files import replace_atomically
 from theory.errors import InputError
 
 CONNECTION_NAME = "fedco2"

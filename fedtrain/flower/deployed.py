@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedtrain.files import replace_atomically
+from fedtrain.config.schema.toml import format_error
 from fedtrain.flower.processes import Process
-from fedtrain.tables import format_error
+from fedtrain.utils.atomic_files import replace_atomically
 from theory.errors import InputError
 
 STATE_FILE = "deployment.json"

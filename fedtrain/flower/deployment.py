@@ -26,7 +26,7 @@ from fedtrain.flower.parts import (
 from fedtrain.flower.ports import find_free_ports
 from fedtrain.flower.processes import terminate
 from fedtrain.flower.status import DeploymentStatus, NodeStatus
-from fedtrain.interrupts import defer_interrupts
+from fedtrain.utils.signals import defer_interrupts
 from theory.errors import InputError
 
 REJOIN_TIMEOUT, RETRY_INTERVAL = 90.0, 3.0

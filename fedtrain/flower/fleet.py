@@ -8,16 +8,10 @@ from typing import Any
 
 from flwr.app import RecordDict
 
-from fedtrain.bench import ClientTrainer
-from fedtrain.checkpoint import RunState
-from fedtrain.config import Config, serialize_config
+from fedtrain.config.schema.schema import Config, serialize_config
 from fedtrain.errors import TrainingError
-from fedtrain.flower.post import ClientManager, build_client_error
-from fedtrain.flower.records import RecordPacker
-from fedtrain.folder import LAST_CHECKPOINT, RunFolder
-from fedtrain.parcels import EncodedMessage, decode_replies, decode_scores, encode_broadcast
-from fedtrain.partition import EntryNames, StateDict
-from fedtrain.protocol import (
+from fedtrain.federated.client import ClientTrainer
+from fedtrain.federated.server import (
     Broadcast,
     Failure,
     Score,
@@ -28,6 +22,12 @@ from fedtrain.protocol import (
     sample_cohort,
     validate_update,
 )
+from fedtrain.flower.post import ClientManager, build_client_error
+from fedtrain.flower.records import RecordPacker
+from fedtrain.parameters import EntryNames, StateDict
+from fedtrain.runs.checkpoint import RunState
+from fedtrain.runs.folder import LAST_CHECKPOINT, RunFolder
+from fedtrain.serialization.message_codec import EncodedMessage, decode_replies, decode_scores, encode_broadcast
 from theory.errors import InputError
 
 

@@ -11,7 +11,7 @@ from fedtrain.data.catalogue import DATASETS
 from fedtrain.flower import commands
 from fedtrain.flower.control import CONNECTION_NAME
 from fedtrain.flower.environment import DEFAULT_VARIABLES
-from fedtrain.manifest import get_version
+from fedtrain.runs.manifest import get_version
 from theory.errors import InputError
 
 SUPERLINK_PORT = 8000

@@ -10,9 +10,9 @@ from flwr.clientapp import ClientApp
 
 from fedtrain.flower.records import NOTE_RECORD, build_record, parse_record
 from fedtrain.flower.site import ClientSession
-from fedtrain.manifest import describe_data
-from fedtrain.parcels import EncodedMessage, flatten_groups
-from fedtrain.partition import StateDict
+from fedtrain.parameters import StateDict
+from fedtrain.runs.manifest import describe_data
+from fedtrain.serialization.message_codec import EncodedMessage, flatten_groups
 
 
 def describe_client(message: Message, context: Context) -> Message:

@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from fedtrain.data.errors import DataError
 from fedtrain.errors import TrainingError
 from fedtrain.flower.records import build_record, parse_record
-from fedtrain.parcels import EncodedMessage
+from fedtrain.serialization.message_codec import EncodedMessage
 from theory.errors import InputError
 
 POLL_INTERVAL = 0.1

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from fedtrain.packing import TensorSpecs, pack_tensors, unpack_tensors
-from fedtrain.parcels import EncodedMessage, flatten_groups, group_entries
-from fedtrain.partition import StateDict
+from fedtrain.parameters import StateDict
+from fedtrain.serialization.message_codec import EncodedMessage, flatten_groups, group_entries
+from fedtrain.serialization.tensor_block import TensorSpecs, pack_tensors, unpack_tensors
 
 NOTE_RECORD, BLOCK_KEY = "note", "block"
 

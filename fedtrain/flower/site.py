@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 
-from fedtrain.config import parse_config
-from fedtrain.cupboard import ClientStateStore, make_folder_name
+from fedtrain.config.schema.schema import parse_config
+from fedtrain.config.schema.toml import merge_tables
 from fedtrain.data.federation import build_single_client
-from fedtrain.experiment import Experiment
+from fedtrain.federated.server import Update
 from fedtrain.fleets.local import SerialBackend
-from fedtrain.folder import RunFolder
-from fedtrain.parcels import EncodedMessage, decode_broadcast, encode_replies, encode_scores
-from fedtrain.partition import StateDict
-from fedtrain.protocol import Update
-from fedtrain.tables import merge_tables
+from fedtrain.parameters import StateDict
+from fedtrain.runs.client_state import ClientStateStore, make_folder_name
+from fedtrain.runs.experiment import Experiment
+from fedtrain.runs.folder import RunFolder
+from fedtrain.serialization.message_codec import EncodedMessage, decode_broadcast, encode_replies, encode_scores
 from theory.errors import InputError
 
 SIMULATION_VARIABLE = "FEDCO2_SIMULATED"

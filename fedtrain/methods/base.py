@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from fedtrain.chance import fork_rng
 from fedtrain.models import Net, SplitPoint
-from fedtrain.partition import EntryNames, batch_norm_entries
+from fedtrain.parameters import EntryNames, batch_norm_entries
+from fedtrain.rng import fork_rng
 from theory.errors import InputError
 
 Batch = tuple[Tensor, Tensor]

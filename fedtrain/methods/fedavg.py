@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedtrain.methods.base import Batch, Method, ModelFactory, RoundContext
 from fedtrain.models import Net
-from fedtrain.partition import EntryNames, all_entries
+from fedtrain.parameters import EntryNames, all_entries
 
 
 @dataclass(frozen=True)

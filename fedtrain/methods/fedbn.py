@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.models import Net
-from fedtrain.partition import EntryNames, all_entries, batch_norm_entries
+from fedtrain.parameters import EntryNames, all_entries, batch_norm_entries
 
 BatchNormStatistics = Literal["local", "shared"]
 

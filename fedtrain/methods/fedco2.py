@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fedtrain.methods.base import Batch, LossFunction, Method, ModelFactory, RoundContext, check_non_negative
 from fedtrain.methods.fedbn import BatchNormStatistics
 from fedtrain.models import Net
-from fedtrain.partition import EntryNames, batch_norm_entries, entries_under
+from fedtrain.parameters import EntryNames, batch_norm_entries, entries_under
 
 BranchSwitch = Literal["none", "online", "offline", "both"]
 OTHER_BRANCH = {"online": "offline", "offline": "online"}

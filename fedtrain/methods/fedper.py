@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.models import Net
-from fedtrain.partition import EntryNames, entries_under
+from fedtrain.parameters import EntryNames, entries_under
 
 
 @dataclass(frozen=True)

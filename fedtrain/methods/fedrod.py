@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedtrain.methods.base import Batch, Method, ModelFactory, RoundContext
 from fedtrain.models import Net
-from fedtrain.partition import EntryNames, entries_under
+from fedtrain.parameters import EntryNames, entries_under
 
 
 class TwoHeadModel(nn.Module):

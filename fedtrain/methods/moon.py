@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedtrain.methods.base import Batch, Method, ModelFactory, RoundContext, check_non_negative
 from fedtrain.models import Net, SplitPoint
-from fedtrain.partition import EntryNames, entries_under
+from fedtrain.parameters import EntryNames, entries_under
 from theory.errors import InputError
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from fedtrain.methods.base import ModelFactory
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.models import Net
-from fedtrain.partition import EntryNames
+from fedtrain.parameters import EntryNames
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from fedtrain import selection
+from fedtrain.config.schema.toml import suggest_name
 from fedtrain.report.likeness import get_test_data_key, group_records
 from fedtrain.report.records import FUSED, RunRecord
 from fedtrain.report.rows import TableRow, build_table_rows
-from fedtrain.tables import suggest_name
+from fedtrain.runs import selection
 from theory.errors import InputError
 
 RULE_DESCRIPTIONS = selection.RULE_DESCRIPTIONS | {

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedtrain.folder import MANIFEST_FILE, RunFolder
 from fedtrain.report.label_figure import draw_label_figure
 from fedtrain.report.png import replace_png
+from fedtrain.runs.folder import MANIFEST_FILE, RunFolder
 from theory.report.style import BRANCH_STYLES, FULL_WIDTH, MUTED_COLOUR, TEXT_COLOUR, create_canvas, use_plot_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import SubFigure
 
-    from fedtrain.selection import MetricRow
+    from fedtrain.runs.selection import MetricRow
 
 MAX_CLIENT_PANELS = 9
 """Up to so many clients have a panel each; of more, the spread is shown."""

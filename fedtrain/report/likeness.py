@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from fedtrain.config.schema.toml import TomlTable, flatten_tables
 from fedtrain.report.records import RunRecord
-from fedtrain.tables import TomlTable, flatten_tables
 
 IGNORED_SETTINGS = ("seed", "data.seed", "data.source", "machine.", "checkpoints.", "evaluation.")
 """Settings that do not make another configuration: they decide by chance or not at all what is trained."""

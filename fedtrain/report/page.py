@@ -9,11 +9,11 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from fedtrain.files import check_new_file, replace_atomically
 from fedtrain.report import page_tables, wording
 from fedtrain.report.boards import RULE_DESCRIPTIONS, ResultTable, table_to_dict
 from fedtrain.report.likeness import find_setting_differences
 from fedtrain.report.pictures import draw_label_figures, draw_svg_figures
+from fedtrain.utils.atomic_files import check_new_file, replace_atomically
 from theory.report.page import load_stylesheet
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedtrain.files import check_new_file, replace_atomically
+from fedtrain.utils.atomic_files import check_new_file, replace_atomically
 from theory.report.style import use_plot_style
 
 if TYPE_CHECKING:

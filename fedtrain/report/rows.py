@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from fedtrain.methods import METHODS
 from fedtrain.report.likeness import build_labels, get_configuration_key, group_records
 from fedtrain.report.records import FUSED, RunRecord
-from fedtrain.selection import Summary
+from fedtrain.runs.selection import Summary
 
 
 @dataclass(frozen=True)

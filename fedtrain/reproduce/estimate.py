@@ -7,16 +7,16 @@ from dataclasses import replace
 from functools import cache
 
 from fedtrain.about.cost import EFFICIENCY, count_flops, estimate_seconds_left, measure_matmul_rate
-from fedtrain.config import ModelSettings
+from fedtrain.config.schema.schema import ModelSettings
 from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.data.settings import DataSettings
 from fedtrain.data.shares import assign_samples
 from fedtrain.data.source import LoadedDataset
-from fedtrain.experiment import get_model_builder
+from fedtrain.federated.server import count_heads_sent, sample_cohort
 from fedtrain.methods import AnyMethod
-from fedtrain.protocol import count_heads_sent, sample_cohort
 from fedtrain.reproduce.cells import RunSpec
 from fedtrain.reproduce.plan import DOMAIN_DATASETS
+from fedtrain.runs.experiment import get_model_builder
 
 EVEN_ALPHA = 100.0
 """A concentration that needs no second draw: clients are as large on average as with any other."""

@@ -9,11 +9,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from fedtrain.config import SelectionRule, get_method_class
+from fedtrain.config.schema.presets import load_preset_chain
+from fedtrain.config.schema.schema import SelectionRule, get_method_class
+from fedtrain.config.schema.toml import TomlTable, merge_tables, suggest_name
 from fedtrain.data.catalogue import DATASETS
-from fedtrain.presets import load_preset_chain
 from fedtrain.report.records import FUSED
-from fedtrain.tables import TomlTable, merge_tables, suggest_name
 from theory.errors import InputError
 
 PAPER_ITEM_NAMES = (

@@ -10,9 +10,9 @@ from typing import Any
 
 from fedtrain.data.federation import assemble_federation
 from fedtrain.data.settings import DataSettings
-from fedtrain.manifest import describe_clients
 from fedtrain.reproduce.cells import RunSpec
 from fedtrain.reproduce.plan import Plan
+from fedtrain.runs.manifest import describe_clients
 from theory.errors import InputError
 
 ClientsPreview = Callable[[DataSettings], str]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from fedtrain.files import replace_atomically
+from fedtrain.utils.atomic_files import replace_atomically
 from theory.errors import InputError
 
 CHECKSUM_FILE = ".written.json"

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from fedtrain.config import Config, SelectionRule, get_method_class
+from fedtrain.config.schema.presets import resolve_preset
+from fedtrain.config.schema.schema import Config, SelectionRule, get_method_class
+from fedtrain.config.schema.toml import TomlTable, flatten_tables, merge_tables
 from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.data.settings import DataSettings
 from fedtrain.data.source import LoadedDataset, load_dataset
-from fedtrain.presets import resolve_preset
 from fedtrain.reproduce.cells import RunSpec
 from fedtrain.reproduce.exhibits import Block, MethodVariant, PaperItem, load_paper_item
 from fedtrain.reproduce.request import Request, parse_seeds
-from fedtrain.tables import TomlTable, flatten_tables, merge_tables
 from theory.errors import InputError
 
 RESERVED_SETTINGS = {

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedtrain.folder import LOCK_FILE, RunFolder
 from fedtrain.reproduce.runs import Job
+from fedtrain.runs.folder import LOCK_FILE, RunFolder
 from theory.errors import InputError
 
 PAUSE = 0.2

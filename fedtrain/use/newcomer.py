@@ -18,8 +18,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedtrain.about.parts import describe_entries
 from fedtrain.data.clients import ClientData
-from fedtrain.partition import EntryNames, StateDict, batch_norm_entries, copy_entries, entries_under
-from fedtrain.protocol import average_states
+from fedtrain.federated.server import average_states
+from fedtrain.parameters import EntryNames, StateDict, batch_norm_entries, copy_entries, entries_under
 from fedtrain.use.personal import TrainedRun
 from theory.errors import InputError
 

@@ -10,18 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtrain.bench import EVAL_BATCH_SIZE, ClientTrainer
-from fedtrain.checkpoint import RunState, build_damage_error
-from fedtrain.config import Config, parse_config
+from fedtrain.config.schema.schema import Config, parse_config
+from fedtrain.config.schema.toml import format_error, merge_tables, suggest_name
 from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
 from fedtrain.data.readers.image import read_image
 from fedtrain.data.standin import get_standin_size
-from fedtrain.experiment import Experiment
-from fedtrain.folder import LAST_CHECKPOINT, MANIFEST_FILE, RunFolder
-from fedtrain.partition import StateDict
-from fedtrain.protocol import Broadcast, message_for
-from fedtrain.tables import format_error, merge_tables, suggest_name
+from fedtrain.federated.client import EVAL_BATCH_SIZE, ClientTrainer
+from fedtrain.federated.server import Broadcast, message_for
+from fedtrain.parameters import StateDict
+from fedtrain.runs.checkpoint import RunState, build_damage_error
+from fedtrain.runs.experiment import Experiment
+from fedtrain.runs.folder import LAST_CHECKPOINT, MANIFEST_FILE, RunFolder
 from theory.errors import InputError
 
 MAX_SAMPLES = 10**8

@@ -19,7 +19,7 @@ from distributing.proxy import ByteCounter, open_proxy
 from distribution import main, select_cases
 
 from fedtrain.about.compare import summarise_method
-from fedtrain.ledger import count_bytes
+from fedtrain.federated.communication import count_bytes
 
 
 def event(what, at, seconds, pid=1, **more):

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from benchmarks import plain
+from fedtrain.federated.fast_path import factored
 from fedtrain.methods import METHODS
-from fedtrain.tricks import factored
 
 TOLERANCE = 1e-10  # rounding is 1e-16, and 30 steps through batch norm on few samples make 1e-13 of it
 TASK: dict[str, Any] = {
@@ -84,7 +84,7 @@ def test_the_twin_has_every_method_and_shares_no_training_code() -> None:
     assert plain.METHODS.keys() == METHODS.keys()
     body = ast.parse(Path(plain.__file__).read_text(encoding="utf-8")).body
     ours = {node.module for node in body if isinstance(node, ast.ImportFrom) and "fedtrain" in str(node.module)}
-    assert ours == {"fedtrain.chance", "fedtrain.data.clients", "fedtrain.models"}
+    assert ours == {"fedtrain.rng", "fedtrain.data.clients", "fedtrain.models"}
     inside = {
         node.name for node in body for each in ast.walk(node) if isinstance(each, ast.ImportFrom) and each not in body
     }

@@ -8,19 +8,19 @@ from typing import get_args, get_type_hints
 
 import pytest
 import torch
+from fedtrain.config.schema.schema import ModelSettings
 
 from cli.main import main
 from cli.methods import METHOD_NAMES, MODEL_NAMES
 from fedtrain.about.compare import PRESET_FOR_MODEL, summarise_method
 from fedtrain.about.options import list_method_options
-from fedtrain.bench import ClientTrainer
-from fedtrain.config import ModelSettings
 from fedtrain.data.clients import ClientData, Samples
-from fedtrain.experiment import get_model_builder
+from fedtrain.federated.client import ClientTrainer
+from fedtrain.federated.communication import measure_exchange
+from fedtrain.federated.server import federate
 from fedtrain.fleets.local import SerialBackend
-from fedtrain.ledger import measure_exchange
 from fedtrain.methods import METHODS
-from fedtrain.protocol import federate
+from fedtrain.runs.experiment import get_model_builder
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from cli.main import main
 from cli.reproduce import reproduce
 from cli.train import SETTING_FOR_OPTION, train
 from cli.train_run import nest_settings, plan_run
-from fedtrain.folder import RunFolder
 from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES
 from fedtrain.reproduce.plan import build_plan, make_dataset_finder
 from fedtrain.reproduce.request import Request
+from fedtrain.runs.folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["--data", "standin", "--set", "model.name=two-layer", "--set", "model.width=8", "--set", "data.train_size=20"]

@@ -14,8 +14,8 @@ from quick_runs import FILES, QUICK_TRAIN, ROOT, SMALL_MODEL, TINY, assert_refus
 
 from cli.main import main
 from cli.train import SETTING_FOR_OPTION, train
-from fedtrain.bench import ClientTrainer
-from fedtrain.folder import RunFolder
+from fedtrain.federated.client import ClientTrainer
+from fedtrain.runs.folder import RunFolder
 
 
 def test_the_folder_has_everything_and_nothing_half_written(finished):

@@ -15,7 +15,7 @@ import pytest
 from cli import train_ranks
 from cli.main import main
 from fedtrain.errors import TrainingError
-from fedtrain.folder import METRICS_FILE, RunFolder
+from fedtrain.runs.folder import METRICS_FILE, RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["--set", "model.name=two-layer", "--set", "model.width=8", "--set", "data.percent=0.02", "--threads", "1"]
@@ -68,7 +68,7 @@ def in_turn(tmp_path_factory):
     """A run in one process, to compare others with; without figures, which take longer than all the rest."""
     folder = tmp_path_factory.mktemp("in turn") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.run.draw_run_figures", lambda folder, summary: [])
+        patch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
         assert main([*TRAIN, *PARTS, "--fleet", "in-turn", "--out", str(folder)]) == 0
     return folder
 

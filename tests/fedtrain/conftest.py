@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from fedtrain.config.schema.local import LocalSettings
 from torch import nn
 
-from fedtrain.bench import ClientTrainer
 from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
-from fedtrain.experiment import Experiment
+from fedtrain.federated.client import ClientTrainer
+from fedtrain.federated.server import federate
 from fedtrain.fleets.local import SerialBackend
-from fedtrain.folder import RunFolder
-from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS, Peers, RoundContext
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
@@ -23,7 +22,8 @@ from fedtrain.methods.fedrod import FedRoD
 from fedtrain.methods.moon import Moon
 from fedtrain.methods.singleset import SingleSet
 from fedtrain.models import Net
-from fedtrain.protocol import federate
+from fedtrain.runs.experiment import Experiment
+from fedtrain.runs.folder import RunFolder
 
 VARIANTS = {
     **{name: make() for name, make in METHODS.items()},
@@ -210,5 +210,5 @@ def begin(toy, tmp_path):
 def no_figures():
     """They take longer than all the rest of a tiny run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.run.draw_run_figures", lambda folder, summary: [])
+        patch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
         yield

@@ -7,18 +7,18 @@ from functools import partial
 
 import pytest
 import torch
+from fedtrain.config.schema.local import LocalSettings
+from fedtrain.config.schema.schema import Config, MachineSettings, ModelSettings, ServerSettings
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedtrain.about import cost
 from fedtrain.about.cost import count_flops, estimate_round_seconds, measure_matmul_rate
-from fedtrain.bench import ClientTrainer
-from fedtrain.config import Config, MachineSettings, ModelSettings, ServerSettings
 from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
-from fedtrain.experiment import Experiment
-from fedtrain.local import LocalSettings
+from fedtrain.federated.client import ClientTrainer
 from fedtrain.methods import METHODS
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.models import build_alexnet, build_cifar_net, build_digits_net, build_two_layer_net
+from fedtrain.runs.experiment import Experiment
 
 
 def work(toy, method, **changes):

@@ -8,15 +8,15 @@ from functools import cache
 
 import pytest
 import torch
+from fedtrain.config.schema.schema import parse_config
 
-from fedtrain.config import parse_config
 from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
-from fedtrain.experiment import Experiment
-from fedtrain.folder import MANIFEST_FILE, RunFolder
-from fedtrain.manifest import build_manifest, describe_data
 from fedtrain.methods import METHODS
-from fedtrain.run import run_rounds as run_rounds
+from fedtrain.runs.experiment import Experiment
+from fedtrain.runs.folder import MANIFEST_FILE, RunFolder
+from fedtrain.runs.loop import run_rounds as run_rounds
+from fedtrain.runs.manifest import build_manifest, describe_data
 from fedtrain.use.newcomer import MAX_IMAGES, build_unseen_client
 from fedtrain.use.personal import load_run
 from fedtrain.use.scoring import evaluate_clients

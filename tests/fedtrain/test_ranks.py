@@ -8,17 +8,17 @@ from contextlib import suppress
 
 import pytest
 import ranks
-import small
+import small_experiments
 import torch
 
-from fedtrain.checkpoint import read_last_trained_rounds
+from fedtrain.federated.server import Failure
 from fedtrain.fleets.group import Rank
 from fedtrain.fleets.ranks import select_rank_clients
 from fedtrain.fleets.station import RankWorker
-from fedtrain.folder import CLIENT_STATES_FOLDER, RunFolder
-from fedtrain.interrupts import defer_interrupts
-from fedtrain.protocol import Failure
-from fedtrain.run import run_rounds
+from fedtrain.runs.checkpoint import read_last_trained_rounds
+from fedtrain.runs.folder import CLIENT_STATES_FOLDER, RunFolder
+from fedtrain.runs.loop import run_rounds
+from fedtrain.utils.signals import defer_interrupts
 from theory.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -27,17 +27,17 @@ WORLDS = (1, 2)
 
 def in_process(case, path):
     """A run in this process, from its beginning to its end."""
-    work, folder = small.experiment(case, learning=True), RunFolder(path)
+    work, folder = small_experiments.experiment(case, learning=True), RunFolder(path)
     folder.begin(work.config, {})
-    run_rounds(work, folder, small.quiet)
-    return small.everything(work, folder)
+    run_rounds(work, folder, small_experiments.quiet)
+    return small_experiments.everything(work, folder)
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory, no_figures):
     """All cases in one process: what came of each."""
     root = tmp_path_factory.mktemp("alone")
-    return {case: in_process(case, root / case) for case in small.CASES}
+    return {case: in_process(case, root / case) for case in small_experiments.CASES}
 
 
 MIXED, KEPT, KILLED = "fedco2 both", "fedbn some", "fedco2 some"
@@ -48,7 +48,9 @@ MIXED, KEPT, KILLED = "fedco2 both", "fedbn some", "fedco2 some"
 def root(tmp_path_factory):
     """All that ranks do here, in as few processes as it takes: each must load torch first."""
     root = tmp_path_factory.mktemp("ranks")
-    cases = {world: [{"case": case, "folder": f"{world} {case}"} for case in small.CASES] for world in WORLDS}
+    cases = {
+        world: [{"case": case, "folder": f"{world} {case}"} for case in small_experiments.CASES] for world in WORLDS
+    }
     two = [
         *cases[2],
         {"case": MIXED, "folder": "mixed", "stop": 1},
@@ -69,7 +71,7 @@ def root(tmp_path_factory):
 @pytest.fixture(params=WORLDS, ids=lambda world: f"{world} ranks")
 def divided(request, root):
     """All cases on so many ranks: the folder of each."""
-    return {case: RunFolder(root / f"{request.param} {case}") for case in small.CASES}
+    return {case: RunFolder(root / f"{request.param} {case}") for case in small_experiments.CASES}
 
 
 def kept_files(folder):
@@ -86,14 +88,14 @@ def turns_kept(folder):
 
 def test_cases_are_worth_comparing(alone):
     """Clients of unequal size, absent ones, heads that learn and differ, and methods that differ from each other."""
-    sizes = [len(client.train) for client in small.experiment("fedavg some").federation.clients]
+    sizes = [len(client.train) for client in small_experiments.experiment("fedavg some").federation.clients]
     assert len(set(sizes)) == len(sizes) == 5
     assert len({everything["metrics"] for everything in alone.values()}) == len(alone)
     for case in ("copa all", "copa some", "fedco2 all", "fedco2 both"):
-        start = small.experiment(case, learning=True).build_backend().initial_broadcast().peers
+        start = small_experiments.experiment(case, learning=True).build_backend().initial_broadcast().peers
         heads = dict(alone[case]["heads"])
         assert len({str(head) for head in heads.values()}) == 5
-        assert all(small.bits(start[name]) != heads[name] for name in heads)
+        assert all(small_experiments.bits(start[name]) != heads[name] for name in heads)
 
 
 def test_ranks_give_the_bits_of_one_process(divided, alone):
@@ -101,15 +103,19 @@ def test_ranks_give_the_bits_of_one_process(divided, alone):
     wrong = {
         case: found
         for case, folder in divided.items()
-        if (found := small.different(small.everything(small.experiment(case), folder), alone[case]))
+        if (
+            found := small_experiments.different(
+                small_experiments.everything(small_experiments.experiment(case), folder), alone[case]
+            )
+        )
     }
     assert not wrong
 
 
 def test_what_clients_keep_stays_where_they_train(root):
     """Only what is shared or published is sent, by its names and by its bits."""
-    for case in small.CASES:
-        work, folder = small.experiment(case, learning=True), RunFolder(root / f"2 {case}")
+    for case in small_experiments.CASES:
+        work, folder = small_experiments.experiment(case, learning=True), RunFolder(root / f"2 {case}")
         bench, path = work.build_client_trainer(), f"{work.config.method.published}."
         published = {name for name in bench.personal_names if path != "." and name.startswith(path)}
         heads = {name.removeprefix(path) for name in published}
@@ -150,11 +156,15 @@ def test_the_checkpoint_of_ranks_holds_nothing_personal_and_no_file_stays_that_i
 
 def test_stopped_and_killed_runs_go_on_with_other_ranks_and_in_one_process(root, alone):
     """2 ranks, 1 rank, in process, 2 ranks: as never stopped; so is a run that a rank was lost of, which is told."""
-    work, mixed, killed = small.experiment(MIXED, learning=True), RunFolder(root / "mixed"), RunFolder(root / "killed")
+    work, mixed, killed = (
+        small_experiments.experiment(MIXED, learning=True),
+        RunFolder(root / "mixed"),
+        RunFolder(root / "killed"),
+    )
     assert (mixed.read_last_saved_round(), killed.read_last_saved_round()) == (2, 1)
     assert ranks.read_detection_seconds(root) < 10
     with suppress(KeyboardInterrupt):
-        run_rounds(work, mixed, small.stopping(3))
+        run_rounds(work, mixed, small_experiments.stopping(3))
     assert mixed.read_last_saved_round() == 3
     assert set(mixed.load_checkpoint().client_states) == {client.name for client in work.federation.clients}
     assert not kept_files(mixed)  # they are in the checkpoint now
@@ -166,20 +176,22 @@ def test_stopped_and_killed_runs_go_on_with_other_ranks_and_in_one_process(root,
     assert ranks.run_on_ranks(2, root, jobs) == [0, 0]
     assert mixed.is_finished
     assert killed.is_finished
-    assert not small.different(small.everything(work, mixed), alone[MIXED])
-    assert not small.different(small.everything(small.experiment(KILLED), killed), alone[KILLED])
+    assert not small_experiments.different(small_experiments.everything(work, mixed), alone[MIXED])
+    assert not small_experiments.different(
+        small_experiments.everything(small_experiments.experiment(KILLED), killed), alone[KILLED]
+    )
 
 
 def test_kept_checkpoints_keep_what_clients_kept(root):
-    work, folder = small.experiment(KEPT, learning=True), RunFolder(root / "kept")
+    work, folder = small_experiments.experiment(KEPT, learning=True), RunFolder(root / "kept")
     kept = sorted(folder.path.glob("checkpoints/round-*"))
     assert [path.name for path in kept] == ["round-000004.safetensors", "round-000005.safetensors"]
     assert turns_kept(folder) == {item for path in kept for item in read_last_trained_rounds(path).items() if item[1]}
-    last = small.everything(work, folder)
+    last = small_experiments.everything(work, folder)
     kept[0].replace(folder.path / "checkpoints/last.safetensors")
     assert folder.read_last_saved_round() == 4
-    run_rounds(work, folder, small.quiet)
-    assert not small.different(small.everything(work, folder), last)
+    run_rounds(work, folder, small_experiments.quiet)
+    assert not small_experiments.different(small_experiments.everything(work, folder), last)
 
 
 # --- files that are not what they should be
@@ -187,7 +199,7 @@ def test_kept_checkpoints_keep_what_clients_kept(root):
 
 def refused(folder, *words):
     with pytest.raises(InputError) as caught:
-        run_rounds(small.experiment("fedbn all", learning=True), folder, small.quiet)
+        run_rounds(small_experiments.experiment("fedbn all", learning=True), folder, small_experiments.quiet)
     said = str(caught.value)
     assert "\n" not in said
     for word in words:
@@ -209,7 +221,7 @@ def test_a_damaged_a_foreign_and_a_missing_file_are_refused(root):
         "it is where it trained",
     )
     path.write_bytes(good)
-    run_rounds(small.experiment("fedbn all", learning=True), folder, small.quiet)
+    run_rounds(small_experiments.experiment("fedbn all", learning=True), folder, small_experiments.quiet)
     assert folder.is_finished
 
 
@@ -218,11 +230,11 @@ def test_a_damaged_a_foreign_and_a_missing_file_are_refused(root):
 
 def test_more_ranks_than_clients_are_refused():
     with pytest.raises(InputError, match="99 ranks for 5 clients: some would idle; start fewer"):
-        select_rank_clients(small.experiment("fedavg all"), Rank(0, 99, 0))
+        select_rank_clients(small_experiments.experiment("fedavg all"), Rank(0, 99, 0))
 
 
 def test_every_client_has_one_rank():
-    work = small.experiment("fedavg all")
+    work = small_experiments.experiment("fedavg all")
     names = [[c.name for c in select_rank_clients(work, Rank(i, 2, i)).federation.clients] for i in range(2)]
     assert [len(part) for part in names] == [3, 2]
     assert sorted(names[0] + names[1]) == sorted(client.name for client in work.federation.clients)
@@ -289,7 +301,7 @@ def test_other_threads_have_no_signals_to_put_off():
 
 def test_a_rank_that_is_stopped_says_so_and_no_client_of_its_has_failed(tmp_path):
     """Also when the server would put up with failures; what it holds can still be kept."""
-    work = small.experiment("fedbn all", server={"on_client_failure": "skip"})
+    work = small_experiments.experiment("fedbn all", server={"on_client_failure": "skip"})
     folder = RunFolder(tmp_path / "run")
     folder.begin(work.config, {})
     station = RankWorker(work.build_backend(), folder)

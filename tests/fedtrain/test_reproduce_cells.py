@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from fake_reproduction import STANDIN_REQUEST, make_plan, make_published_data, write_fake_run
+from fedtrain.config.schema.schema import serialize_config
 
-from fedtrain.config import serialize_config
 from fedtrain.data.shares import validate_data_settings
 from fedtrain.reproduce.cells import hash_settings
 from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES

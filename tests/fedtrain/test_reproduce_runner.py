@@ -85,7 +85,7 @@ def test_who_does_not_end_is_killed(monkeypatch):
 HOLD = """
 import sys, time
 from pathlib import Path
-from fedtrain.folder import Folder
+from fedtrain.runs.folder import Folder
 folder = Path(sys.argv[1])
 with Folder(folder).alone():
     print("held", flush=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from fake_reproduction import STANDIN_REQUEST, make_plan, make_published_data, write_fake_run
 
-from fedtrain.folder import SUMMARY_FILE
 from fedtrain.reproduce import paper
 from fedtrain.reproduce.estimate import estimate_total_seconds
 from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES
@@ -17,6 +16,7 @@ from fedtrain.reproduce.lookahead import find_impossible_runs, make_clients_prev
 from fedtrain.reproduce.outputs import check_owned, write_owned
 from fedtrain.reproduce.plan import make_dataset_finder
 from fedtrain.reproduce.runs import build_jobs, find_stored_runs, load_adopted_runs
+from fedtrain.runs.folder import SUMMARY_FILE
 from theory.errors import InputError
 
 

@@ -7,19 +7,21 @@ from dataclasses import replace
 
 import pytest
 import torch
+from fedtrain.config.schema.local import LocalSettings
+from fedtrain.config.schema.schema import Config, MachineSettings, ServerSettings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fedtrain.bench import ClientTrainer, Precision
-from fedtrain.config import Config, MachineSettings, ServerSettings
 from fedtrain.data.clients import ClientData, Preprocessing, Samples
 from fedtrain.errors import TrainingError
+from fedtrain.federated.client import ClientTrainer, Precision
+from fedtrain.federated.server import Failure, federate, sample_cohort
+from fedtrain.federated.sgd import SGDStep
 from fedtrain.fleets.local import SerialBackend
 from fedtrain.fleets.stack import StackedClients
 from fedtrain.fleets.stacked import VmapBackend
 from fedtrain.fleets.stage import StackedPeers
-from fedtrain.local import LocalSettings
 from fedtrain.methods import METHODS, Peers
 from fedtrain.methods.copa import Copa
 from fedtrain.methods.fedavg import FedAvg
@@ -27,9 +29,7 @@ from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.methods.fedrod import FedRoD
 from fedtrain.methods.singleset import SingleSet
 from fedtrain.models import Net, build_two_layer_net
-from fedtrain.protocol import Failure, federate, sample_cohort
-from fedtrain.run import run_rounds
-from fedtrain.steps import SGDStep
+from fedtrain.runs.loop import run_rounds
 
 CLOSE = 1e-9
 """Rounding is 1e-16, and steps through batch norm on few samples make up to 1e-12 of it."""
@@ -280,7 +280,7 @@ def test_what_cannot_be_done_together_is_said_with_the_way_out(same):
 def test_a_run_has_the_same_cohorts_and_the_same_bytes(begin, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "fedtrain.protocol.sample_cohort", lambda *about: seen.append(sample_cohort(*about)) or seen[-1]
+        "fedtrain.federated.server.sample_cohort", lambda *about: seen.append(sample_cohort(*about)) or seen[-1]
     )
     ends = []
     for name, kind in (("in-turn", SerialBackend), ("stacked", VmapBackend)):

@@ -5,12 +5,12 @@ import threading
 import pytest
 import torch
 
-from fedtrain.bench import TrainingStopped
 from fedtrain.errors import TrainingError
+from fedtrain.federated.client import TrainingStopped
+from fedtrain.federated.server import Failure, federate
 from fedtrain.fleets.local import SerialBackend
 from fedtrain.fleets.threads import ThreadsBackend
 from fedtrain.methods import METHODS
-from fedtrain.protocol import Failure, federate
 
 PATIENCE = 20  # seconds until a test that waits for another thread gives up
 

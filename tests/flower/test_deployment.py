@@ -15,14 +15,13 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedco2[flower]'")
 
-import small
+import small_experiments
 from click.testing import CliRunner
 from submitted import SubmittedRun, run_in_process
 
 from cli.flower_deploy import down, status, up
 from cli.main import main
 from fedtrain.errors import TrainingError
-from fedtrain.experiment import build_experiment, plan_experiment
 from fedtrain.flower import deployment as deploying
 from fedtrain.flower.commands import build_node_config, build_supernode_command, format_node_config
 from fedtrain.flower.deployed import load_deployment_state
@@ -32,7 +31,8 @@ from fedtrain.flower.parts import Supervisor, find_deployment_processes
 from fedtrain.flower.ports import LOOPBACK, find_free_ports
 from fedtrain.flower.processes import spawn, terminate
 from fedtrain.flower.security import create_certificates, create_node_key
-from fedtrain.folder import RunFolder
+from fedtrain.runs.experiment import build_experiment, plan_experiment
+from fedtrain.runs.folder import RunFolder
 
 PROJECT = """
 [project]
@@ -195,7 +195,7 @@ def test_keys_and_certificates(deployment, tmp_path):
     work = build_experiment(*plan_experiment("cifar10", settings, data))
     submitted = SubmittedRun(deployment, work, RunFolder(tmp_path / "run"), tmp_path / "app")
     assert submitted.over().completed
-    assert small.different(run_in_process(work, tmp_path / "alone"), submitted.everything()) == []
+    assert small_experiments.different(run_in_process(work, tmp_path / "alone"), submitted.everything()) == []
 
     secrets = deployment.folder / "security"
     assert stat.S_IMODE(secrets.stat().st_mode) == 0o700

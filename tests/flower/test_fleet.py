@@ -7,7 +7,7 @@ from contextlib import nullcontext, suppress
 from itertools import count
 
 import pytest
-import small
+import small_experiments
 import torch
 
 flwr = pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
@@ -19,13 +19,13 @@ from cli.console import make_console  # noqa: E402
 from cli.train_view import show_summary  # noqa: E402
 from fedtrain.data.source import load_dataset  # noqa: E402
 from fedtrain.errors import TrainingError  # noqa: E402
-from fedtrain.experiment import build_experiment  # noqa: E402
 from fedtrain.flower import node, post  # noqa: E402
 from fedtrain.flower.conduct import ServerPlan, run_server  # noqa: E402
 from fedtrain.flower.records import build_record, parse_record  # noqa: E402
-from fedtrain.folder import METRICS_FILE, RunFolder  # noqa: E402
 from fedtrain.report.figures import draw_run_figures  # noqa: E402
-from fedtrain.run import run_rounds  # noqa: E402
+from fedtrain.runs.experiment import build_experiment  # noqa: E402
+from fedtrain.runs.folder import METRICS_FILE, RunFolder  # noqa: E402
+from fedtrain.runs.loop import run_rounds  # noqa: E402
 from theory.errors import InputError  # noqa: E402
 
 CLIENTS = 5
@@ -109,13 +109,13 @@ def quick(monkeypatch):
     monkeypatch.setattr(post, "POLL_INTERVAL", 0.0)
     monkeypatch.setattr(post, "DISCOVERY_INTERVAL", 0.0)
     monkeypatch.setattr(post, "GRACE_PERIOD", 0.0)
-    monkeypatch.setattr("fedtrain.run.draw_run_figures", lambda folder, summary: [])
+    monkeypatch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
 
 
-def go(grid, case, root, *, least=CLIENTS, patience=60.0, watch=small.quiet, **changes):
-    config = small.experiment(case, **changes).config
+def go(grid, case, root, *, least=CLIENTS, patience=60.0, watch=small_experiments.quiet, **changes):
+    config = small_experiments.experiment(case, **changes).config
     plan = ServerPlan(config, RunFolder(root / "run"), CLIENTS, least, patience, "test")
     return run_server(grid, plan, lambda work: nullcontext(watch), print)
 
@@ -125,9 +125,9 @@ def alone(tmp_path):
     """The same in one process."""
 
     def made(case, **changes):
-        work, folder = small.experiment(case, **changes), RunFolder(tmp_path / "alone")
+        work, folder = small_experiments.experiment(case, **changes), RunFolder(tmp_path / "alone")
         folder.begin(work.config, {})
-        run_rounds(work, folder, small.quiet)
+        run_rounds(work, folder, small_experiments.quiet)
         return folder
 
     return made
@@ -136,9 +136,9 @@ def alone(tmp_path):
 def agree(one: RunFolder, other: RunFolder) -> None:
     a, b = one.load_checkpoint(), other.load_checkpoint()
     assert (one.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
-    assert small.bits(a.message.shared) == small.bits(b.message.shared)
-    assert {k: small.bits(v) for k, v in a.message.peers.items()} == {
-        k: small.bits(v) for k, v in b.message.peers.items()
+    assert small_experiments.bits(a.message.shared) == small_experiments.bits(b.message.shared)
+    assert {k: small_experiments.bits(v) for k, v in a.message.peers.items()} == {
+        k: small_experiments.bits(v) for k, v in b.message.peers.items()
     }
     assert a.communication == b.communication
 
@@ -154,16 +154,16 @@ def test_one_message_a_round_with_the_evaluation_in_it(tmp_path, alone):
 
 def test_test_data_that_wait_for_a_better_round_are_asked_for_without_training_again(tmp_path, monkeypatch):
     """Every round is the best so far: the second letter of a round tests what its clients had before they trained."""
-    monkeypatch.setattr("fedtrain.run.find_best_round", lambda rows: rows[-1]["round"])
+    monkeypatch.setattr("fedtrain.runs.loop.find_best_round", lambda rows: rows[-1]["round"])
     changes = {"data": {"val_size": 10}, "evaluation": {"every": 1, "test": "chosen"}}
     grid = Grid(tmp_path)
     go(grid, "fedco2 all", tmp_path, **changes)
     turns = {(note["round"], note["train"], *note["splits"]) for _, kind, note in grid.log if kind == "train"}
     each = {(n, *what) for n in (1, 2) for what in ((True, "val"), (False, "test"))}
     assert turns == {(0, True), *each, (3, False, "val", "test")}
-    config, folder = small.experiment("fedco2 all", **changes).config, RunFolder(tmp_path / "alone")
+    config, folder = small_experiments.experiment("fedco2 all", **changes).config, RunFolder(tmp_path / "alone")
     folder.begin(config, {})
-    run_rounds(build_experiment(config, load_dataset(config.data)), folder, small.quiet)
+    run_rounds(build_experiment(config, load_dataset(config.data)), folder, small_experiments.quiet)
     agree(RunFolder(tmp_path / "run"), folder)
 
 
@@ -171,7 +171,7 @@ def test_what_is_personal_stays_on_the_node(tmp_path):
     grid, sent = Grid(tmp_path), []
     grid.spoilt = lambda place, letter, records: sent.append(parse_record(records)[1]) or records
     go(grid, "fedbn all", tmp_path)
-    personal = small.experiment("fedbn all").build_client_trainer().personal_names
+    personal = small_experiments.experiment("fedbn all").build_client_trainer().personal_names
     names = {key.split("/", 2)[2] for entries in sent for key in entries}
     assert personal
     assert names
@@ -217,7 +217,7 @@ def test_a_turn_whose_answer_is_lost_is_taken_again_from_what_was_kept_before(fo
 
 
 def test_a_client_that_never_answers_is_left_out_if_enough_do(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fedtrain.run.draw_run_figures", draw_run_figures)  # which has nothing to draw
+    monkeypatch.setattr("fedtrain.runs.loop.draw_run_figures", draw_run_figures)  # which has nothing to draw
     grid = Grid(tmp_path)
 
     def tamper(grid, place, letter):
@@ -236,7 +236,7 @@ def test_a_client_that_never_answers_is_left_out_if_enough_do(tmp_path, monkeypa
 
 
 def test_an_evaluation_that_was_not_complete_is_not_taken_for_the_last(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fedtrain.run.draw_run_figures", draw_run_figures)
+    monkeypatch.setattr("fedtrain.runs.loop.draw_run_figures", draw_run_figures)
     grid = Grid(tmp_path)
 
     def tamper(grid, place, letter):
@@ -427,7 +427,7 @@ def test_a_run_goes_on_without_a_client_that_is_gone_for_good(tmp_path):
     """If so many are enough: what the client said of itself when the run began is remembered."""
     grid = Grid(tmp_path)
     with suppress(KeyboardInterrupt):
-        go(grid, "fedavg all", tmp_path, watch=small.stopping(1))
+        go(grid, "fedavg all", tmp_path, watch=small_experiments.stopping(1))
     grid.kill(3, missed=True)
     summary = go(grid, "fedavg all", tmp_path, least=4, patience=0.2)
     assert summary["finished"]
@@ -449,13 +449,13 @@ def test_a_server_that_was_stopped_goes_on_from_its_checkpoint(tmp_path, alone):
         grid = Grid(root)
         for stop in (1, 2):
             with suppress(KeyboardInterrupt):
-                go(grid, case, root, watch=small.stopping(stop))
+                go(grid, case, root, watch=small_experiments.stopping(stop))
             assert RunFolder(root / "run").read_last_saved_round() == stop
             grid.memory = {number: RecordDict() for number in grid.nodes}
         go(grid, case, root)
-        work, folder = small.experiment(case), RunFolder(root / "alone")
+        work, folder = small_experiments.experiment(case), RunFolder(root / "alone")
         folder.begin(work.config, {})
-        run_rounds(work, folder, small.quiet)
+        run_rounds(work, folder, small_experiments.quiet)
         agree(RunFolder(root / "run"), folder)
 
 
@@ -480,7 +480,7 @@ def test_a_server_that_is_stopped_while_clients_are_evaluated_and_train_ahead_of
 def test_a_node_without_what_it_kept_is_refused(tmp_path):
     grid = Grid(tmp_path)
     with suppress(KeyboardInterrupt):
-        go(grid, "fedbn all", tmp_path, watch=small.stopping(2))
+        go(grid, "fedbn all", tmp_path, watch=small_experiments.stopping(2))
     grid.memory = {number: RecordDict() for number in grid.nodes}
     for path in (tmp_path / "node 2").rglob("*.safetensors"):
         path.unlink()

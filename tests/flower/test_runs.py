@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 
 import pytest
-import small
+import small_experiments
 
-from fedtrain.folder import RunFolder
 from fedtrain.methods import METHODS
+from fedtrain.runs.folder import RunFolder
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 
@@ -56,7 +56,7 @@ def start(deployment, tmp_path):
 
     def started(case, folder=None, *, least=CLIENTS, patience=submitted.LIMIT, clientapp=None, **changes):
         number = next(numbers)
-        work, folder = small.experiment(case, **changes), folder or RunFolder(tmp_path / f"run {number}")
+        work, folder = small_experiments.experiment(case, **changes), folder or RunFolder(tmp_path / f"run {number}")
         app = tmp_path / f"app {number}"
         return SubmittedRun(deployment, work, folder, app, least=least, patience=patience, clientapp=clientapp)
 
@@ -73,10 +73,10 @@ def alone(tmp_path):
 def test_real_nodes_give_the_bits_of_one_process(start, alone):
     """All nine methods, a part of the clients in each round, clients of unequal sizes; and heads that learn."""
     cases = [f"{method} some" for method in METHODS if method != "fedco2"]
-    for case in [*cases, "fedco2 both", *small.HEADS]:
+    for case in [*cases, "fedco2 both", *small_experiments.HEADS]:
         started = start(case, server={"rounds": 2})
         assert started.over().completed, case
-        assert small.different(alone(started.work), started.everything()) == [], case
+        assert small_experiments.different(alone(started.work), started.everything()) == [], case
 
 
 def computing(deployment, place):
@@ -92,7 +92,7 @@ def test_a_node_that_is_killed_in_mid_round_and_started_again(start, alone, depl
     load_deployment_state(deployment.folder).nodes[2].process.signal(signal.SIGKILL)
     deployment.restart_node(2)
     assert started.over().completed
-    assert small.different(alone(started.work), started.everything()) == []
+    assert small_experiments.different(alone(started.work), started.everything()) == []
 
 
 def test_a_superlink_and_its_server_that_are_killed_and_a_run_that_goes_on(start, alone, deployment):
@@ -107,7 +107,7 @@ def test_a_superlink_and_its_server_that_are_killed_and_a_run_that_goes_on(start
     again = start("fedbn all", started.folder, server={"rounds": 6}, evaluation={"every": 6})
     assert again.over().completed
     assert again.folder.read_json("manifest.json")["resumed"][0]["round"] >= reached
-    assert small.different(alone(again.work), again.everything()) == []
+    assert small_experiments.different(alone(again.work), again.everything()) == []
 
 
 def test_a_client_that_never_answers(start, deployment):

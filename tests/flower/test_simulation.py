@@ -9,17 +9,17 @@ import sys
 from pathlib import Path
 
 import pytest
-import small
+import small_experiments
 
-from fedtrain.folder import RunFolder
-from fedtrain.run import run_rounds
+from fedtrain.runs.folder import RunFolder
+from fedtrain.runs.loop import run_rounds
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 
-ALL = [*small.CASES, *small.HEADS]
+ALL = [*small_experiments.CASES, *small_experiments.HEADS]
 LIMIT = 900
 """Seconds."""
-SCRIPT = Path(small.__file__).with_name("simulated.py")
+SCRIPT = Path(small_experiments.__file__).with_name("simulated.py")
 
 
 def simulated(root: Path, cases: list[str]) -> None:
@@ -34,11 +34,11 @@ def ours(tmp_path_factory):
     """Every case in one process."""
     root = tmp_path_factory.mktemp("ours")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.run.draw_run_figures", lambda folder, summary: [])
+        patch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
         for case in ALL:
-            work, folder = small.experiment(case), RunFolder(root / case)
+            work, folder = small_experiments.experiment(case), RunFolder(root / case)
             folder.begin(work.config, {})
-            run_rounds(work, folder, small.quiet)
+            run_rounds(work, folder, small_experiments.quiet)
     return root
 
 
@@ -46,7 +46,7 @@ def test_simulated_nodes_give_the_bits_of_one_process(ours, tmp_path):
     """All methods, everybody and a part of them, clients of unequal sizes: messages, heads, metrics, what is kept."""
     simulated(tmp_path, ALL)
     for case in ALL:
-        work = small.experiment(case)
-        one, other = (small.everything(work, RunFolder(root / case)) for root in (ours, tmp_path))
-        assert small.different(one, other) == [], case
+        work = small_experiments.experiment(case)
+        one, other = (small_experiments.everything(work, RunFolder(root / case)) for root in (ours, tmp_path))
+        assert small_experiments.different(one, other) == [], case
         assert RunFolder(tmp_path / case).is_finished

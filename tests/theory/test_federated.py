@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtrain.partition import all_entries, batch_norm_entries
+from fedtrain.parameters import all_entries, batch_norm_entries
 from theory import (
     InputError,
     TwoLayerBN,

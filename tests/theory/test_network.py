@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtrain.partition import all_entries, batch_norm_entries
+from fedtrain.parameters import all_entries, batch_norm_entries
 from theory import TwoLayerBN
 from theory.jacobian import get_trainable_parameters
 from theory.network import HIDDEN_KEY, SCALE_KEY, ScaleNorm, compute_covariance_norms, draw_weights

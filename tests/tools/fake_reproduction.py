@@ -11,8 +11,6 @@ from fedtrain.data.catalogue import DATASETS
 from fedtrain.data.clients import SamplePool
 from fedtrain.data.federation import assemble_federation
 from fedtrain.data.source import LoadedDataset
-from fedtrain.folder import SUMMARY_FILE, RunFolder
-from fedtrain.manifest import describe_clients
 from fedtrain.report.records import read_record
 from fedtrain.reproduce import paper
 from fedtrain.reproduce.plan import build_plan
@@ -20,6 +18,8 @@ from fedtrain.reproduce.reduced import PUBLISHED_TEST_SIZES
 from fedtrain.reproduce.request import Request
 from fedtrain.reproduce.results import build_comparison_tables
 from fedtrain.reproduce.runs import build_jobs
+from fedtrain.runs.folder import SUMMARY_FILE, RunFolder
+from fedtrain.runs.manifest import describe_clients
 
 STANDIN_REQUEST = Request(source="standin")
 

@@ -12,17 +12,17 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import small
+import small_experiments
 import torch
 
-from fedtrain import run as module
-from fedtrain.bench import ClientTrainer
 from fedtrain.errors import TrainingError
+from fedtrain.federated.client import ClientTrainer
 from fedtrain.fleets.group import STORE_VARIABLE, Rank, exit_process
 from fedtrain.fleets.ranks import open_distributed_backend, serve_rank
 from fedtrain.fleets.wire import TensorChannel
-from fedtrain.folder import RunFolder
-from fedtrain.parcels import encode_broadcast, flatten_groups
+from fedtrain.runs import loop as module
+from fedtrain.runs.folder import RunFolder
+from fedtrain.serialization.message_codec import encode_broadcast, flatten_groups
 
 LIMIT = 240
 """Seconds; nothing here takes a tenth of it on a quiet machine."""
@@ -81,7 +81,7 @@ def main(root: Path, group: Path) -> None:
         log: list[tuple[str, str]] = []
         record_sent_tensors(log)
         name = job.get("folder", job["case"])
-        work = small.experiment(job["case"], learning=True, **job.get("changes", {}))
+        work = small_experiments.experiment(job["case"], learning=True, **job.get("changes", {}))
         if place.rank:
             kill_in_round(job.get("die"), root)
             serve_rank(work, place)
@@ -95,7 +95,7 @@ def run_leader(work, place: Rank, folder: RunFolder, job: dict, root: Path) -> N
         folder.begin(work.config, {})
     try:
         with suppress(KeyboardInterrupt), open_distributed_backend(work, place, folder) as fleet:
-            module.run_rounds(work, folder, small.stopping(job.get("stop")), fleet)
+            module.run_rounds(work, folder, small_experiments.stopping(job.get("stop")), fleet)
     except TrainingError as error:
         if not job.get("die") or "another rank is gone" not in str(error):
             raise

@@ -8,13 +8,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from threading import Event
 
-import small
+import small_experiments
 import torch
 
-from fedtrain import run as module
 from fedtrain.flower.conduct import ServerPlan, run_server
 from fedtrain.flower.simulate import simulate
-from fedtrain.folder import RunFolder
+from fedtrain.runs import loop as module
+from fedtrain.runs.folder import RunFolder
 
 CLIENTS = 5
 
@@ -27,8 +27,8 @@ def main(root: Path, cases: list[str]) -> None:
         return [
             run_server(
                 grid,
-                ServerPlan(small.config(case), RunFolder(root / case), CLIENTS, CLIENTS, 60.0, "test"),
-                lambda work: nullcontext(small.quiet),
+                ServerPlan(small_experiments.config(case), RunFolder(root / case), CLIENTS, CLIENTS, 60.0, "test"),
+                lambda work: nullcontext(small_experiments.quiet),
                 print,
             )
             for case in cases

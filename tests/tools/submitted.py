@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 import pytest
-import small
+import small_experiments
 
-from fedtrain.cupboard import ClientStateStore, make_folder_name
 from fedtrain.flower.app import write_app
 from fedtrain.flower.conduct import ServerPlan
-from fedtrain.folder import RunFolder
-from fedtrain.run import run_rounds
+from fedtrain.runs.client_state import ClientStateStore, make_folder_name
+from fedtrain.runs.folder import RunFolder
+from fedtrain.runs.loop import run_rounds
 
 LIMIT = 400.0
 """Seconds that a run may take on a busy machine."""
@@ -58,7 +58,7 @@ class SubmittedRun:
             where = self.deployment.folder / "nodes" / nodes[name] / make_folder_name(str(self.folder.path))
             return state.own(name, ClientStateStore(where), bench.start)
 
-        return small.agreeing(self.folder, nodes, own)
+        return small_experiments.agreeing(self.folder, nodes, own)
 
 
 def run_in_process(work, path):
@@ -66,6 +66,6 @@ def run_in_process(work, path):
     folder = RunFolder(path)
     folder.begin(work.config, {})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.run.draw_run_figures", lambda folder, summary: [])
-        run_rounds(work, folder, small.quiet)
-    return small.everything(work, folder)
+        patch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
+        run_rounds(work, folder, small_experiments.quiet)
+    return small_experiments.everything(work, folder)

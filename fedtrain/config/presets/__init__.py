@@ -1,0 +1,68 @@
+"""Configurations as data: the protocol of the paper for each data set, and what depends on method, skew and source.
+
+A preset may name its ``base``. Beside the sections of a configuration it may have tables that hold only sometimes:
+``[when.method.fedper.model]``, ``[when.skew.pathological.data]``, ``[when.source.standin.server]``.
+Later wins: base, preset, skew, method, source, then the user's file, then the command line.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from fedtrain.config.schema.schema import Config, parse_config
+from fedtrain.config.schema.toml import NONE_TEXT, TomlTable, merge_tables, suggest_name
+
+from theory.errors import InputError
+
+PRESET_FOLDER = files("fedtrain.config.schema.presets")
+BASE_PRESETS = {"feature-skew", "label-skew"}
+
+
+def list_presets() -> list[str]:
+    """All that can be chosen."""
+    found = {entry.name.removesuffix(".toml") for entry in PRESET_FOLDER.iterdir() if entry.name.endswith(".toml")}
+    return sorted(found - BASE_PRESETS)
+
+
+def load_preset_chain(name: str) -> list[TomlTable]:
+    """The preset and what it stands on, the base first."""
+    if name not in list_presets():
+        raise InputError(f"unknown preset {name!r}; {suggest_name(name, list_presets())}")
+    return _load_chain(name)
+
+
+def _load_chain(name: str) -> list[TomlTable]:
+    table = tomllib.loads((PRESET_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    base = table.pop("base", None)
+    return [*(_load_chain(base) if base else []), table]
+
+
+def get_preset_title(name: str) -> str:
+    """What it is, in a line."""
+    return str(load_preset_chain(name)[-1]["title"])
+
+
+def resolve_preset(preset: str, given: Mapping[str, Any], *, standin: bool = False) -> Config:
+    """The configuration that a preset and the user's own tables make."""
+    tables, given = load_preset_chain(preset), drop_other_sample_size(given)
+    plain = merge_tables(*({k: v for k, v in table.items() if k not in ("when", "title")} for table in tables))
+    first = parse_config(merge_tables(plain, given))
+    conditions = [
+        ("skew", first.data.skew),
+        ("method", first.method_name),
+        ("source", "standin" if standin else "real"),
+    ]
+    special = [table.get("when", {}).get(kind, {}).get(value, {}) for kind, value in conditions for table in tables]
+    return parse_config(merge_tables(plain, *special, given))
+
+
+def drop_other_sample_size(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Who says how many samples to train on does not mean the preset's share of them, and the other way round."""
+    data = given.get("data")
+    for asked, other in (("train_size", "percent"), ("percent", "train_size")):
+        if isinstance(data, Mapping) and asked in data and other not in data and data[asked] != NONE_TEXT:
+            return merge_tables(given, {"data": {other: NONE_TEXT}})
+    return given

@@ -1,0 +1,249 @@
+"""All that decides a run, in one frozen object that TOML can hold."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+import torch
+from fedtrain.config.schema.local import LocalSettings
+from fedtrain.config.schema.toml import (
+    TomlTable,
+    format_error,
+    format_value,
+    parse_section,
+    serialize_section,
+    suggest_name,
+)
+
+from fedtrain.data.settings import DataSettings
+from fedtrain.federated.client import StepEngine
+from fedtrain.federated.server import ClientWeighting
+from fedtrain.methods import METHODS, AnyMethod
+from fedtrain.methods.fedco2 import FedCO2
+from theory.errors import InputError
+
+BackendName = Literal["auto", "in-turn", "threads", "stacked", "torchrun"]
+SelectionRule = Literal["last", "best-by-validation", "window"]
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """Which network, and where it is cut into features and head."""
+
+    name: Literal["digits", "alexnet", "cifar", "two-layer"] = "digits"
+    norm: bool = True
+    """Batch norm: on the dense layers too (digits, alexnet), or anywhere at all (cifar)."""
+    split_at: Literal["auto", "conv", "last"] = "auto"
+    """Where features end: before the dense layers, before the last of them, or where the method wants it."""
+    width: int = 1024
+    """Hidden units of two-layer."""
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise InputError(f"model.width is {self.width}; it must be at least 1")
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """How rounds are made."""
+
+    rounds: int = 300
+    participation: float = 1.0
+    """The share of the clients that trains in a round."""
+    weights: ClientWeighting = "uniform"
+    """Whether clients count alike in the mean, or by their number of samples."""
+    peers: int = 0
+    """How many other clients' heads each one is sent, drawn afresh each round; 0 for all, as in the paper."""
+    on_client_failure: Literal["stop", "skip"] = "stop"
+    """When a client cannot train: stop the run, or leave that client out of that round's mean."""
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InputError(f"server.rounds is {self.rounds}; it must be at least 1")
+        if not 0 < self.participation <= 1:
+            raise InputError(
+                f"server.sample is {self.participation}; it is a share of the clients: choose it in (0, 1]"
+            )
+        if self.peers < 0:
+            raise InputError(f"server.peers is {self.peers}; it must be 0 (all) or more")
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """When clients are evaluated, and which evaluation is reported."""
+
+    every: int = 1
+    """Every so many rounds, and after the last one."""
+    report: SelectionRule = "last"
+    """The last round; the round of the best mean accuracy on validation data; the mean over the window."""
+    window: int = 0
+    """How many last rounds make the window; in it evaluation is every ``window_every`` rounds."""
+    window_every: int = 5
+    train: bool = False
+    """Whether training data are evaluated too."""
+    test: Literal["always", "chosen"] = "always"
+    """chosen: test data only where a rule may report them, which is at a new best of validation, in the window and
+    after the last round."""
+
+    def __post_init__(self) -> None:
+        for name in ("every", "window_every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"evaluation.{name} is {getattr(self, name)}; it must be at least 1")
+        if self.window < 0 or (self.report == "window" and not self.window):
+            raise InputError(f"evaluation.window is {self.window}; to report a window it must be at least 1")
+
+    def is_due(self, round: int, rounds: int) -> bool:
+        """Whether this round, counted from 1, is evaluated."""
+        return round == rounds or round % self.every == 0 or self.is_in_window(round, rounds)
+
+    def always_tests(self, round: int, rounds: int) -> bool:
+        """Whether test data are evaluated in this round, if it is due, whatever validation says."""
+        return self.test == "always" or round == rounds or self.is_in_window(round, rounds)
+
+    def is_in_window(self, round: int, rounds: int) -> bool:
+        """Whether this round is one of those whose mean is the window's; others may be evaluated between them."""
+        counted = round == rounds or round % self.window_every == 0
+        return self.window > 0 and round >= rounds - self.window and counted
+
+
+@dataclass(frozen=True)
+class CheckpointSettings:
+    """Which checkpoints stay; the last one always does, and is written as often as costs little."""
+
+    every: int = 0
+    """Keep one of every so many rounds; 0 for none."""
+    keep: int = 3
+    """How many of those stay, the latest."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("every", 0), ("keep", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"checkpoints.{name} is {getattr(self, name)}; it must be at least {least}")
+
+
+@dataclass(frozen=True)
+class MachineSettings:
+    """Where it runs; the mathematics do not depend on it."""
+
+    device: str = "auto"
+    """cpu, cuda, cuda:1, or auto: CUDA if it is there."""
+    threads: int | None = None
+    """Threads of torch; without it torch decides."""
+    dtype: Literal["float32", "float64"] = "float32"
+    amp: bool = False
+    """Automatic mixed precision: losses and predictions in bfloat16, for GPUs that are fast with it."""
+    engine: StepEngine = "fast"
+    """How a step is computed: with all tricks, or as it is written."""
+    backend: BackendName = "auto"
+    """in-turn: one client after the other; threads: several at a time, a core each (on CUDA a stream); stacked: all
+    clients of a round as one, by vmap (for GPUs); torchrun: divided among processes, each with cores or a GPU of its
+    own; auto: threads on CPUs with the fast engine, else in-turn."""
+    client_state: Literal["memory", "disk"] = "memory"
+    """Where a client's own entries wait for its turn; on disk they take memory only while nobody else needs it."""
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise InputError(f"machine.threads is {self.threads}; it must be at least 1")
+        if self.device == "auto":
+            return
+        try:
+            kind = torch.device(self.device).type
+        except RuntimeError:
+            raise InputError(f"unknown device {self.device!r}; use auto, cpu or cuda") from None
+        if kind not in ("cpu", "cuda"):
+            raise InputError(f"device {self.device!r} is not supported; use auto, cpu or cuda")
+
+    def resolve_device(self) -> torch.device:
+        """The device to run on; refused if it is not there, which the settings of a run made elsewhere need not be."""
+        there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        device = torch.device(("cuda" if there else "cpu") if self.device == "auto" else self.device)
+        if device.type == "cuda" and not there:
+            raise InputError(f"device {self.device!r} is not there: this torch sees no CUDA; use --device cpu")
+        if device.type == "cuda" and (device.index or 0) >= there:
+            raise InputError(f"device {self.device!r} is not there: the last one here is cuda:{there - 1}")
+        return device
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run is a function of this, of the data, and of nothing else."""
+
+    seed: int = 1
+    """Of networks, batches, augmentation, noise and cohorts; the partition has its own."""
+    data: DataSettings = field(default_factory=DataSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    method: AnyMethod = field(default_factory=FedCO2)
+    local: LocalSettings = field(default_factory=LocalSettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
+    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+    checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
+    machine: MachineSettings = field(default_factory=MachineSettings)
+
+    @property
+    def method_name(self) -> str:
+        """What the command line calls the method."""
+        return next(name for name, kind in METHODS.items() if kind is type(self.method))
+
+
+SECTIONS: dict[str, type[Any]] = {
+    "data": DataSettings,
+    "model": ModelSettings,
+    "local": LocalSettings,
+    "server": ServerSettings,
+    "evaluation": EvaluationSettings,
+    "checkpoints": CheckpointSettings,
+    "machine": MachineSettings,
+}
+
+
+def get_method_class(name: object) -> type[AnyMethod]:
+    """The class of a method."""
+    if not isinstance(name, str) or name not in METHODS:
+        raise InputError(
+            f"unknown method {format_value(name)}; {suggest_name(name if isinstance(name, str) else '', METHODS)}"
+        )
+    return METHODS[name]
+
+
+def parse_config(tables: Mapping[str, Any]) -> Config:
+    """Read a configuration, every key and type checked."""
+    for key, value in tables.items():
+        if key not in {*SECTIONS, "method", "seed"}:
+            raise InputError(f"unknown section {format_value(key)}; {suggest_name(key, [*SECTIONS, 'method', 'seed'])}")
+        if key != "seed" and not isinstance(value, Mapping):
+            raise InputError(f"{key} is {format_value(value)}; it must be a section: [{key}]")
+    sections = {name: parse_section(kind, tables.get(name, {}), name) for name, kind in SECTIONS.items()}
+    method = dict(tables.get("method", {}))
+    kind = get_method_class(method.pop("name", "fedco2"))
+    seed = tables.get("seed", 1)
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+        raise InputError(f"seed is {format_value(seed)}; it must be a whole number, 0 or more and below 2^63")
+    return Config(seed=seed, method=parse_section(kind, method, "method", kind.title), **sections)
+
+
+def serialize_config(config: Config) -> TomlTable:
+    """The whole configuration, defaults included."""
+    tables: TomlTable = {"seed": config.seed}
+    for name in SECTIONS:
+        tables[name] = serialize_section(getattr(config, name))
+    return tables | {"method": {"name": config.method_name, **serialize_section(config.method)}}
+
+
+def load_toml(path: Path) -> TomlTable:
+    """The tables of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a TOML file: {format_error(error)}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); name a TOML file") from None
+
+
+def format_config(config: Config) -> str:
+    """As TOML."""
+    return tomli_w.dumps(serialize_config(config))

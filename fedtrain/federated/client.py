@@ -1,0 +1,264 @@
+"""The bench where clients take turns: one module, into which a client's entries are loaded for its half of a round."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite
+from threading import Event
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from fedtrain.config.schema.local import LocalSettings
+from torch import Tensor, nn
+
+from fedtrain.data.clients import ClientData, Preprocessing, Samples
+from fedtrain.data.prepare import preprocess
+from fedtrain.errors import TrainingError
+from fedtrain.federated.fast_path.factored_gradients import FactoredSGDStep, replace_large_linear_layers
+from fedtrain.federated.fast_path.fused_sgd import FusedSGDStep
+from fedtrain.federated.fast_path.pooling import move_pooling_before_relu
+from fedtrain.federated.server import Broadcast, Score, Scores, Split, Update, extract_published
+from fedtrain.federated.sgd import SGDStep
+from fedtrain.methods.base import AnyMethod, Batch, LossFunction, ModelFactory, Peers, RoundContext
+from fedtrain.parameters import StateDict, all_entries, batch_norm_entries, copy_entries, is_finite
+from fedtrain.rng import make_generator
+
+EVAL_BATCH_SIZE = 256
+StepEngine = Literal["fast", "plain"]
+"""How a step is computed; the mathematics are the same."""
+OffloadFunction = Callable[[StateDict], StateDict]
+"""Where entries are put until they are needed again; those handed back are the same."""
+
+
+class TrainingStopped(Exception):  # noqa: N818 - nothing went wrong
+    """The bench was told to stop."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Numbers of the network, and whether the forward pass may use shorter ones (CUDA's automatic mixed precision)."""
+
+    dtype: torch.dtype = torch.float32
+    amp: bool = False
+
+
+class ClientTrainer:
+    """Trains and evaluates one client at a time; what is personal is handed in and handed back."""
+
+    def __init__(
+        self,
+        method: AnyMethod,
+        make: Callable[[], nn.Module],
+        classes: int,
+        *,
+        local: LocalSettings,
+        preprocessing: Preprocessing | None = None,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        precision: Precision | None = None,
+        engine: StepEngine = "fast",
+    ) -> None:
+        self.method, self.make, self.classes, self.local, self.seed = method, make, classes, local, seed
+        self.preprocessing, self.precision = preprocessing or Preprocessing(), precision or Precision()
+        self.device = torch.device(device)
+        nets = ModelFactory(make, seed)
+        # channels_last: twice as fast for convolutions on CPUs, and as fast as any for the rest
+        self.module = self._move_to_device(method.build(nets)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.has_common_start = not nets.has_built_own
+        """Whether all clients begin with the same weights."""
+        method.check(self.module)
+        self.batch_norm_names = batch_norm_entries(self.module)
+        self.shared_names = method.shared(self.module)
+        self.personal_names = all_entries(self.module) - self.shared_names
+        self.step_class = self._enable_fast_path() if engine == "fast" and self.device.type != "meta" else SGDStep
+        self.stop_requested = Event()
+        """Set from another thread, it makes training and evaluation end at the next batch."""
+        self._round_start_model: nn.Module | None = None
+        self._peer_heads: tuple[Broadcast | None, Mapping[str, nn.Module]] = None, {}
+
+    def _enable_fast_path(self) -> type[SGDStep]:
+        """Put the tricks in their places; how to make a step with them."""
+        move_pooling_before_relu(self.module)
+        if self.local.momentum or self.device.type != "cpu" or self.precision.amp:
+            return FusedSGDStep
+        replace_large_linear_layers(self.module)
+        return FactoredSGDStep
+
+    def clone(self) -> ClientTrainer:
+        """Another bench like this one, for another thread."""
+        other = copy.copy(self)
+        other.module, other.stop_requested = copy.deepcopy(self.module), Event()
+        other._round_start_model, other._peer_heads = None, (None, {})
+        return other
+
+    def is_compatible(self, entries: StateDict) -> bool:
+        """Whether these are the entries of a client's module, by name, type and shape."""
+
+        def forms(state: StateDict) -> dict[str, object]:
+            return {name: (value.dtype, value.shape) for name, value in state.items()}
+
+        return forms(entries) == forms(self.module.state_dict())
+
+    def initial_client_state(self, client: str) -> StateDict:
+        """The personal entries with which a client begins."""
+        return self.initial_client_states([client])[client]
+
+    def initial_client_states(self, clients: Collection[str], offload: OffloadFunction = dict) -> dict[str, StateDict]:
+        """The same for many, each put where it is kept; the tensors are shared where they are equal."""
+        return self._build_for_each(clients, lambda module: offload(copy_entries(module, self.personal_names)))
+
+    def initial_broadcast(self, clients: Collection[str]) -> Broadcast:
+        """The first message: the common start, and what every client publishes before it trained."""
+        heads = (
+            self._build_for_each(clients, lambda module: extract_published(self.method, module.state_dict()))
+            if self.method.published
+            else {}
+        )
+        return Broadcast(0, copy_entries(self._build_module(), self.shared_names), dict(sorted(heads.items())))
+
+    def _build_for_each(self, clients: Collection[str], part: Callable[[nn.Module], StateDict]) -> dict[str, StateDict]:
+        """A part of every client's module as training begins; made once if nobody draws weights of its own."""
+        if self.has_common_start:
+            return dict.fromkeys(clients, part(self._build_module()))
+        return {name: part(self._build_module(name)) for name in clients}
+
+    def train(self, data: ClientData, personal: StateDict, message: Broadcast) -> tuple[Update, StateDict]:
+        """One client's half of a round: its answer, and its new personal entries."""
+        self.check_has_batches(data)
+        return self.build_update(data, message, self.train_locally(data, personal, message).item())
+
+    def check_has_batches(self, data: ClientData) -> None:
+        """A client that would never train is a mistake."""
+        self.local.check_has_batches(data.name, len(data.train), bool(self.batch_norm_names))
+
+    def build_update(self, data: ClientData, message: Broadcast, loss: float) -> tuple[Update, StateDict]:
+        """What the client on the bench sends when it has trained, and what it keeps."""
+        shared, kept = copy_entries(self.module, self.shared_names), copy_entries(self.module, self.personal_names)
+        finite = all(map(is_finite, (*shared.values(), *kept.values())))
+        if not isfinite(loss) or not finite:
+            what = "its weights are not finite any more" if isfinite(loss) else f"the loss is {loss}"
+            raise TrainingError(
+                f"client {data.name}, round {message.round + 1}: {what}; lower local.lr ({self.local.lr})"
+            )
+        shown = extract_published(self.method, {**shared, **kept})
+        return Update(data.name, shared, shown, len(data.train), loss), kept
+
+    def train_locally(self, data: ClientData, personal: StateDict, message: Broadcast) -> Tensor:
+        """Receive, then pass through every phase of the method; the mean loss of the last pass."""
+        view = self.start_round(data, personal, message, keep_round_start=self.method.needs_round_start(message.round))
+        self.module.train()
+        step = self.step_class(self.module, self.local, self.method.plain_sgd_parameters(self.module))
+        losses: list[Tensor] = []
+        for number, loss in enumerate(self.method.phases(message.round, self.local.epochs)):
+            batches = self.iterate_batches(data, message.round, number)
+            losses = [step(partial(self._compute_loss, loss, batch, view)) for batch in batches]
+        self.method.finish(self.module)
+        return torch.stack(losses).mean()
+
+    @torch.no_grad()
+    def evaluate(self, data: ClientData, personal: StateDict, message: Broadcast, splits: Collection[Split]) -> Scores:
+        """Accuracy and loss of the prediction and of each branch, on the client's own data."""
+        view = self.start_round(data, personal, message)
+        self.module.eval()
+        parts: dict[Split, Samples | None] = {"train": data.train, "val": data.val, "test": data.test}
+        return {split: self._score_split(data, split, part, view) for split in splits if (part := parts[split])}
+
+    @torch.no_grad()
+    def predict(self, data: ClientData, personal: StateDict, message: Broadcast, inputs: Tensor) -> dict[str, Tensor]:
+        """Logits of the prediction ("fused") and of each branch, for inputs of this client."""
+        view = self.start_round(data, personal, message)
+        self.module.eval()
+        x = self._transform(
+            inputs.to(self.device), data, make_generator(self.seed, "predict", data.name), training=False
+        )
+        return self._compute_logits(x, view)
+
+    def _compute_loss(self, loss: LossFunction[nn.Module], batch: Batch, context: RoundContext[nn.Module]) -> Tensor:
+        with self.use_mixed_precision():
+            return loss(self.module, batch, context)
+
+    def use_mixed_precision(self) -> AbstractContextManager[object]:
+        """Where losses and predictions are computed, in shorter numbers if so wished."""
+        # bfloat16 has float32's range: small gradients do not vanish, and nothing has to be scaled
+        return torch.autocast(self.device.type, torch.bfloat16) if self.precision.amp else nullcontext()
+
+    def _build_module(self, client: str = "") -> nn.Module:
+        return self._move_to_device(self.method.build(ModelFactory(self.make, self.seed, client)))
+
+    def _move_to_device(self, module: nn.Module) -> nn.Module:
+        return module.to(self.device, self.precision.dtype)
+
+    def start_round(
+        self, data: ClientData, personal: StateDict, message: Broadcast, keep_round_start: bool = False
+    ) -> RoundContext[nn.Module]:
+        """Load the client's entries and the server's; freeze what may be looked at but not touched."""
+        self.module.load_state_dict({**personal, **message.shared})
+        peers = Peers([head for name, head in self._build_peer_heads(message).items() if name != data.name])
+        classes = torch.arange(self.classes, device=self.device)
+        counts = (data.train.labels[:, None] == classes).sum(0)
+        return RoundContext(message.round, peers, counts, self._copy_round_start_model() if keep_round_start else None)
+
+    def _copy_round_start_model(self) -> nn.Module:
+        if self._round_start_model is None:
+            self._round_start_model = copy.deepcopy(self.module).requires_grad_(False).eval()
+        self._round_start_model.load_state_dict(self.module.state_dict())
+        return self._round_start_model
+
+    def _build_peer_heads(self, message: Broadcast) -> Mapping[str, nn.Module]:
+        """Frozen modules around the message's own tensors, made once for all clients of a round."""
+        if message.peers and self._peer_heads[0] is not message:
+            blank = copy.deepcopy(self.module.get_submodule(self.method.published)).to("meta").eval()
+            heads = {name: copy.deepcopy(blank) for name in message.peers}
+            for name, head in heads.items():
+                mine = {key: value.to(self.device) for key, value in message.peers[name].items()}
+                head.load_state_dict(mine, assign=True)
+                head.requires_grad_(False)
+            self._peer_heads = message, heads
+        return self._peer_heads[1] if message.peers else {}
+
+    def iterate_batches(self, data: ClientData, round: int, phase: int) -> Iterator[Batch]:
+        """Shuffled and augmented by (seed, client, round, phase) alone, hence alike on every fleet."""
+        purpose = (self.seed, data.name, round, phase)
+        order = torch.randperm(len(data.train), generator=make_generator(*purpose, "order"))
+        chance = make_generator(*purpose, "augment")
+        for rows in self.local.split_into_batches(order, bool(self.batch_norm_names)):
+            self._raise_if_stopped()
+            rows = rows.to(self.device)
+            yield self._transform(data.train.inputs[rows], data, chance, training=True), data.train.labels[rows]
+
+    def _raise_if_stopped(self) -> None:
+        if self.stop_requested.is_set():
+            raise TrainingStopped
+
+    def _transform(self, inputs: Tensor, data: ClientData, chance: torch.Generator, training: bool) -> Tensor:
+        x = preprocess(
+            inputs, self.preprocessing, training=training, noise=data.noise, rng=chance, dtype=self.precision.dtype
+        )
+        return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
+
+    def _compute_logits(self, x: Tensor, context: RoundContext[nn.Module]) -> dict[str, Tensor]:
+        with self.use_mixed_precision():
+            branches = self.method.branches(self.module, x, context)
+            fused = {"fused": self.method.fuse(branches, context)}
+        found = fused if len(branches) == 1 else {**fused, **branches}
+        return {name: logits.to(self.precision.dtype) for name, logits in found.items()}
+
+    def _score_split(
+        self, data: ClientData, split: Split, samples: Samples, context: RoundContext[nn.Module]
+    ) -> dict[str, Score]:
+        augmented = split == "val" and self.preprocessing.augment_val
+        chance = make_generator(self.seed, data.name, context.round, "evaluate", split)
+        sums: dict[str, Tensor] = {}
+        for rows in torch.arange(len(samples), device=self.device).split(EVAL_BATCH_SIZE):
+            self._raise_if_stopped()
+            x, y = self._transform(samples.inputs[rows], data, chance, augmented), samples.labels[rows]
+            for branch, logits in self._compute_logits(x, context).items():
+                both = torch.stack([(logits.argmax(-1) == y).sum(), F.cross_entropy(logits, y, reduction="sum")])
+                sums[branch] = sums.get(branch, 0) + both.double()
+        n = len(samples)
+        return {branch: Score(both[0].item() / n, both[1].item() / n, n) for branch, both in sums.items()}

@@ -1,0 +1,89 @@
+"""What a reader needs to trust or to repeat the numbers of a run."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import time
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedtrain.config.schema.schema import Config
+from fedtrain.data.clients import Federation, Samples
+
+
+def build_manifest(config: Config, data: Mapping[str, Any], command: str) -> dict[str, Any]:
+    """What a reader needs to trust or to repeat the numbers; ``data`` as `described`."""
+    return {
+        "command": command,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "versions": {"fedco2": get_version(), "python": platform.python_version(), "torch": torch.__version__},
+        "git": get_git_commit(),
+        "machine": {
+            "system": platform.platform(),
+            "device": str(config.machine.resolve_device()),
+            "threads": torch.get_num_threads(),
+        },
+        "data": dict(data),
+    }
+
+
+def describe_data(data: Federation) -> dict[str, Any]:
+    """The data, for who does not have them."""
+    about = describe_clients(data)
+    for told, client in zip(about["clients"], data.clients, strict=True):
+        told["sha256"] = client.fingerprint
+    return about | {"sha256": data.fingerprint}
+
+
+def describe_clients(data: Federation) -> dict[str, Any]:
+    """What can be said without a look at the images."""
+    return {
+        "title": data.title,
+        "standin": data.standin,
+        "classes": list(data.classes),
+        "notes": list(data.notes),
+        "clients": [
+            {
+                "name": client.name,
+                "train": count_classes(client.train, len(data.classes)),
+                "val": count_classes(client.val, len(data.classes)),
+                "test": count_classes(client.test, len(data.classes)),
+                "noise": client.noise,
+            }
+            for client in data.clients
+        ],
+    }
+
+
+def count_classes(samples: Samples | None, classes: int) -> list[int]:
+    """How many of each class."""
+    return [0] * classes if samples is None else torch.bincount(samples.labels.cpu(), minlength=classes).tolist()
+
+
+def get_version() -> str:
+    """Of the installed distribution."""
+    try:
+        return version("fedco2")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def get_git_commit() -> str | None:
+    """The commit of the source tree that runs, with a plus if it was changed; None outside one."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        if git("ls-files", "--error-unmatch", __file__) and (commit := git("rev-parse", "HEAD")):
+            return commit + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        pass
+    return None

@@ -1,0 +1,109 @@
+"""A run that goes on: which one it is, and what may have changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fedtrain.config.schema.schema import Config, format_config, parse_config, serialize_config
+from fedtrain.data.settings import DataSettings
+from fedtrain.runs.folder import CONFIG_FILE, MANIFEST_FILE, SUMMARY_FILE, RunFolder
+from fedtrain.config.schema.toml import TomlTable, merge_tables
+from theory.errors import InputError
+
+CHANGEABLE_KEYS = {
+    "server.rounds",
+    "server.on_client_failure",
+    "evaluation.every",
+    "checkpoints.every",
+    "checkpoints.keep",
+    "machine.device",
+    "machine.threads",
+    "machine.engine",
+    "machine.fleet",
+    "machine.personal",
+}
+"""What may change when a run goes on."""
+
+
+def resume_config(folder: RunFolder, tables: TomlTable) -> Config:
+    """The configuration of a run that goes on, with the changes that are allowed.
+
+    As many threads as before, unless clients now train in other processes: these share the cores anew.
+    """
+    begun = folder.load_config()
+    name = merge_tables({"name": begun.method_name}, tables.get("method", {}))["name"]
+    if name != begun.method_name:  # before the parameters of one are read as those of the other
+        raise InputError(f"{folder.path} holds a run of {begun.method_name}, not of {name}; leave --resume out")
+    new = parse_config(merge_tables(serialize_config(begun), tables))
+    check_same_run(folder, new)
+    if new.machine.backend != begun.machine.backend and "threads" not in tables.get("machine", {}):
+        new = replace(new, machine=replace(new.machine, threads=None))
+    return new
+
+
+def resolve_original_data(folder: RunFolder, config: Config) -> DataSettings:
+    """The data that the run was begun with: what ``auto`` meant then, whatever was added since."""
+    return config.data.with_resolved_source(
+        standin=folder.read_json(MANIFEST_FILE).get("data", {}).get("standin", False)
+    )
+
+
+def check_same_run(folder: RunFolder, new: Config) -> None:
+    """Two configurations in one folder would be neither."""
+    changed = find_differences(serialize_config(folder.load_config()), serialize_config(new))
+    if other := {key: pair for key, pair in changed.items() if key not in CHANGEABLE_KEYS}:
+        shown = ", ".join(f"{key} {old!r} -> {now!r}" for key, (old, now) in other.items())
+        raise InputError(f"{folder.path} holds another run ({shown}); choose another --out")
+
+
+def find_differences(old: TomlTable, new: TomlTable) -> dict[str, tuple[Any, Any]]:
+    """Keys whose values differ, by their path."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for section in old.keys() | new.keys():
+        a, b = old.get(section), new.get(section)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found |= {f"{section}.{key}": pair for key, pair in find_differences(a, b).items()}
+        elif a != b:
+            found[section] = a, b
+    return dict(sorted(found.items()))
+
+
+def prepare_resume(folder: RunFolder, config: Config, now: dict[str, Any]) -> list[str]:
+    """Make sure that the run in the folder is this one and has rounds to make; what to say of the change of scene.
+
+    ``now`` is the manifest that a run begun now would have; what differs is added to the old one.
+    """
+    check_same_run(folder, config)
+    manifest = folder.read_json(MANIFEST_FILE)
+    was_standin = manifest.get("data", {}).get("standin", False)
+    if was_standin and not now["data"]["standin"]:
+        raise InputError(
+            f"{folder.path} was begun with stand-in images, and real ones are here now; go on with "
+            f"fedco2 train --resume {folder.path}, or choose another --out"
+        )
+    if manifest.get("data", {}).get("sha256") != now["data"]["sha256"]:
+        raise InputError(
+            f"{folder.path} was begun with other data (their checksum differs); say where those are with --data-dir, "
+            "or choose another --out"
+        )
+    done, rounds, before = folder.read_last_saved_round(), config.server.rounds, folder.load_config().server.rounds
+    concluded = folder.read_json(SUMMARY_FILE).get("rounds", 0) if folder.is_finished else 0  # of a shorter run, maybe
+    if concluded and not done:  # to go on would be to begin anew, over what it has written
+        raise InputError(f"{folder.path} holds the records of a finished run and no checkpoint; choose another --out")
+    if min(concluded, done) >= rounds:
+        raise InputError(
+            f"{folder.path} holds this run, finished after {concluded} rounds; raise --rounds to go on, "
+            "or choose another --out"
+        )
+    if rounds != before and done >= rounds:
+        raise InputError(f"{folder.path} has made {done} of its {before} rounds; to go on, ask for more than {done}")
+    folder.write_text(CONFIG_FILE, format_config(config))
+    scene = {key: now[key] for key in ("command", "started", "versions", "git", "machine")}
+    earlier = [manifest, *manifest.get("resumed", [])]
+    was, is_now = ({key: one.get(key) for key in ("versions", "machine")} for one in (earlier[-1], scene))
+    folder.write_json(MANIFEST_FILE, manifest | {"resumed": [*earlier[1:], {"round": done, **scene}]})
+    return [
+        f"{key} was {old!r} and is {new!r} now: the last digits may differ from a run that was not interrupted"
+        for key, (old, new) in find_differences(was, is_now).items()
+    ]
