@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedtrain.use.personal import TrainedRun, load_run
-from fedtrain.use.scoring import load_run_data
+from fedtrain.inference.evaluate import load_run_data
+from fedtrain.inference.trained_run import TrainedRun, load_run
 from fedtrain.utils.memory import keep_freed_memory
 from theory.errors import InputError
 

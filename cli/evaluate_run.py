@@ -14,10 +14,10 @@ from rich.table import Table
 
 from cli.console import make_console
 from fedtrain.federated.server import Split
-from fedtrain.report.wording import format_percent
+from fedtrain.inference.evaluate import evaluate_clients, load_run_data
+from fedtrain.inference.trained_run import TrainedRun, load_run
+from fedtrain.report.formatting import format_percent
 from fedtrain.runs.selection import MetricRow, summarise_clients
-from fedtrain.use.personal import TrainedRun, load_run
-from fedtrain.use.scoring import evaluate_clients, load_run_data
 
 
 def run_evaluate(

@@ -14,7 +14,7 @@ from torch import Tensor
 from cli.console import make_console, show_status_line
 from cli.data_clients_run import build_data_settings
 from cli.forecast_view import show_forecast
-from fedtrain.about.outlook import build_kernel_problem, count_used_samples
+from fedtrain.analysis.kernel_problem import build_kernel_problem, count_used_samples
 from fedtrain.data.federation import build_federation
 from fedtrain.data.words import describe_partition
 from theory.errors import InputError

@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fedtrain.report.wording import format_points
+from fedtrain.report.formatting import format_points
 from theory.forecast import FEDBN, FEDCO2, SINGLESET
 
 SHOWN_METHODS = (SINGLESET, FEDBN, FEDCO2)

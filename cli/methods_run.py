@@ -11,8 +11,8 @@ import click
 
 from cli.console import make_console
 from cli.methods_view import show_all, show_one
-from fedtrain.about.compare import PRESET_FOR_MODEL, MethodSummary, summarise_method
-from fedtrain.about.options import get_method_description, list_method_options
+from fedtrain.analysis.method_options import get_method_description, list_method_options
+from fedtrain.analysis.method_summary import PRESET_FOR_MODEL, MethodSummary, summarise_method
 from fedtrain.methods import METHODS
 
 

@@ -14,11 +14,11 @@ import click
 from cli.console import make_console, show_status_line
 from cli.folders import choose_new_folder
 from cli.report_view import show_comparison, show_result_tables
-from fedtrain.report.boards import ResultTable, build_result_tables, table_to_dict
 from fedtrain.report.compare import compare_runs
-from fedtrain.report.likeness import find_setting_differences
+from fedtrain.report.grouping import find_setting_differences
 from fedtrain.report.page import check_new_page, write_page
 from fedtrain.report.records import NotEvaluatedError, RunRecord, find_runs, read_record
+from fedtrain.report.tables import ResultTable, build_result_tables, table_to_dict
 from theory.errors import InputError
 
 

@@ -9,9 +9,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fedtrain.report.boards import RULE_DESCRIPTIONS, ResultTable
+from fedtrain.report.formatting import format_p_value, format_percent, format_points
 from fedtrain.report.page_tables import format_results
-from fedtrain.report.wording import format_p_value, format_percent, format_points
+from fedtrain.report.tables import RULE_DESCRIPTIONS, ResultTable
 
 
 def show_result_tables(screen: Console, tables: Sequence[ResultTable]) -> None:

@@ -14,18 +14,18 @@ from cli.reproduce_view import show_commands, show_comparison_tables, show_failu
 from cli.reproduce_work import count_cores, estimate_job_seconds, run_unfinished_jobs
 from cli.train_run import nest_settings
 from fedtrain.report.records import RunRecord, read_record
+from fedtrain.reproduce.data_match import find_impossible_runs, make_clients_preview
 from fedtrain.reproduce.estimate import estimate_total_seconds
-from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES, load_paper_item
-from fedtrain.reproduce.layout import build_panels, get_plan_panels
-from fedtrain.reproduce.lookahead import find_impossible_runs, make_clients_preview
-from fedtrain.reproduce.outputs import check_owned, write_owned
-from fedtrain.reproduce.paper import PaperNumbers, load_paper_numbers, load_user_numbers
+from fedtrain.reproduce.jobs import Job, StoredRun, build_jobs, load_adopted_runs
+from fedtrain.reproduce.owned_files import check_owned, write_owned
+from fedtrain.reproduce.paper_item import PAPER_ITEM_NAMES, load_paper_item
+from fedtrain.reproduce.paper_numbers import PaperNumbers, load_paper_numbers, load_user_numbers
 from fedtrain.reproduce.plan import Plan, build_plan, make_dataset_finder
 from fedtrain.reproduce.request import Request
 from fedtrain.reproduce.results import ComparisonTable, build_comparison_tables
 from fedtrain.reproduce.runner import read_last_log_line
-from fedtrain.reproduce.runs import Job, StoredRun, build_jobs, load_adopted_runs
-from fedtrain.reproduce.tables import to_csv, to_dict, to_json, to_latex, to_markdown
+from fedtrain.reproduce.table_formats import to_csv, to_dict, to_json, to_latex, to_markdown
+from fedtrain.reproduce.table_layout import build_panels, get_plan_panels
 
 TABLE_FILES = ("table.md", "table.csv", "table.json", "table.tex")
 FIGURE_FILE = "figure.png"
@@ -150,7 +150,7 @@ def write_results(
         write_owned(out / name, file, text)
     if not one.paper_item.figure or not records:
         return found, [*TABLE_FILES]
-    from fedtrain.reproduce.figures import draw_paper_figure
+    from fedtrain.reproduce.paper_figures import draw_paper_figure
 
     write_owned(out / name, FIGURE_FILE, draw_paper_figure(one, records, found))
     return found, [*TABLE_FILES, FIGURE_FILE]

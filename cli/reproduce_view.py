@@ -18,10 +18,10 @@ from rich.text import Text
 
 from cli.theory_view import format_duration
 from fedtrain.data.catalogue import DATASETS
+from fedtrain.reproduce.jobs import Job
 from fedtrain.reproduce.results import ComparisonTable
 from fedtrain.reproduce.runner import JobOutcome, RunningJob, read_last_log_line, read_rounds_done
-from fedtrain.reproduce.runs import Job
-from fedtrain.reproduce.tables import format_lines, list_notes
+from fedtrain.reproduce.table_formats import format_lines, list_notes
 
 SECONDS_PER_DAY = 86_400
 

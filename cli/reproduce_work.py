@@ -11,9 +11,9 @@ from cli.console import make_console
 from cli.reproduce_view import JobsProgress
 from cli.stopping import handle_interrupts
 from fedtrain.reproduce.estimate import estimate_run_seconds
+from fedtrain.reproduce.jobs import Job
 from fedtrain.reproduce.plan import Plan
 from fedtrain.reproduce.runner import JobOutcome, run_jobs
-from fedtrain.reproduce.runs import Job
 
 
 def count_cores() -> int:

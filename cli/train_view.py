@@ -16,12 +16,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from cli.theory_view import format_duration
-from fedtrain.about.anatomy import EntrySummary, ModelSummary, summarise_model
-from fedtrain.about.cost import estimate_round_seconds, estimate_seconds_left
+from fedtrain.analysis.cost import estimate_round_seconds, estimate_seconds_left
+from fedtrain.analysis.model_summary import EntrySummary, ModelSummary, summarise_model
 from fedtrain.data.settings import SETTINGS_OF_SKEW
 from fedtrain.federated.communication import CommunicationCost
 from fedtrain.federated.server import Scores
-from fedtrain.report.wording import format_percent
+from fedtrain.report.formatting import format_percent
 from fedtrain.runs.experiment import DTYPES, Experiment
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.loop import RoundProgress as RoundProgress

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from fedtrain.config.schema.presets import resolve_preset
 
-from fedtrain.about.compare import PRESET_FOR_MODEL
+from fedtrain.analysis.method_summary import PRESET_FOR_MODEL
 from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.federated.communication import measure_exchange
 from fedtrain.federated.server import Broadcast, Failure, extract_published, message_for

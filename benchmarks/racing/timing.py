@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from fedtrain.about.cost import count_flops
+from fedtrain.analysis.cost import count_flops
 from fedtrain.federated.server import Split, aggregate, sample_cohort
 from fedtrain.runs.experiment import Experiment
 

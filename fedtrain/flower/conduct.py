@@ -14,12 +14,12 @@ from fedtrain.config.schema.schema import Config
 from fedtrain.data.clients import combine_fingerprints
 from fedtrain.flower.fleet import FlowerBackend, WaitPolicy, build_node_query
 from fedtrain.flower.post import ClientManager
+from fedtrain.inference.trained_run import build_federation_from_manifest
 from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import MANIFEST_FILE, RunFolder
 from fedtrain.runs.loop import RoundProgress, run_rounds
 from fedtrain.runs.manifest import build_manifest
 from fedtrain.runs.resume import prepare_resume
-from fedtrain.use.personal import build_federation_from_manifest
 from theory.errors import InputError
 
 ProgressContext = AbstractContextManager[Callable[[RoundProgress], None]]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fedtrain.report.boards import RULE_DESCRIPTIONS, ResultTable, build_result_tables
-from fedtrain.report.judging import DifferenceEstimate, run_paired_tests, run_two_proportion_test
-from fedtrain.report.likeness import build_labels, get_configuration_key, get_test_data_key
+from fedtrain.report.grouping import build_labels, get_configuration_key, get_test_data_key
 from fedtrain.report.records import FUSED, RunRecord
+from fedtrain.report.significance import DifferenceEstimate, run_paired_tests, run_two_proportion_test
+from fedtrain.report.tables import RULE_DESCRIPTIONS, ResultTable, build_result_tables
 from theory.errors import InputError
 
 RunPair = tuple[RunRecord, RunRecord]

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedtrain.report.boards import ResultTable
 from fedtrain.report.curves import SPLIT_NAMES
-from fedtrain.report.looks import CurveEnd, assign_styles, create_figure, escape_mathtext, label_curve_ends, plot_curve
+from fedtrain.report.plot_style import (
+    CurveEnd,
+    assign_styles,
+    create_figure,
+    escape_mathtext,
+    label_curve_ends,
+    plot_curve,
+)
+from fedtrain.report.tables import ResultTable
 from theory.report.style import MUTED_COLOUR, TEXT_COLOUR
 
 if TYPE_CHECKING:

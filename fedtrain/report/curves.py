@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedtrain.report.boards import ResultTable
-from fedtrain.report.figures import BRANCH_COLOURS, MAX_CLIENT_PANELS
-from fedtrain.report.looks import CurveEnd, assign_styles, create_figure, escape_mathtext, label_curve_ends, plot_curve
+from fedtrain.report.plot_style import (
+    CurveEnd,
+    assign_styles,
+    create_figure,
+    escape_mathtext,
+    label_curve_ends,
+    plot_curve,
+)
 from fedtrain.report.rows import TableRow
+from fedtrain.report.run_figures import BRANCH_COLOURS, MAX_CLIENT_PANELS
+from fedtrain.report.tables import ResultTable
 from theory.report.style import BRANCH_STYLES, TEXT_COLOUR, LineStyle
 
 if TYPE_CHECKING:

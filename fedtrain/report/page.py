@@ -9,10 +9,10 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from fedtrain.report import page_tables, wording
-from fedtrain.report.boards import RULE_DESCRIPTIONS, ResultTable, table_to_dict
-from fedtrain.report.likeness import find_setting_differences
-from fedtrain.report.pictures import draw_label_figures, draw_svg_figures
+from fedtrain.report import formatting, page_tables
+from fedtrain.report.grouping import find_setting_differences
+from fedtrain.report.svg import draw_label_figures, draw_svg_figures
+from fedtrain.report.tables import RULE_DESCRIPTIONS, ResultTable, table_to_dict
 from fedtrain.utils.atomic_files import check_new_file, replace_atomically
 from theory.report.page import load_stylesheet
 
@@ -36,7 +36,7 @@ def render_page(tables: Sequence[ResultTable], comparison: dict[str, Any] | None
     """The page as text."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        name: getattr(wording, name)
+        name: getattr(formatting, name)
         for name in ("percent", "spread", "points", "chance", "amount", "duration", "whole")
     }
     template = environment.from_string(files("fedtrain.report").joinpath("page.html.j2").read_text(encoding="utf-8"))

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fedtrain.report.boards import RULE_DESCRIPTIONS, ResultTable
+from fedtrain.report.formatting import format_percent, format_points
 from fedtrain.report.rows import MeanStd, TableRow, compute_mean_std
-from fedtrain.report.wording import format_percent, format_points
+from fedtrain.report.tables import RULE_DESCRIPTIONS, ResultTable
 
 MAX_CLIENT_COLUMNS = 12
 """So many clients have a column each; of more, a few points of their distribution are shown."""

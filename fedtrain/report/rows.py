@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from fedtrain.methods import METHODS
-from fedtrain.report.likeness import build_labels, get_configuration_key, group_records
+from fedtrain.report.grouping import build_labels, get_configuration_key, group_records
 from fedtrain.report.records import FUSED, RunRecord
 from fedtrain.runs.selection import Summary
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from fedtrain.about.cost import EFFICIENCY, count_flops, estimate_seconds_left, measure_matmul_rate
+from fedtrain.analysis.cost import EFFICIENCY, count_flops, estimate_seconds_left, measure_matmul_rate
 from fedtrain.config.schema.schema import ModelSettings
 from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.data.settings import DataSettings
@@ -14,8 +14,8 @@ from fedtrain.data.shares import assign_samples
 from fedtrain.data.source import LoadedDataset
 from fedtrain.federated.server import count_heads_sent, sample_cohort
 from fedtrain.methods import AnyMethod
-from fedtrain.reproduce.cells import RunSpec
 from fedtrain.reproduce.plan import DOMAIN_DATASETS
+from fedtrain.reproduce.run_spec import RunSpec
 from fedtrain.runs.experiment import get_model_builder
 
 EVEN_ALPHA = 100.0

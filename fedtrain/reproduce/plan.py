@@ -12,9 +12,9 @@ from fedtrain.config.schema.toml import TomlTable, flatten_tables, merge_tables
 from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.data.settings import DataSettings
 from fedtrain.data.source import LoadedDataset, load_dataset
-from fedtrain.reproduce.cells import RunSpec
-from fedtrain.reproduce.exhibits import Block, MethodVariant, PaperItem, load_paper_item
+from fedtrain.reproduce.paper_item import Block, MethodVariant, PaperItem, load_paper_item
 from fedtrain.reproduce.request import Request, parse_seeds
+from fedtrain.reproduce.run_spec import RunSpec
 from theory.errors import InputError
 
 RESERVED_SETTINGS = {

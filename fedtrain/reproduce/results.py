@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fedtrain.report.boards import RULE_DESCRIPTIONS
 from fedtrain.report.records import RunRecord
 from fedtrain.report.rows import MeanStd, compute_mean_std
-from fedtrain.reproduce.layout import NumberReader, build_column_readers, get_panel_blocks, get_plan_panels
-from fedtrain.reproduce.paper import PaperNumber, PaperNumbers
+from fedtrain.report.tables import RULE_DESCRIPTIONS
+from fedtrain.reproduce.deviations import list_deviations
+from fedtrain.reproduce.paper_numbers import PaperNumber, PaperNumbers
 from fedtrain.reproduce.plan import Plan
-from fedtrain.reproduce.reduced import list_deviations
+from fedtrain.reproduce.table_layout import NumberReader, build_column_readers, get_panel_blocks, get_plan_panels
 
 LEGACY_NOTE = "with the quirks of the published code"
 MISSING_NUMBERS_NOTE = "Where no number of the paper stands, fedco2 does not hold it; add it with --paper."

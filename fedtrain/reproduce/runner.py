@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedtrain.reproduce.runs import Job
+from fedtrain.reproduce.jobs import Job
 from fedtrain.runs.folder import LOCK_FILE, RunFolder
 from theory.errors import InputError
 

@@ -17,7 +17,7 @@ from fedtrain.runs.folder import LAST_CHECKPOINT, SUMMARY_FILE, RunFolder
 from fedtrain.utils.signals import defer_interrupts
 from fedtrain.federated.communication import CommunicationCost, measure_exchange
 from fedtrain.federated.server import Backend, Broadcast, Failure, Scores, Split, Update, federate, message_for
-from fedtrain.report.figures import draw_run_figures
+from fedtrain.report.run_figures import draw_run_figures
 from fedtrain.runs.selection import MetricRow, find_best_round, summarise_rows
 from theory.errors import InputError
 

@@ -18,7 +18,7 @@ from distributing.meters import LOG_VARIABLE, log_event, read_events
 from distributing.proxy import ByteCounter, open_proxy
 from distribution import main, select_cases
 
-from fedtrain.about.compare import summarise_method
+from fedtrain.analysis.method_summary import summarise_method
 from fedtrain.federated.communication import count_bytes
 
 

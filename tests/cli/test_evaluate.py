@@ -10,7 +10,7 @@ import pytest
 
 from cli.main import main
 from fedtrain.data.source import load_dataset
-from fedtrain.use import scoring
+from fedtrain.inference import scoring
 
 TRAIN = ["train", "--dataset", "digits", "--rounds", "2", "--eval-every", "2", "--lr", "0.0001", "--threads", "1"]
 SMALL = ["--set", "model.name=two-layer", "--set", "model.width=32", "--set", "data.percent=0.01", "--json"]

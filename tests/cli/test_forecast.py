@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cli.main import main
-from fedtrain.about.outlook import build_kernel_problem
+from fedtrain.analysis.kernel_problem import build_kernel_problem
 from fedtrain.data.federation import build_federation
 from fedtrain.data.settings import DataSettings
 

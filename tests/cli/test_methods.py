@@ -12,8 +12,8 @@ from fedtrain.config.schema.schema import ModelSettings
 
 from cli.main import main
 from cli.methods import METHOD_NAMES, MODEL_NAMES
-from fedtrain.about.compare import PRESET_FOR_MODEL, summarise_method
-from fedtrain.about.options import list_method_options
+from fedtrain.analysis.method_options import list_method_options
+from fedtrain.analysis.method_summary import PRESET_FOR_MODEL, summarise_method
 from fedtrain.data.clients import ClientData, Samples
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.communication import measure_exchange

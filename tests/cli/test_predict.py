@@ -12,8 +12,8 @@ from PIL import Image
 from cli.main import main
 from fedtrain.data.clients import Samples
 from fedtrain.data.standin import build_standin_pools
-from fedtrain.use.personal import load_run
-from fedtrain.use.scoring import evaluate_clients, load_run_data
+from fedtrain.inference.evaluate import evaluate_clients, load_run_data
+from fedtrain.inference.trained_run import load_run
 
 TRAIN = ["train", "--dataset", "digits", "--data", "standin", "--rounds", "1", "--lr", "0.0001", "--threads", "1"]
 SMALL = ["--set", "model.name=two-layer", "--set", "model.width=32", "--set", "data.percent=0.01", "--json"]

@@ -19,7 +19,7 @@ from cli.main import main
 from cli.reproduce import reproduce
 from cli.train import SETTING_FOR_OPTION, train
 from cli.train_run import nest_settings, plan_run
-from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES
+from fedtrain.reproduce.paper_item import PAPER_ITEM_NAMES
 from fedtrain.reproduce.plan import build_plan, make_dataset_finder
 from fedtrain.reproduce.request import Request
 from fedtrain.runs.folder import RunFolder

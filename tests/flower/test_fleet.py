@@ -22,7 +22,7 @@ from fedtrain.errors import TrainingError  # noqa: E402
 from fedtrain.flower import node, post  # noqa: E402
 from fedtrain.flower.conduct import ServerPlan, run_server  # noqa: E402
 from fedtrain.flower.records import build_record, parse_record  # noqa: E402
-from fedtrain.report.figures import draw_run_figures  # noqa: E402
+from fedtrain.report.run_figures import draw_run_figures  # noqa: E402
 from fedtrain.runs.experiment import build_experiment  # noqa: E402
 from fedtrain.runs.folder import METRICS_FILE, RunFolder  # noqa: E402
 from fedtrain.runs.loop import run_rounds  # noqa: E402

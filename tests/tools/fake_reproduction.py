@@ -12,12 +12,12 @@ from fedtrain.data.clients import SamplePool
 from fedtrain.data.federation import assemble_federation
 from fedtrain.data.source import LoadedDataset
 from fedtrain.report.records import read_record
-from fedtrain.reproduce import paper
+from fedtrain.reproduce import paper_numbers
+from fedtrain.reproduce.deviations import PUBLISHED_TEST_SIZES
+from fedtrain.reproduce.jobs import build_jobs
 from fedtrain.reproduce.plan import build_plan
-from fedtrain.reproduce.reduced import PUBLISHED_TEST_SIZES
 from fedtrain.reproduce.request import Request
 from fedtrain.reproduce.results import build_comparison_tables
-from fedtrain.reproduce.runs import build_jobs
 from fedtrain.runs.folder import SUMMARY_FILE, RunFolder
 from fedtrain.runs.manifest import describe_clients
 
@@ -85,5 +85,5 @@ def build_fake_results(one, place, level=0.8, numbers=None, leave=()):
                 write_fake_run(job, level, look=one.found.__getitem__)
             found[identity] = read_record(job.folder)
     return found, build_comparison_tables(
-        one, found, paper.load_paper_numbers(one.paper_item.name) if numbers is None else numbers
+        one, found, paper_numbers.load_paper_numbers(one.paper_item.name) if numbers is None else numbers
     )

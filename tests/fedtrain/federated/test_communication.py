@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedtrain.about.anatomy import summarise_model
+from fedtrain.analysis.model_summary import summarise_model
 from fedtrain.federated.communication import CommunicationCost, PayloadBytes, count_bytes, measure_exchange
 from fedtrain.federated.server import Broadcast, Update
 from fedtrain.methods import METHODS

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from fedtrain.federated.communication import count_bytes
 from fedtrain.federated.server import Broadcast, message_for
+from fedtrain.inference.evaluate import evaluate_clients
+from fedtrain.inference.trained_run import load_run
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.loop import run_rounds
 from fedtrain.runs.manifest import build_manifest, describe_data
-from fedtrain.use.personal import load_run
-from fedtrain.use.scoring import evaluate_clients
 from theory.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_figures")

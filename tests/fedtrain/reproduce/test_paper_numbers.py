@@ -7,15 +7,15 @@ from statistics import fmean
 import pytest
 from fake_reproduction import make_plan
 
-from fedtrain.reproduce import paper
-from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES
-from fedtrain.reproduce.layout import get_plan_panels
+from fedtrain.reproduce import paper_numbers
+from fedtrain.reproduce.paper_item import PAPER_ITEM_NAMES
+from fedtrain.reproduce.table_layout import get_plan_panels
 from theory.errors import InputError
 
 
 @pytest.mark.parametrize("name", PAPER_ITEM_NAMES)
 def test_every_number_of_the_paper_has_a_source_and_a_place(name):
-    one, held = make_plan(name), paper.load_paper_numbers(name)
+    one, held = make_plan(name), paper_numbers.load_paper_numbers(name)
     panels, rows = get_plan_panels(one), {row.name for row in one.paper_item.rows}
     for (panel, row, column), number in held.items():
         assert row in rows
@@ -25,7 +25,7 @@ def test_every_number_of_the_paper_has_a_source_and_a_place(name):
 
 
 def test_averages_that_are_held_are_the_means_of_their_rows():
-    held = paper.load_paper_numbers("F7")
+    held = paper_numbers.load_paper_numbers("F7")
     for panel in ("DomainNet", "Office-Caltech10", "Digits"):
         for row in {row for where, row, _ in held if where == panel}:
             values = {column: n.value for (where, name, column), n in held.items() if (where, name) == (panel, row)}
@@ -38,8 +38,8 @@ KNOWN = {"T7": {"Digits": ({"FedAvg"}, {"mnist", "mean"})}}
 def test_numbers_of_ones_own(tmp_path):
     path = tmp_path / "more.toml"
     path.write_text('[[T7]]\nrow = "FedAvg"\nsource = "read by me"\nvalues = { mnist = 96 }\nstd = { mnist = 0.1 }\n')
-    assert paper.load_user_numbers(path, KNOWN) == {
-        "T7": {("", "FedAvg", "mnist"): paper.PaperNumber(96.0, 0.1, "read by me")}
+    assert paper_numbers.load_user_numbers(path, KNOWN) == {
+        "T7": {("", "FedAvg", "mnist"): paper_numbers.PaperNumber(96.0, 0.1, "read by me")}
     }
 
 
@@ -62,4 +62,4 @@ def test_numbers_that_are_refused(tmp_path, text, words):
     path = tmp_path / "more.toml"
     path.write_text(text)
     with pytest.raises(InputError, match=words):
-        paper.load_user_numbers(path, KNOWN)
+        paper_numbers.load_user_numbers(path, KNOWN)

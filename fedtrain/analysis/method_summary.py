@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from fedtrain.about.anatomy import ModelSummary, get_entry_prefix, summarise_model
-from fedtrain.about.parts import describe_entries
+from fedtrain.analysis.entry_description import describe_entries
+from fedtrain.analysis.model_summary import ModelSummary, get_entry_prefix, summarise_model
 from fedtrain.config.schema.presets import resolve_preset
 from fedtrain.config.schema.schema import Config
 from fedtrain.data.catalogue import get_dataset_info

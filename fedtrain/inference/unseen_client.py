@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedtrain.about.parts import describe_entries
+from fedtrain.analysis.entry_description import describe_entries
 from fedtrain.data.clients import ClientData
 from fedtrain.federated.server import average_states
+from fedtrain.inference.trained_run import TrainedRun
 from fedtrain.parameters import EntryNames, StateDict, batch_norm_entries, copy_entries, entries_under
-from fedtrain.use.personal import TrainedRun
 from theory.errors import InputError
 
 POLICY = "online-average"

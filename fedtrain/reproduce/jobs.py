@@ -9,9 +9,9 @@ from pathlib import Path
 
 from fedtrain.config.schema.toml import TomlTable, merge_tables
 from fedtrain.report.records import build_damaged_run_error, fill_default_settings, list_run_folders
-from fedtrain.reproduce.cells import RunSpec, hash_settings
-from fedtrain.reproduce.lookahead import ClientsPreview, make_clients_preview, matches_current_data, summarise_clients
+from fedtrain.reproduce.data_match import ClientsPreview, make_clients_preview, matches_current_data, summarise_clients
 from fedtrain.reproduce.plan import Plan
+from fedtrain.reproduce.run_spec import RunSpec, hash_settings
 from fedtrain.runs.folder import MANIFEST_FILE, RunFolder
 from theory.errors import InputError
 

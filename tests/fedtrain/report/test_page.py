@@ -6,13 +6,13 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from fedtrain.report import looks
-from fedtrain.report.boards import build_result_tables
+from fedtrain.report import plot_style
 from fedtrain.report.compare import compare_runs
 from fedtrain.report.curves import draw_mean_curves
 from fedtrain.report.page import render_page, write_page
-from fedtrain.report.pictures import draw_svg_figures
 from fedtrain.report.records import read_record
+from fedtrain.report.svg import draw_svg_figures
+from fedtrain.report.tables import build_result_tables
 from theory.errors import InputError
 
 HOSTILE = '</td><script>alert("1")</script><img src=http://example.invalid/x onerror=alert(1)> $\\frac{1}$ '
@@ -68,9 +68,9 @@ def test_every_heading_and_figure_calls_stand_in_data_stand_in(made):
 
 
 def test_figures_say_stand_in_themselves(fake_run, tmp_path, monkeypatch):
-    told, canvas = [], looks.create_canvas
-    monkeypatch.setattr("fedtrain.report.pictures._render_svg", lambda figure: "not drawn")
-    monkeypatch.setattr(looks, "create_canvas", lambda title, *size: told.append(title) or canvas(title, *size))
+    told, canvas = [], plot_style.create_canvas
+    monkeypatch.setattr("fedtrain.report.svg._render_svg", lambda figure: "not drawn")
+    monkeypatch.setattr(plot_style, "create_canvas", lambda title, *size: told.append(title) or canvas(title, *size))
     draw_svg_figures(build_result_tables([read_record(fake_run(tmp_path / "run", rounds=2, standin=True))])[0])
     assert len(told) == 10  # five figures, wide and narrow; no branches here
     assert all("(stand-in)" in title for title in told)
@@ -99,7 +99,7 @@ def test_the_best_is_bold(made):
 
 
 def test_the_same_runs_make_the_same_figures(small, monkeypatch):
-    monkeypatch.setattr("fedtrain.report.pictures.FIGURES", {"mean": draw_mean_curves})
+    monkeypatch.setattr("fedtrain.report.svg.FIGURES", {"mean": draw_mean_curves})
     (board,) = build_result_tables([small])
     assert draw_svg_figures(board) == draw_svg_figures(board)
 

@@ -9,13 +9,13 @@ from fake_reproduction import STANDIN_REQUEST, make_plan, make_published_data, w
 from fedtrain.config.schema.schema import serialize_config
 
 from fedtrain.data.shares import validate_data_settings
-from fedtrain.reproduce.cells import hash_settings
-from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES
-from fedtrain.reproduce.layout import get_plan_panels
+from fedtrain.reproduce.deviations import list_deviations
+from fedtrain.reproduce.jobs import build_jobs
+from fedtrain.reproduce.paper_item import PAPER_ITEM_NAMES
 from fedtrain.reproduce.plan import make_dataset_finder
-from fedtrain.reproduce.reduced import list_deviations
 from fedtrain.reproduce.request import parse_seeds
-from fedtrain.reproduce.runs import build_jobs
+from fedtrain.reproduce.run_spec import hash_settings
+from fedtrain.reproduce.table_layout import get_plan_panels
 from theory.errors import InputError
 
 RUNS = {

@@ -10,9 +10,9 @@ from fedtrain.data.federation import assemble_federation
 from fedtrain.data.source import load_dataset
 from fedtrain.data.store import resolve_data_dir
 from fedtrain.federated.server import Split
+from fedtrain.inference.trained_run import TrainedRun
 from fedtrain.runs.loop import build_rows
 from fedtrain.runs.selection import MetricRow
-from fedtrain.use.personal import TrainedRun
 from theory.errors import InputError
 
 

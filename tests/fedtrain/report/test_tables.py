@@ -7,11 +7,11 @@ from statistics import fmean, stdev
 
 import pytest
 
-from fedtrain.report.boards import build_result_tables, list_cautions, table_to_dict
-from fedtrain.report.likeness import build_labels, find_setting_differences
-from fedtrain.report.looks import assign_styles, space_heights
+from fedtrain.report.grouping import build_labels, find_setting_differences
 from fedtrain.report.page_tables import format_results, write_headline
+from fedtrain.report.plot_style import assign_styles, space_heights
 from fedtrain.report.records import find_runs, read_record
+from fedtrain.report.tables import build_result_tables, list_cautions, table_to_dict
 from theory.errors import InputError
 
 

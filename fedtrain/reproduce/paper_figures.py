@@ -7,13 +7,13 @@ from io import BytesIO
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from fedtrain.report.looks import CurveEnd, label_curve_ends, plot_curve
+from fedtrain.report.plot_style import CurveEnd, label_curve_ends, plot_curve
 from fedtrain.report.records import FUSED
 from fedtrain.reproduce.client_figures import draw_client_dots, draw_domain_bars
-from fedtrain.reproduce.exhibits import MethodVariant
+from fedtrain.reproduce.figure_parts import create_named_panels, create_paper_figure, get_row_records, get_row_style
+from fedtrain.reproduce.paper_item import MethodVariant
 from fedtrain.reproduce.plan import Plan
 from fedtrain.reproduce.results import ComparisonTable, RecordsByIdentity
-from fedtrain.reproduce.sheets import create_named_panels, create_paper_figure, get_row_records, get_row_style
 from theory.report.style import use_plot_style
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedtrain.report import cost_figures, curves, looks
-from fedtrain.report.boards import ResultTable
+from fedtrain.report import cost_figures, curves, plot_style
 from fedtrain.report.label_figure import draw_label_figure
 from fedtrain.report.rows import TableRow
+from fedtrain.report.tables import ResultTable
 from theory.report.style import use_plot_style
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def draw_label_figures(board: ResultTable) -> list[SvgFigure]:
         held = row.first.class_counts or {}
         whose = "" if len(found) == 1 else f" (as in {row.label})"
         title = f"{board.title}: training images of each class{whose}"
-        names = [looks.escape_mathtext(name) for name in held]
-        classes = [looks.escape_mathtext(str(name)) for name in row.first.data["classes"]]
-        figure = draw_label_figure(np.array(list(held.values())), names, classes, looks.escape_mathtext(title))
+        names = [plot_style.escape_mathtext(name) for name in held]
+        classes = [plot_style.escape_mathtext(str(name)) for name in row.first.data["classes"]]
+        figure = draw_label_figure(np.array(list(held.values())), names, classes, plot_style.escape_mathtext(title))
         with use_plot_style():
             drawn.append(_encode_svg_figure(figure, None))
     return drawn

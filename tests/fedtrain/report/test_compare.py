@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedtrain.report.compare import compare_runs
-from fedtrain.report.judging import MAX_EXACT_PAIRS, compute_wilcoxon_p, run_paired_tests, run_two_proportion_test
 from fedtrain.report.records import read_record
+from fedtrain.report.significance import MAX_EXACT_PAIRS, compute_wilcoxon_p, run_paired_tests, run_two_proportion_test
 from theory.errors import InputError
 
 SHARES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=8)

@@ -12,14 +12,14 @@ from fedtrain.config.schema.schema import parse_config
 
 from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
+from fedtrain.inference.evaluate import evaluate_clients
+from fedtrain.inference.trained_run import load_run
+from fedtrain.inference.unseen_client import MAX_IMAGES, build_unseen_client
 from fedtrain.methods import METHODS
 from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import MANIFEST_FILE, RunFolder
 from fedtrain.runs.loop import run_rounds as run_rounds
 from fedtrain.runs.manifest import build_manifest, describe_data
-from fedtrain.use.newcomer import MAX_IMAGES, build_unseen_client
-from fedtrain.use.personal import load_run
-from fedtrain.use.scoring import evaluate_clients
 from theory.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_figures")

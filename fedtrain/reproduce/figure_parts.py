@@ -7,11 +7,11 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from fedtrain.report.curves import get_branch_style
-from fedtrain.report.looks import METHOD_STYLES, escape_mathtext
+from fedtrain.report.plot_style import METHOD_STYLES, escape_mathtext
 from fedtrain.report.records import FUSED, RunRecord
-from fedtrain.reproduce.exhibits import MethodVariant
+from fedtrain.reproduce.deviations import list_deviations
+from fedtrain.reproduce.paper_item import MethodVariant
 from fedtrain.reproduce.plan import Plan
-from fedtrain.reproduce.reduced import list_deviations
 from fedtrain.reproduce.results import LEGACY_NOTE, ComparisonTable, RecordsByIdentity
 from theory.report.style import FULL_WIDTH, MUTED_COLOUR, LineStyle, create_canvas
 

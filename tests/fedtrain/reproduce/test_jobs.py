@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from fake_reproduction import STANDIN_REQUEST, make_plan, make_published_data, write_fake_run
 
-from fedtrain.reproduce import paper
+from fedtrain.reproduce import paper_numbers
+from fedtrain.reproduce.data_match import find_impossible_runs, make_clients_preview
 from fedtrain.reproduce.estimate import estimate_total_seconds
-from fedtrain.reproduce.exhibits import PAPER_ITEM_NAMES
-from fedtrain.reproduce.lookahead import find_impossible_runs, make_clients_preview
-from fedtrain.reproduce.outputs import check_owned, write_owned
+from fedtrain.reproduce.jobs import build_jobs, find_stored_runs, load_adopted_runs
+from fedtrain.reproduce.owned_files import check_owned, write_owned
+from fedtrain.reproduce.paper_item import PAPER_ITEM_NAMES
 from fedtrain.reproduce.plan import make_dataset_finder
-from fedtrain.reproduce.runs import build_jobs, find_stored_runs, load_adopted_runs
 from fedtrain.runs.folder import SUMMARY_FILE
 from theory.errors import InputError
 
@@ -122,7 +122,7 @@ def test_time_is_estimated_in_proportion():
 
 
 def test_experiments_are_data():
-    folder = Path(paper.__file__).parent / "experiments"
+    folder = Path(paper_numbers.__file__).parent / "experiments"
     assert sorted(path.stem for path in folder.iterdir()) == sorted(PAPER_ITEM_NAMES)
     for path in folder.iterdir():
         assert tomllib.loads(path.read_text(encoding="utf-8"))["title"].partition(" ")[2].startswith(path.stem[1:])

@@ -10,8 +10,8 @@ from typing import Any
 
 from fedtrain.data.federation import assemble_federation
 from fedtrain.data.settings import DataSettings
-from fedtrain.reproduce.cells import RunSpec
 from fedtrain.reproduce.plan import Plan
+from fedtrain.reproduce.run_spec import RunSpec
 from fedtrain.runs.manifest import describe_clients
 from theory.errors import InputError
 

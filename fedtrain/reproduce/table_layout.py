@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fedtrain.data.catalogue import DATASETS
 from fedtrain.report.records import RunRecord
-from fedtrain.reproduce.exhibits import MethodVariant, Metric, PaperItem
+from fedtrain.reproduce.paper_item import MethodVariant, Metric, PaperItem
 from fedtrain.reproduce.plan import Plan
 
 MEAN_COLUMN = "mean"

@@ -11,8 +11,8 @@ from fedtrain.config.schema.local import LocalSettings
 from fedtrain.config.schema.schema import Config, MachineSettings, ModelSettings, ServerSettings
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedtrain.about import cost
-from fedtrain.about.cost import count_flops, estimate_round_seconds, measure_matmul_rate
+from fedtrain.analysis import cost
+from fedtrain.analysis.cost import count_flops, estimate_round_seconds, measure_matmul_rate
 from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.methods import METHODS
