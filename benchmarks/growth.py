@@ -118,7 +118,7 @@ def format_table(name: str, points: Sequence[ScalingPoint]) -> str:
 
 def plot(found: dict[str, list[ScalingPoint]], path: Path) -> None:
     """Three panels of seconds, and under each its memory."""
-    from theory.report.style import (
+    from theory.report.plot_style import (
         DASHED,
         FULL_WIDTH,
         create_canvas,

@@ -35,7 +35,7 @@ from theory import (
     draw_initial_weights,
     draw_synthetic_problem,
 )
-from theory.federated import keep_client_blocks
+from theory.kernels.federated import keep_client_blocks
 from theory.network import HIDDEN_KEY, compute_covariance_norms
 
 

@@ -152,7 +152,14 @@ def summarise_readings(readings: list[Reading]) -> dict[str, float]:
 
 def plot(readings: list[Reading], found: dict[str, Any], path: Path) -> None:
     """Memory, open files and seconds over rounds."""
-    from theory.report.style import FULL_WIDTH, MODEL_STYLES, MUTED_COLOUR, create_canvas, save_figure, use_plot_style
+    from theory.report.plot_style import (
+        FULL_WIDTH,
+        MODEL_STYLES,
+        MUTED_COLOUR,
+        create_canvas,
+        save_figure,
+        use_plot_style,
+    )
 
     rounds = [reading.round for reading in readings]
     plain = [reading for reading in readings if not reading.evaluated]

@@ -17,11 +17,11 @@ from cli.forecast_view import show_forecast
 from fedtrain.analysis.kernel_problem import build_kernel_problem, count_used_samples
 from fedtrain.data.federation import build_federation
 from fedtrain.data.words import describe_partition
+from theory.config import get_available_memory, refuse_if_too_large
 from theory.errors import InputError
 from theory.forecast import FEDBN, FEDCO2, FOLDS, MATRICES_IN_MEMORY, SINGLESET, Forecast, Gain, forecast_methods
 from theory.problem import Problem
-from theory.setting import get_available_memory, refuse_if_too_large
-from theory.userdata import DEFAULT_RIDGE, load_user_data
+from theory.user_data import DEFAULT_RIDGE, load_user_data
 
 ALPHA = 0.5
 """The scale of the initial weights: how much v weighs against γ. As in `fedco2 theory`."""

@@ -18,12 +18,12 @@ from cli import theory_view
 from cli.console import make_console
 from cli.folders import choose_new_folder
 from theory.claims import CLAIMS, Claim, select_claims
+from theory.config import TheoryConfig, get_available_memory, predict_cost, refuse_if_too_large
 from theory.errors import InputError
-from theory.examine import describe_parallel_effect, verify_claims
-from theory.report.output import make_json_safe, release_folder, reserve_folder, write_report, write_sweep
-from theory.setting import TheoryConfig, get_available_memory, predict_cost, refuse_if_too_large
+from theory.report.folder import make_json_safe, release_folder, reserve_folder, write_report, write_sweep
 from theory.study import ProgressCallback
 from theory.sweep import expand_sweeps, parse_sweep, run_sweep
+from theory.verify import describe_parallel_effect, verify_claims
 
 SWEEP_CLAIMS = "O1,O2,O3,O4"
 SINGLE_THREAD_LIMIT = 2**21

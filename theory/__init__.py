@@ -2,13 +2,13 @@
 
 from theory.claims import CLAIMS, Claim, Finding, check_claims
 from theory.errors import InputError
-from theory.federated import compute_federated_kernel, keep_client_blocks
-from theory.gram import Kernel, Weights, compute_kernel, draw_initial_weights
-from theory.jacobian import compute_jacobian
-from theory.limit import compute_infinite_width_limit
+from theory.kernels.autograd import compute_jacobian
+from theory.kernels.closed_form import Kernel, Weights, compute_kernel, draw_initial_weights
+from theory.kernels.federated import compute_federated_kernel, keep_client_blocks
+from theory.kernels.infinite_width import compute_infinite_width_limit
+from theory.kernels.sphere_qmc import estimate_sphere_average
 from theory.network import TwoLayerBN
 from theory.problem import Problem, draw_synthetic_problem
-from theory.sphere import estimate_sphere_average
 from theory.study import Study
 
 __all__ = [

@@ -16,11 +16,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from theory.chance import check_seed, make_fold_rng
 from theory.errors import InputError
-from theory.federated import keep_client_blocks
-from theory.gram import compute_kernel, draw_initial_weights
+from theory.kernels.closed_form import compute_kernel, draw_initial_weights
+from theory.kernels.federated import keep_client_blocks
 from theory.problem import Problem
+from theory.rng import check_seed, make_fold_rng
 
 RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """Shares of the kernel's mean diagonal, of which each method takes the one that predicts best."""

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from theory.chance import make_data_rng
 from theory.errors import InputError
+from theory.rng import make_data_rng
 
 Covariance = Literal["isotropic", "scaled", "anisotropic"]
 PARALLEL_TOLERANCE = 1e-12

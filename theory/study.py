@@ -9,13 +9,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from theory.descent import Reading, Trajectory, descend
-from theory.dynamics import compute_stable_step
 from theory.errors import InputError
-from theory.federated import keep_client_blocks
-from theory.gram import Kernel, Projection, Weights, compute_kernel, draw_initial_weights
-from theory.limit import InfiniteWidthLimit, compute_infinite_width_limit
+from theory.kernels.closed_form import Kernel, Projection, Weights, compute_kernel, draw_initial_weights
+from theory.kernels.federated import keep_client_blocks
+from theory.kernels.infinite_width import InfiniteWidthLimit, compute_infinite_width_limit
 from theory.problem import Problem
+from theory.training.descent import Reading, Trajectory, descend
+from theory.training.residuals import compute_stable_step
 
 ProgressCallback = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is."""

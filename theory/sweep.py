@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from theory.claims import Claim
+from theory.config import TheoryConfig
 from theory.errors import InputError
-from theory.setting import TheoryConfig
 from theory.study import ProgressCallback, compute_min_eigenvalue
 
 SWEEPABLE = {

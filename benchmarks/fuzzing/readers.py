@@ -16,7 +16,7 @@ from fedtrain.runs.folder import MANIFEST_FILE, METRICS_FILE, RunFolder
 from fuzzing import attacks, calls, pictures, records
 from fuzzing.packing import build_tar_seed
 from fuzzing.seed import Seed
-from theory import userdata
+from theory import user_data
 from theory.errors import InputError
 
 ReadFile = Callable[[Path, Path], object]
@@ -177,7 +177,7 @@ READERS: dict[str, Reader] = {
     ),
     "theory-npz": Reader(
         "a.npz",
-        lambda file, _: userdata.load_user_data(file, 1e-3),
+        lambda file, _: user_data.load_user_data(file, 1e-3),
         records.build_theory_npz_seeds,
         _select_header_attacks("npz"),
         [b"'|O'", b"'<U9'", b"'|V0'", b"'<M8'", b"True", b"(2**99,)", b"(-1,)", b"()", b"'<f2'", b"'<c16'"],

@@ -72,7 +72,14 @@ def format_case_name(case: Measurement) -> str:
 
 def plot(cases: Sequence[Measurement], path: Path) -> None:
     """Ratios with their spread and goals, shares of sgemm, where the time goes: a row for each case."""
-    from theory.report.style import FULL_WIDTH, MUTED_COLOUR, TEXT_COLOUR, create_canvas, save_figure, use_plot_style
+    from theory.report.plot_style import (
+        FULL_WIDTH,
+        MUTED_COLOUR,
+        TEXT_COLOUR,
+        create_canvas,
+        save_figure,
+        use_plot_style,
+    )
 
     low, high = (pick(case["ratio"] for case in cases) for pick in (min, max))
     faster = f"{low:.1f} times" if high - low < 0.05 else f"{low:.1f} to {high:.1f} times"

@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from fedtrain.data.clients import Federation, Samples
-from theory.chance import make_data_rng
 from theory.forecast import FOLDS
 from theory.problem import Problem
-from theory.userdata import DEFAULT_RIDGE, compute_covariance
+from theory.rng import make_data_rng
+from theory.user_data import DEFAULT_RIDGE, compute_covariance
 
 IMAGE_SIDES = (28, 16, 8)
 """Pixels a side, the first that the covariances have room for."""

@@ -18,7 +18,7 @@ from fedtrain.report.plot_style import (
     plot_curve,
 )
 from fedtrain.report.tables import ResultTable
-from theory.report.style import MUTED_COLOUR, TEXT_COLOUR
+from theory.report.plot_style import MUTED_COLOUR, TEXT_COLOUR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,7 +19,7 @@ from fedtrain.report.plot_style import (
 from fedtrain.report.rows import TableRow
 from fedtrain.report.run_figures import BRANCH_COLOURS, MAX_CLIENT_PANELS
 from fedtrain.report.tables import ResultTable
-from theory.report.style import BRANCH_STYLES, TEXT_COLOUR, LineStyle
+from theory.report.plot_style import BRANCH_STYLES, TEXT_COLOUR, LineStyle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from theory.report.style import FULL_WIDTH, MUTED_COLOUR, create_canvas, use_plot_style
+from theory.report.plot_style import FULL_WIDTH, MUTED_COLOUR, create_canvas, use_plot_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,7 @@ from fedtrain.report.grouping import find_setting_differences
 from fedtrain.report.svg import draw_label_figures, draw_svg_figures
 from fedtrain.report.tables import RULE_DESCRIPTIONS, ResultTable, table_to_dict
 from fedtrain.utils.atomic_files import check_new_file, replace_atomically
-from theory.report.page import load_stylesheet
+from theory.report.html_page import load_stylesheet
 
 
 def check_new_page(path: Path) -> None:

@@ -9,7 +9,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from fedtrain.report.rows import TableRow
-from theory.report.style import DASHED, FULL_WIDTH, MODEL_STYLES, LineStyle, create_canvas
+from theory.report.plot_style import DASHED, FULL_WIDTH, MODEL_STYLES, LineStyle, create_canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedtrain.utils.atomic_files import check_new_file, replace_atomically
-from theory.report.style import use_plot_style
+from theory.report.plot_style import use_plot_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,7 @@ import numpy as np
 from fedtrain.report.label_figure import draw_label_figure
 from fedtrain.report.png import replace_png
 from fedtrain.runs.folder import MANIFEST_FILE, RunFolder
-from theory.report.style import BRANCH_STYLES, FULL_WIDTH, MUTED_COLOUR, TEXT_COLOUR, create_canvas, use_plot_style
+from theory.report.plot_style import BRANCH_STYLES, FULL_WIDTH, MUTED_COLOUR, TEXT_COLOUR, create_canvas, use_plot_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,7 @@ from fedtrain.report import cost_figures, curves, plot_style
 from fedtrain.report.label_figure import draw_label_figure
 from fedtrain.report.rows import TableRow
 from fedtrain.report.tables import ResultTable
-from theory.report.style import use_plot_style
+from theory.report.plot_style import use_plot_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure

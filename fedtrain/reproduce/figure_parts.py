@@ -13,7 +13,7 @@ from fedtrain.reproduce.deviations import list_deviations
 from fedtrain.reproduce.paper_item import MethodVariant
 from fedtrain.reproduce.plan import Plan
 from fedtrain.reproduce.results import LEGACY_NOTE, ComparisonTable, RecordsByIdentity
-from theory.report.style import FULL_WIDTH, MUTED_COLOUR, LineStyle, create_canvas
+from theory.report.plot_style import FULL_WIDTH, MUTED_COLOUR, LineStyle, create_canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

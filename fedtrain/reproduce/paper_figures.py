@@ -14,7 +14,7 @@ from fedtrain.reproduce.figure_parts import create_named_panels, create_paper_fi
 from fedtrain.reproduce.paper_item import MethodVariant
 from fedtrain.reproduce.plan import Plan
 from fedtrain.reproduce.results import ComparisonTable, RecordsByIdentity
-from theory.report.style import use_plot_style
+from theory.report.plot_style import use_plot_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure

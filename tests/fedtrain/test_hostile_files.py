@@ -28,7 +28,7 @@ from fedtrain.data.errors import DataError
 from fedtrain.data.readers import extract_archive, read_cifar10, read_idx, read_libsvm, read_mat, read_npz
 from fedtrain.data.readers.members import ArchiveLimits
 from fedtrain.data.readers.safe_pickle import parse_pickle
-from theory import userdata
+from theory import user_data
 from theory.errors import InputError
 
 
@@ -113,7 +113,7 @@ def test_what_is_small_may_not_unpack_to_much(tmp_path: Path) -> None:
         (zip_seed({"x_train.npy": zeros}).content, lambda: read_npz(file, "train")),
         (bz2.compress(zeros, 1), lambda: read_libsvm(file)),
         (zip_seed({"data_batch_1.bin": zeros}).content, lambda: read_cifar10(file, "train")),
-        (zip_seed({"X.npy": zeros}).content, lambda: userdata.load_user_data(file, 0.0)),
+        (zip_seed({"X.npy": zeros}).content, lambda: user_data.load_user_data(file, 0.0)),
     ]:
         file.write_bytes(data)
         with pytest.raises(InputError, match=r"unpacks to (more|over)"):
@@ -157,21 +157,21 @@ def users_file(folder: Path, x: NDArray[np.float64], owner: NDArray[Any]) -> Pat
 
 def test_names_of_clients_cannot_steer_a_terminal(tmp_path: Path) -> None:
     x = np.random.default_rng(0).standard_normal((12, 2)) + 5
-    broken = userdata.load_user_data(
+    broken = user_data.load_user_data(
         users_file(tmp_path, x, np.repeat(["\x1b[31m\n", "x" * 9999], 6)), 0.0
     ).violated_assumptions
     assert "\\x1b[31m\\n (" in broken[0]
     assert "x" * 37 + "... (" in broken[0]
     x[:6] = 1.0
     with pytest.raises(InputError, match=r"^client \\x1b\[31m\\n: "):
-        userdata.load_user_data(users_file(tmp_path, x, np.repeat(["\x1b[31m\n", "b"], 6)), 0.0)
+        user_data.load_user_data(users_file(tmp_path, x, np.repeat(["\x1b[31m\n", "b"], 6)), 0.0)
 
 
 def test_few_rows_with_many_columns_do_not_make_huge_covariances(tmp_path: Path) -> None:
     """A file of one megabyte asked for 6 GiB."""
     path = users_file(tmp_path, np.random.default_rng(0).standard_normal((12, 10_000)), np.repeat(["a", "b"], 6))
     with pytest.raises(InputError, match=r"2 clients in 10000 dimensions take 1\.5 GiB"):
-        userdata.load_user_data(path, 0.0)
+        user_data.load_user_data(path, 0.0)
 
 
 @pytest.mark.parametrize("number", [10**400, -(10**400), 16**5000, 2**63], ids=["large", "low", "huge", "64 bits"])
@@ -202,7 +202,7 @@ def test_headers_of_python_2_are_read_without_a_warning(tmp_path: Path) -> None:
     assert b"6L" in x
     files = {"X.npy": x, "y.npy": npy(np.arange(6.0)), "owner.npy": npy(np.zeros(6, int))}
     (tmp_path / "a.npz").write_bytes(zip_seed(files).content)
-    assert userdata.load_user_data(tmp_path / "a.npz", 0.0).problem.sizes == [6]
+    assert user_data.load_user_data(tmp_path / "a.npz", 0.0).problem.sizes == [6]
 
 
 @pytest.mark.parametrize("order", "<>")
@@ -211,9 +211,9 @@ def test_text_that_is_no_unicode_is_refused(order: str, tmp_path: Path) -> None:
     x = np.random.default_rng(0).standard_normal((12, 2))
     codes = np.repeat(np.array([65, 0x110000], f"{order}u4"), 6)
     with pytest.raises(InputError, match="not broken text"):
-        userdata.load_user_data(users_file(tmp_path, x, codes.view(f"{order}U1")), 0.0)
+        user_data.load_user_data(users_file(tmp_path, x, codes.view(f"{order}U1")), 0.0)
     with pytest.raises(InputError, match="not complex128"):
-        userdata.load_user_data(users_file(tmp_path, x, np.zeros(12, complex)), 0.0)
+        user_data.load_user_data(users_file(tmp_path, x, np.zeros(12, complex)), 0.0)
 
 
 def test_a_cache_that_does_not_say_where_it_comes_from_is_refused(tmp_path: Path) -> None:

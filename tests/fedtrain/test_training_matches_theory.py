@@ -20,7 +20,7 @@ from fedtrain.methods import METHODS, Peers, RoundContext
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
 from theory import TwoLayerBN, compute_federated_kernel
-from theory.jacobian import get_trainable_parameters
+from theory.kernels.autograd import get_trainable_parameters
 
 SIZES, DIM, WIDTH, CLASSES = (6, 4, 5), 4, 40, 3
 N = len(SIZES)

@@ -8,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from theory.descent import compute_outputs, descend
 from theory.errors import InputError
 from theory.forecast import (
     FEDBN,
@@ -22,8 +21,9 @@ from theory.forecast import (
     predict_held_out,
     regress,
 )
-from theory.gram import draw_initial_weights
+from theory.kernels.closed_form import draw_initial_weights
 from theory.problem import Problem, draw_synthetic_problem
+from theory.training.descent import compute_outputs, descend
 
 
 def build_taught_problem(agreement, clients=4, samples=30, dim=6, seed=0, scale=1.0):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedtrain.parameters import all_entries, batch_norm_entries
 from theory import TwoLayerBN
-from theory.jacobian import get_trainable_parameters
+from theory.kernels.autograd import get_trainable_parameters
 from theory.network import HIDDEN_KEY, SCALE_KEY, ScaleNorm, compute_covariance_norms, draw_weights
 
 TINY = torch.finfo(torch.float64).tiny  # torch refuses eps = 0 in training

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from theory.claims.base import FAILS, HOLDS, Finding, format_conditional_verdict
 from theory.claims.limits import bound_spectral_error
-from theory.descent import Trajectory, descend
 from theory.study import Study, compute_max_eigenvalue, compute_min_eigenvalue
+from theory.training.descent import Trajectory, descend
 
 BRANCHES = ("online", "offline", "fused")
 

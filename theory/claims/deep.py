@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from theory.claims.base import FAILS, HOLDS, Finding, compute_relative_error
-from theory.federated import compute_federated_kernel
-from theory.jacobian import compute_jacobian, get_trainable_parameters
+from theory.kernels.autograd import compute_jacobian, get_trainable_parameters
+from theory.kernels.federated import compute_federated_kernel
 from theory.study import Study, compute_max_eigenvalue, compute_min_eigenvalue
 
 

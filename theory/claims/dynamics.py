@@ -17,12 +17,12 @@ from theory.claims.base import (
     format_conditional_verdict,
 )
 from theory.claims.kernels import MAX_JACOBIAN_ENTRIES, build_networks, compute_relative_distance
-from theory.descent import Trajectory, descend
-from theory.dynamics import predict_residuals
-from theory.federated import compute_federated_kernel, keep_client_blocks
-from theory.jacobian import compute_jacobian
+from theory.kernels.autograd import compute_jacobian
+from theory.kernels.federated import compute_federated_kernel, keep_client_blocks
 from theory.network import HIDDEN_KEY
 from theory.study import Study, compute_max_eigenvalue, truncate_width
+from theory.training.descent import Trajectory, descend
+from theory.training.residuals import predict_residuals
 
 MIN_GAIN_DIGITS = 1e-3
 """Digits by which a residual must be smaller to be called so."""

@@ -15,9 +15,9 @@ from theory.claims.base import (
     compute_relative_error,
     format_conditional_verdict,
 )
-from theory.federated import compute_federated_kernel
-from theory.gram import Weights, compute_kernel
-from theory.jacobian import compute_jacobian
+from theory.kernels.autograd import compute_jacobian
+from theory.kernels.closed_form import Weights, compute_kernel
+from theory.kernels.federated import compute_federated_kernel
 from theory.network import HIDDEN_KEY, TwoLayerBN
 from theory.problem import Problem
 from theory.study import Study, compute_max_eigenvalue, compute_min_eigenvalue, truncate_width

@@ -10,9 +10,9 @@ import torch
 
 from theory.claims.base import FAILS, HOLDS, UNDECIDED, Finding, compute_margin_digits
 from theory.claims.kernels import compute_relative_distance
-from theory.limit import InfiniteWidthLimit, compute_infinite_width_limit
+from theory.kernels.infinite_width import InfiniteWidthLimit, compute_infinite_width_limit
+from theory.kernels.sphere_qmc import ConfidenceInterval, estimate_sphere_average
 from theory.problem import Problem
-from theory.sphere import ConfidenceInterval, estimate_sphere_average
 from theory.study import Study, compute_min_eigenvalue
 
 ZERO_TOLERANCE = 1e-10

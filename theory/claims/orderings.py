@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from theory.claims.base import FAILS, HOLDS, Finding, compute_margin_digits, compute_relative_error
-from theory.federated import keep_client_blocks
+from theory.kernels.federated import keep_client_blocks
 from theory.study import Study, compute_max_eigenvalue, compute_min_eigenvalue
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from theory.report import words
-from theory.report.style import (
+from theory.report import figure_messages
+from theory.report.plot_style import (
     DASHED,
     FULL_WIDTH,
     HALF_WIDTH,
@@ -46,7 +46,7 @@ def draw_figures(report: Report, folder: Path) -> dict[str, Path]:
     with use_plot_style():
         return {
             name: save_figure(FIGURE_PLOTTERS[name](report, message), folder / f"{name}.png")
-            for name, message in words.build_messages(report).items()
+            for name, message in figure_messages.build_messages(report).items()
         }
 
 

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from theory.report.style import (
+from theory.report.plot_style import (
     DASHED,
     FULL_WIDTH,
     MODEL_STYLES,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from theory.report import words
-from theory.report.style import (
+from theory.report import figure_messages
+from theory.report.plot_style import (
     BRANCH_STYLES,
     DASHED,
     FULL_WIDTH,
@@ -29,13 +29,13 @@ Report = dict[str, Any]
 
 def plot_residuals(report: Report, message: str) -> SubFigure:
     """|F(t) - y| of FedBN and Fed-CO2, one panel for each reading of the theorem."""
-    curves, gains = report["curves"]["residuals"], words.collect_gains(report)
+    curves, gains = report["curves"]["residuals"], figure_messages.collect_gains(report)
     bounds = report["curves"].get("bounds", {})
     lines, columns = (len(gains) + 1) // 2, min(2, max(1, len(gains)))
     body = create_canvas(message, FULL_WIDTH, 1.4 + 2.75 * lines)
     body.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
     for panel, (reading, gain) in zip(body.axes, gains.items(), strict=False):
-        title, fedbn, fedco2 = words.READINGS[reading]
+        title, fedbn, fedco2 = figure_messages.READINGS[reading]
         shown = {"online": curves[fedbn], "fused": curves[fedco2]}
         if reading == "separate":
             shown["offline"] = curves.get("separate: offline", [])
@@ -44,8 +44,10 @@ def plot_residuals(report: Report, message: str) -> SubFigure:
             every = (len(values) // 12, max(1, len(values) // 6))
             plot_curve(panel, range(len(values)), mask_nonpositive(values), BRANCH_STYLES[branch], markevery=every)
         panel.set_title(title + "\n")
-        panel.text(0, 1.025, words.format_gain(gain), transform=panel.transAxes, color=MUTED_COLOUR, size=9.5)
-    _finish_axes(body, [curves[name] for reading in gains for name in words.READINGS[reading][1:]], len(gains), columns)
+        panel.text(0, 1.025, figure_messages.format_gain(gain), transform=panel.transAxes, color=MUTED_COLOUR, size=9.5)
+    _finish_axes(
+        body, [curves[name] for reading in gains for name in figure_messages.READINGS[reading][1:]], len(gains), columns
+    )
     add_legend_above(body, "bound of C2 for the same model" if bounds else None)
     return body
 

@@ -9,7 +9,7 @@ import torch
 from studies import build_study, check_claim, compute_eigenvalues, override_study
 
 from theory import CLAIMS, Problem, draw_synthetic_problem
-from theory.descent import Trajectory
+from theory.training.descent import Trajectory
 
 # C1: λ_min(Λ(t)) stays up
 

@@ -9,7 +9,7 @@ from studies import build_study, check_claim, compute_eigenvalues, override_stud
 
 from theory import CLAIMS, Study, draw_synthetic_problem
 from theory.claims import dynamics
-from theory.descent import Trajectory
+from theory.training.descent import Trajectory
 
 # D1: what drives the fused network
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from theory import Study, draw_initial_weights, draw_synthetic_problem
-from theory.descent import compute_gradients, compute_outputs, descend
-from theory.dynamics import compute_stable_step, predict_gradient_flow, predict_residuals
 from theory.network import HIDDEN_KEY, SCALE_KEY
+from theory.training.descent import compute_gradients, compute_outputs, descend
+from theory.training.residuals import compute_stable_step, predict_gradient_flow, predict_residuals
 
 READINGS = ["joint", "separate", "federated"]
 STEPS = 15

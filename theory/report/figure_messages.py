@@ -6,7 +6,7 @@ import math
 import statistics
 from typing import Any
 
-from theory.report.style import format_short
+from theory.report.plot_style import format_short
 
 Report = dict[str, Any]
 READINGS = {

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from theory import InputError
-from theory.setting import TheoryConfig, get_available_memory, predict_cost, refuse_if_too_large
+from theory.config import TheoryConfig, get_available_memory, predict_cost, refuse_if_too_large
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -124,7 +124,7 @@ def test_memory_grows_with_every_size(option):
 @pytest.mark.parametrize("option", ["clients", "samples", "dim", "width", "steps", "draws"])
 def test_time_grows_with_every_size(option, monkeypatch):
     """On a machine whose speed does not waver."""
-    monkeypatch.setattr("theory.setting._measure_compute_rates", lambda dtype: (1e10, 1e9))
+    monkeypatch.setattr("theory.config._measure_compute_rates", lambda dtype: (1e10, 1e9))
     small = {"clients": 2, "samples": 10, "dim": 4, "width": 512, "steps": 50, "draws": 1}
     assert predict_cost_of(**small | {option: 8 * small[option]}).seconds > 1.1 * predict_cost_of(**small).seconds
 
@@ -137,7 +137,7 @@ MEASURE = """
 import json, re, sys
 from pathlib import Path
 from theory.claims import choose, verify
-from theory.setting import Setting, predict_cost
+from theory.config import Setting, predict_cost
 def peak():
     return 1024 * int(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
 
@@ -178,7 +178,7 @@ def test_the_predicted_memory_is_not_below_what_a_run_takes(claims, options):
     ],
 )
 def test_what_is_far_too_large_is_refused_without_drawing_it(options, cure, monkeypatch):
-    monkeypatch.setattr("theory.setting.draw_synthetic_problem", None)
+    monkeypatch.setattr("theory.config.draw_synthetic_problem", None)
     cost = predict_cost_of({"O2"}, **options)
     assert cost.bytes > 2**38
     assert cost.remedy == cure
@@ -197,7 +197,7 @@ def test_the_size_is_that_of_the_problem(tmp_path):
 @pytest.mark.parametrize(("claims", "needed"), [({"K4"}, True), ({"D2"}, True), ({"O2"}, False)])
 def test_the_limit_takes_hours_in_many_dimensions_where_it_is_needed(claims, needed, monkeypatch):
     """Every node of the quadrature inverts a d x d matrix for every pair of clients."""
-    monkeypatch.setattr("theory.setting._measure_compute_rates", lambda dtype: (4e10, 4e9))
+    monkeypatch.setattr("theory.config._measure_compute_rates", lambda dtype: (4e10, 4e9))
     general, known = (predict_cost_of(claims, dim=784, covariance=kind).seconds for kind in ("anisotropic", "scaled"))
     assert (general - known > 3600) == needed
     assert (general == known) != needed

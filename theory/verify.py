@@ -17,9 +17,9 @@ from theory.claims import CLAIMS, Claim, Finding
 from theory.claims.base import FAILS, HOLDS, UNDECIDED, format_conditional_verdict, parse_conditions
 from theory.claims.convergence import BRANCHES, compute_bound_curve, compute_mu
 from theory.claims.dynamics import collect_residual_curves
-from theory.gram import Weights
+from theory.config import TheoryConfig
+from theory.kernels.closed_form import Weights
 from theory.problem import Problem, draw_synthetic_problem
-from theory.setting import TheoryConfig
 from theory.study import ProgressCallback, Study, compute_max_eigenvalue, compute_min_eigenvalue
 
 Report = dict[str, Any]

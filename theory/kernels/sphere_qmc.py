@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from theory.errors import InputError
-from theory.gram import Kernel, Weights, compute_kernel
-from theory.limit import compute_infinite_width_limit
+from theory.kernels.closed_form import Kernel, Weights, compute_kernel
+from theory.kernels.infinite_width import compute_infinite_width_limit
 from theory.problem import Problem
 
 

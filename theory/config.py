@@ -12,13 +12,13 @@ from typing import get_args
 
 import torch
 
-from theory.chance import SEED_LIMIT, check_seed
 from theory.claims.kernels import MAX_JACOBIAN_ENTRIES
 from theory.errors import InputError
-from theory.gram import Projection, choose_chunk_size
+from theory.kernels.closed_form import Projection, choose_chunk_size
 from theory.problem import Covariance, Problem, draw_synthetic_problem
+from theory.rng import SEED_LIMIT, check_seed
 from theory.study import ProgressCallback, Study
-from theory.userdata import DEFAULT_RIDGE, UserData, load_user_data
+from theory.user_data import DEFAULT_RIDGE, UserData, load_user_data
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 FIGURE_KERNELS, FIGURE_CLIENTS = 48, 20

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from theory import InputError
-from theory.userdata import load_user_data
+from theory.user_data import load_user_data
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((24, 3)) * [1.0, 2.0, 0.5], RNG.standard_normal(24)

@@ -13,12 +13,19 @@ import pytest
 from matplotlib.image import imread
 
 from theory.claims import CLAIMS, select_claims
-from theory.examine import verify_claims
+from theory.config import TheoryConfig
+from theory.report.figure_messages import build_messages
 from theory.report.figures import draw_figures, draw_sweep
-from theory.report.page import write_page
-from theory.report.text import build_grid, format_maths, format_name, format_number, format_scalar, format_sequence
-from theory.report.words import build_messages
-from theory.setting import TheoryConfig
+from theory.report.html_format import (
+    build_grid,
+    format_maths,
+    format_name,
+    format_number,
+    format_scalar,
+    format_sequence,
+)
+from theory.report.html_page import write_page
+from theory.verify import verify_claims
 
 Report = dict[str, Any]
 NAMES = ["spectra", "draws", "residuals", "width", "clients", "tracking"]

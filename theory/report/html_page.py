@@ -12,8 +12,8 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from theory.claims.base import parse_conditions
-from theory.report import text
-from theory.report.words import build_messages
+from theory.report import html_format
+from theory.report.figure_messages import build_messages
 
 Report = dict[str, Any]
 VERDICT_KINDS = {
@@ -54,8 +54,8 @@ def write_page(report: Report, figures: dict[str, Path], path: Path) -> None:
     """Write ``report.html``: everything the report holds, with the figures inside."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        "number": text.format_number, "scalar": text.format_scalar, "sequence": text.format_sequence,
-        "bound": text.format_bound, "maths": text.format_maths, "name": text.format_name, "grid": text.build_grid,
+        "number": html_format.format_number, "scalar": html_format.format_scalar, "sequence": html_format.format_sequence,
+        "bound": html_format.format_bound, "maths": html_format.format_maths, "name": html_format.format_name, "grid": html_format.build_grid,
     }  # fmt: skip
     template = environment.from_string(files("theory.report").joinpath("page.html.j2").read_text(encoding="utf-8"))
     empty: Report = {"summary": [], "setting": {}, "claims": [], "certificates": {}, "eigenvalues": {}}

@@ -22,7 +22,7 @@ from theory import (
     draw_synthetic_problem,
     keep_client_blocks,
 )
-from theory.descent import compute_outputs
+from theory.training.descent import compute_outputs
 
 ROOM = 1e-13
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from theory import InputError, draw_initial_weights, draw_synthetic_problem
-from theory.chance import SEED_LIMIT, make_data_rng, make_network_rng
 from theory.claims.deep import build_small_conv_net
+from theory.rng import SEED_LIMIT, make_data_rng, make_network_rng
 
 
 @pytest.mark.parametrize("seed", [0, 1, 7])

@@ -18,7 +18,7 @@ from theory import (
     estimate_sphere_average,
     keep_client_blocks,
 )
-from theory.limit import _compute_angles, _integrate
+from theory.kernels.infinite_width import _compute_angles, _integrate
 
 
 def build_problem(x, S, owner):

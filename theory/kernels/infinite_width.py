@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from theory.gram import Kernel
+from theory.kernels.closed_form import Kernel
 from theory.problem import Problem
 
 MIN_NODES, MAX_NODES = 24, 192

@@ -20,7 +20,7 @@ from theory import (
     draw_synthetic_problem,
     keep_client_blocks,
 )
-from theory.gram import choose_chunk_size
+from theory.kernels.closed_form import choose_chunk_size
 from theory.network import HIDDEN_KEY, SCALE_KEY
 
 METHODS = {"FedAvg": {HIDDEN_KEY, SCALE_KEY}, "FedBN": {HIDDEN_KEY}, "SingleSet": set()}

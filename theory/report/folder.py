@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from theory.errors import InputError
-from theory.examine import Report
 from theory.report.figures import draw_figures, draw_sweep
-from theory.report.page import write_page
+from theory.report.html_page import write_page
 from theory.study import Study
+from theory.verify import Report
 
 RESULT_FILES = ("report.json", "sweep.json")
 OUTPUT_NAMES = (*RESULT_FILES, "report.html", "matrices.npz", "figures", ".part")

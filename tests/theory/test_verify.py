@@ -11,15 +11,15 @@ from studies import collect_floats
 
 from theory import CLAIMS, Claim, Finding, Problem, Study, draw_synthetic_problem
 from theory.claims import select_claims
-from theory.examine import (
+from theory.config import TheoryConfig
+from theory.report.figure_messages import build_messages
+from theory.verify import (
     collect_certificates,
     collect_eigenvalues,
     describe_parallel_effect,
     describe_parallel_samples,
     verify_claims,
 )
-from theory.report.words import build_messages
-from theory.setting import TheoryConfig
 
 TINY = TheoryConfig(clients=3, samples=3, dim=4, width=64, steps=6, seed=1)
 

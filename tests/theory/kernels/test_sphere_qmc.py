@@ -14,7 +14,7 @@ from theory import (
     estimate_sphere_average,
     keep_client_blocks,
 )
-from theory.sphere import SphereEstimate, _build_unit_weights, _draw_directions
+from theory.kernels.sphere_qmc import SphereEstimate, _build_unit_weights, _draw_directions
 
 SEEDS = range(10)
 

@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from theory.gram import Weights
+from theory.kernels.closed_form import Weights
 from theory.problem import Problem
 
 Reading = Literal["joint", "separate", "federated"]

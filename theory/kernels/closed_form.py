@@ -9,11 +9,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from theory.chance import make_network_rng
 from theory.errors import InputError
-from theory.federated import keep_client_blocks
+from theory.kernels.federated import keep_client_blocks
 from theory.network import draw_weights
 from theory.problem import Problem
+from theory.rng import make_network_rng
 
 Projection = Literal["exact", "printed"]
 
