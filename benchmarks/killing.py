@@ -31,7 +31,7 @@ import numpy as np
 
 REPO_ROOT = Path(__file__).resolve().parents[1]
 FORK_SERVER = multiprocessing.get_context("forkserver")
-PRELOADED_MODULES = ["cli.train_run", "cli.data_run", "fedtrain.report.run_figures", "matplotlib.backends.backend_agg"]
+PRELOADED_MODULES = ["cli.train.run", "cli.data.run", "fedtrain.report.run_figures", "matplotlib.backends.backend_agg"]
 METHODS = ("singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa", "fedbn", "fedco2")
 CONVENTION_OPTIONS = {
     "feature": ["--dataset", "digits", "--set", "data.percent=none"],

@@ -97,7 +97,7 @@ def train_on_flower(ctx: click.Context, options: dict[str, Any], where: str) -> 
     """As `fedco2 train` goes about it."""
     given = {SETTING_FOR_OPTION[name]: options[name] for name in SETTING_FOR_OPTION if options.get(name) is not None}
     from cli import flower_run
-    from cli.stopping import Interrupted
+    from cli.interrupt import Interrupted
 
     plan = flower_run.build_plan(given, options)
     if options.get("app") is not None:

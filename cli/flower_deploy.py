@@ -43,7 +43,7 @@ def up(clients: int, tls: bool, data_dir: Path | None, folder: Path, threads: in
       fedco2 flower up --clients 4 --hosts superlink.example.org
     """
     from cli.flower_deploy_run import print_multi_host_guide, start_deployment
-    from cli.stopping import Interrupted
+    from cli.interrupt import Interrupted
 
     if hosts is not None:
         print_multi_host_guide(clients, hosts, threads, data_dir)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from cli.data_view import print_table
-from cli.stopping import handle_interrupts
+from cli.data.view import print_table
+from cli.interrupt import handle_interrupts
 from fedtrain.flower.deployment import Deployment
 from fedtrain.flower.hosts import format_multi_host_guide
 from fedtrain.flower.status import DeploymentStatus

@@ -18,11 +18,11 @@ from fedtrain.config.schema.schema import Config
 from fedtrain.config.schema.toml import TomlTable
 
 from cli.console import make_console
-from cli.folders import choose_new_folder
-from cli.stopping import Interrupted, handle_interrupts
-from cli.train_resume import describe_resume
-from cli.train_run import check_alpha_is_used, choose_preset, nest_settings
-from cli.train_view import TrainingView, show_summary
+from cli.interrupt import Interrupted, handle_interrupts
+from cli.output_folder import choose_new_folder
+from cli.train.resume import describe_resume
+from cli.train.run import check_alpha_is_used, choose_preset, nest_settings
+from cli.train.view import TrainingView, show_summary
 from fedtrain.data.federation import count_clients
 from fedtrain.data.shares import validate_data_settings
 from fedtrain.flower.environment import require_flower

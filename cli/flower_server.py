@@ -6,7 +6,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
-from cli.train_view import TrainingView
+from cli.train.view import TrainingView
 from fedtrain.flower.app import parse_plan
 from fedtrain.flower.conduct import run_server
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from cli.data_clients import clients
+from cli.data.clients import clients
 from cli.options import DATASETS, SKEWS
 from fedtrain.data import catalogue, settings, source
 from fedtrain.data.clients import SamplePool

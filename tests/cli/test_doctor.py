@@ -9,8 +9,8 @@ import pytest
 import torch
 from packaging.requirements import Requirement
 
-from cli import checkup
-from cli.checkup import CheckResult, check_folder, check_hardware, check_import, check_package, get_data_folder
+from cli.doctor import checks
+from cli.doctor.checks import CheckResult, check_folder, check_hardware, check_import, check_package, get_data_folder
 from cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,18 +83,18 @@ def test_a_package_that_is_missing_or_old_or_broken(
 
 def test_fedco2_itself_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
-        raise checkup.metadata.PackageNotFoundError(name)
+        raise checks.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(checkup.metadata, "metadata", missing)
-    (finding,) = checkup.check_packages()
+    monkeypatch.setattr(checks.metadata, "metadata", missing)
+    (finding,) = checks.check_packages()
     assert "pip install" in finding.mend
 
 
 def test_a_python_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup.platform, "python_version", lambda: "3.8.1")
-    monkeypatch.setattr(checkup.metadata, "metadata", lambda _: {"Requires-Python": ">=3.11", "Version": "0"})
-    monkeypatch.setattr(checkup.metadata, "requires", lambda _: ["nothing-at-all ; extra == 'dev'"])
-    python, fedco2 = checkup.check_packages()  # and an extra is not required
+    monkeypatch.setattr(checks.platform, "python_version", lambda: "3.8.1")
+    monkeypatch.setattr(checks.metadata, "metadata", lambda _: {"Requires-Python": ">=3.11", "Version": "0"})
+    monkeypatch.setattr(checks.metadata, "requires", lambda _: ["nothing-at-all ; extra == 'dev'"])
+    python, fedco2 = checks.check_packages()  # and an extra is not required
     assert "Python >=3.11" in python.mend
     assert fedco2.ok
 

@@ -124,6 +124,6 @@ def test_a_split_that_is_not_there(run, ask, monkeypatch):
         data = scoring.load_run_data(*arguments)
         return replace(data, clients=tuple(replace(client, val=None) for client in data.clients))
 
-    monkeypatch.setattr("cli.evaluate_run.load_run_data", without_val)
+    monkeypatch.setattr("cli.evaluate.run.load_run_data", without_val)
     code, _, err = ask(run, "--split", "val")
     assert (code, "client mnist has no val data" in err) == (2, True)

@@ -80,7 +80,7 @@ def test_ages_are_not_classes_unless_they_are_said_to_be(ask, tmp_path):
 
 
 def test_what_cannot_fit_is_refused_before_it_is_tried(ask, file, monkeypatch):
-    monkeypatch.setattr("cli.forecast_run.get_available_memory", lambda: 2**20)
+    monkeypatch.setattr("cli.forecast.run.get_available_memory", lambda: 2**20)
     code, _, err = ask("--file", file(True))
     assert code == 2
     assert "give fewer rows" in err

@@ -18,7 +18,7 @@ import pytest
 from cli.main import main
 from cli.reproduce import reproduce
 from cli.train import SETTING_FOR_OPTION, train
-from cli.train_run import nest_settings, plan_run
+from cli.train.run import nest_settings, plan_run
 from fedtrain.reproduce.paper_item import PAPER_ITEM_NAMES
 from fedtrain.reproduce.plan import build_plan, make_dataset_finder
 from fedtrain.reproduce.request import Request
@@ -163,7 +163,7 @@ def test_interrupted_it_says_how_to_go_on(ask, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.reproduce_work.run_jobs", interrupted)
+    monkeypatch.setattr("cli.reproduce.execute.run_jobs", interrupted)
     code, out, err = ask(*ONE)
     assert (code, out) == (130, "")
     assert "interrupted after 0 of 1 runs" in err

@@ -16,7 +16,7 @@ from flwr.app import Context, Error, Message, RecordDict  # noqa: E402
 from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
 from cli.console import make_console  # noqa: E402
-from cli.train_view import show_summary  # noqa: E402
+from cli.train.view import show_summary  # noqa: E402
 from fedtrain.data.source import load_dataset  # noqa: E402
 from fedtrain.errors import TrainingError  # noqa: E402
 from fedtrain.flower import node, post  # noqa: E402

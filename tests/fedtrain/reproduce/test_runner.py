@@ -136,7 +136,7 @@ def test_a_run_without_a_log(tmp_path):
 
 TIED = """
 import os, signal, sys, time
-import cli.tied as tied
+import cli.reproduce.child_process as tied
 from threading import Thread
 tied.PAUSE = 0.05
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("saved", flush=True)))

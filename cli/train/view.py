@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from cli.theory_view import format_duration
+from cli.theory.view import format_duration
 from fedtrain.analysis.cost import estimate_round_seconds, estimate_seconds_left
 from fedtrain.analysis.model_summary import EntrySummary, ModelSummary, summarise_model
 from fedtrain.data.settings import SETTINGS_OF_SKEW

@@ -68,6 +68,6 @@ def forecast(ctx: click.Context, /, **options: Any) -> None:
         raise click.UsageError(f"{idle[0]} is for --dataset; the file says who holds what")
     if options["path"] is None and "target" in said:
         raise click.UsageError("--target is for --file; the data sets have classes")
-    from cli.forecast_run import run
+    from cli.forecast.run import run
 
     run(options)

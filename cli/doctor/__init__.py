@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 import click
 
-from cli.checkup import CheckResult, run_checks
 from cli.console import CHECK_FAILED, make_console
+from cli.doctor.checks import CheckResult, run_checks
 
 
 def print_lines(findings: Sequence[CheckResult]) -> None:

@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from cli.theory_view import format_duration
+from cli.theory.view import format_duration
 from fedtrain.data.catalogue import DATASETS
 from fedtrain.reproduce.jobs import Job
 from fedtrain.reproduce.results import ComparisonTable

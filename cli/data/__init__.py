@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cli.console import DATA_MISSING
-from cli.data_clients import clients
+from cli.data.clients import clients
 
 DATASET_NAMES = ("digits", "office", "domainnet", "cifar10", "cifar100")
 
@@ -44,7 +44,7 @@ def data() -> None:
 @json_option
 def list_(data_dir: Path | None, as_json: bool) -> None:
     """All data sets: domains, classes, terms, and what is here of them."""
-    from cli.data_run import show_list
+    from cli.data.run import show_list
 
     show_list(data_dir, as_json)
 
@@ -54,7 +54,7 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
 @json_option
 def status(data_dir: Path | None, as_json: bool) -> None:
     """The folder in use, and what it holds."""
-    from cli.data_run import show_status
+    from cli.data.run import show_status
 
     show_status(data_dir, as_json)
 
@@ -70,7 +70,7 @@ def get(name: str, domain: str | None, replace: bool, data_dir: Path | None) -> 
     Several places are tried in turn, checksums are verified, and an interrupted download goes on where it stopped.
     $FEDCO2_MIRROR, the address of a folder with files of the same names, is asked first.
     """
-    from cli.data_run import run_get
+    from cli.data.run import run_get
 
     run_get(name, domain, replace, data_dir)
 
@@ -96,7 +96,7 @@ def add(name: str, paths: tuple[Path, ...], domain: str | None, replace: bool, d
 
     Of two files that belong together one is enough if the other lies beside it. Pickles are read without running them.
     """
-    from cli.data_run import run_add
+    from cli.data.run import run_add
 
     run_add(name, paths, domain, replace, data_dir)
 
@@ -108,7 +108,7 @@ def add(name: str, paths: tuple[Path, ...], domain: str | None, replace: bool, d
 @click.pass_context
 def check(ctx: click.Context, name: str, data_dir: Path | None, as_json: bool) -> None:
     """Verify every byte of what is here of a data set; exit with 3 if something is wrong or missing."""
-    from cli.data_run import run_check
+    from cli.data.run import run_check
 
     if not run_check(name, data_dir, as_json):
         ctx.exit(DATA_MISSING)

@@ -78,7 +78,7 @@ def theory(ctx: click.Context, /, **options: Any) -> None:
         raise click.UsageError("--ridge is for --data; synthetic clients have known covariances")
     if options["certify"] and options["sweeps"]:
         raise click.UsageError("--certify proves the orderings of one setting, not of a --sweep; leave one of them out")
-    from cli.theory_run import run
+    from cli.theory.run import run
 
     if not run(options) and options["strict"]:
         ctx.exit(CHECK_FAILED)

@@ -18,11 +18,11 @@ from fedtrain.config.schema.schema import Config, load_toml
 from fedtrain.config.schema.toml import TomlTable, merge_tables, parse_override
 
 from cli.console import make_console
-from cli.folders import choose_new_folder
-from cli.stopping import handle_interrupts
+from cli.interrupt import handle_interrupts
+from cli.output_folder import choose_new_folder
+from cli.train.resume import describe_resume
+from cli.train.view import TrainingView, show_plan, show_summary
 from cli.train_ranks import launch_ranks
-from cli.train_resume import describe_resume
-from cli.train_view import TrainingView, show_plan, show_summary
 from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.data.settings import SETTINGS_OF_SKEW
 from fedtrain.data.source import LoadedDataset, load_dataset

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from cli.console import make_console
-from cli.reproduce_view import JobsProgress
-from cli.stopping import handle_interrupts
+from cli.interrupt import handle_interrupts
+from cli.reproduce.view import JobsProgress
 from fedtrain.reproduce.estimate import estimate_run_seconds
 from fedtrain.reproduce.jobs import Job
 from fedtrain.reproduce.plan import Plan
@@ -28,7 +28,7 @@ def run_unfinished_jobs(
     if not todo:
         return []
     weights = estimate_job_seconds(plans, todo)
-    command = [sys.executable, "-m", "cli.tied", str(os.getpid())]
+    command = [sys.executable, "-m", "cli.reproduce.child_process", str(os.getpid())]
     watch = JobsProgress(make_console(stderr=True), weights)
     longest_first = sorted(todo, key=lambda job: -weights[job])  # or it would be the last one, alone
     with handle_interrupts(lambda: describe_resume(todo)), watch:

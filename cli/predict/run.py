@@ -15,7 +15,7 @@ from rich.table import Table
 from torch import Tensor
 
 from cli.console import make_console
-from cli.evaluate_run import describe_run, show_heading
+from cli.evaluate.run import describe_run, show_heading
 from fedtrain.inference.trained_run import TrainedRun, load_run
 from fedtrain.inference.unseen_client import ENOUGH_IMAGES, POLICY, UNSEEN_CLIENT, build_unseen_client, choose_branch
 from theory.errors import InputError

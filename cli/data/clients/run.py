@@ -13,7 +13,7 @@ import numpy as np
 from fedtrain.config.schema.presets import resolve_preset
 
 from cli.console import make_console
-from cli.data_clients_view import print_clients
+from cli.data.clients.view import print_clients
 from fedtrain.data import store
 from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.data.client_share import ClientIndices, LabelledPool

@@ -77,8 +77,8 @@ def reproduce(ctx: click.Context, /, **options: Any) -> None:
     """
     if not options["names"] and not options["listing"]:
         raise click.UsageError("name tables or figures, for instance T7 or F2; --list shows all")
-    from cli.reproduce_run import run_reproduce
-    from cli.stopping import Interrupted
+    from cli.interrupt import Interrupted
+    from cli.reproduce.run import run_reproduce
 
     try:
         if not run_reproduce(options):

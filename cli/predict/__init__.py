@@ -55,6 +55,6 @@ def predict(
         raise click.UsageError("say whose images these are: --client NAME, or --new-client online-average")
     if new_client and branch:
         raise click.UsageError("--branch contradicts --new-client: the policy decides which branch can be used")
-    from cli.predict_run import run_predict
+    from cli.predict.run import run_predict
 
     run_predict(run, images, client, branch, top, device, as_json)

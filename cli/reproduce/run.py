@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from cli.console import make_console
-from cli.reproduce_view import show_commands, show_comparison_tables, show_failures, show_impossible, show_list
-from cli.reproduce_work import count_cores, estimate_job_seconds, run_unfinished_jobs
-from cli.train_run import nest_settings
+from cli.reproduce.execute import count_cores, estimate_job_seconds, run_unfinished_jobs
+from cli.reproduce.view import show_commands, show_comparison_tables, show_failures, show_impossible, show_list
+from cli.train.run import nest_settings
 from fedtrain.report.records import RunRecord, read_record
 from fedtrain.reproduce.data_match import find_impossible_runs, make_clients_preview
 from fedtrain.reproduce.estimate import estimate_total_seconds

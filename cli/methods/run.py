@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from cli.console import make_console
-from cli.methods_view import show_all, show_one
+from cli.methods.view import show_all, show_one
 from fedtrain.analysis.method_options import get_method_description, list_method_options
 from fedtrain.analysis.method_summary import PRESET_FOR_MODEL, MethodSummary, summarise_method
 from fedtrain.methods import METHODS

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from cli.console import make_console, show_status_line
-from cli.data_clients_run import build_data_settings
-from cli.forecast_view import show_forecast
+from cli.data.clients.run import build_data_settings
+from cli.forecast.view import show_forecast
 from fedtrain.analysis.kernel_problem import build_kernel_problem, count_used_samples
 from fedtrain.data.federation import build_federation
 from fedtrain.data.words import describe_partition

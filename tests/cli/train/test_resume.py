@@ -258,7 +258,7 @@ def stop(monkeypatch):
             if not round or arguments[1].round == round:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr("cli.train_run.View.__call__" if round else "fedtrain.federated.client.Bench.adapt", press)
+        monkeypatch.setattr("cli.train.run.View.__call__" if round else "fedtrain.federated.client.Bench.adapt", press)
 
     return at
 

@@ -30,6 +30,6 @@ def methods(method: str | None, model: str, clients: int | None, as_json: bool) 
       fedco2 methods fedco2 --model alexnet --clients 6
       fedco2 methods --json
     """
-    from cli.methods_run import run_methods
+    from cli.methods.run import run_methods
 
     run_methods(method, model, clients, as_json)

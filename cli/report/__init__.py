@@ -56,6 +56,6 @@ def report(
     """
     if not runs and compare is None:
         raise click.UsageError("name at least one run folder, or two sides to --compare")
-    from cli.report_run import run_report
+    from cli.report.run import run_report
 
     run_report(list(runs), compare, out, rule, as_json)

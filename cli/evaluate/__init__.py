@@ -31,6 +31,6 @@ def evaluate(
       fedco2 evaluate runs/office-fedco2-20260101-120000 --client dslr
       fedco2 evaluate runs/office-fedco2-20260101-120000 --split val --json
     """
-    from cli.evaluate_run import run_evaluate
+    from cli.evaluate.run import run_evaluate
 
     run_evaluate(run, client, split, data_dir, device, as_json)  # type: ignore[arg-type] # click checks the split

@@ -14,9 +14,9 @@ from typing import Any
 import click
 import torch
 
-from cli import theory_view
 from cli.console import make_console
-from cli.folders import choose_new_folder
+from cli.output_folder import choose_new_folder
+from cli.theory import view
 from theory.claims import CLAIMS, Claim, select_claims
 from theory.config import TheoryConfig, get_available_memory, predict_cost, refuse_if_too_large
 from theory.errors import InputError
@@ -63,7 +63,7 @@ def _run_verification(setting: TheoryConfig, claims: list[Claim], certify: bool,
     if as_json:
         click.echo(json.dumps(make_json_safe({**report, "out": str(folder)}), ensure_ascii=False))
     else:
-        theory_view.show_report(make_console(), report, folder)
+        view.show_report(make_console(), report, folder)
     return all(row["verdict"] == "holds" for row in report["claims"] if row["ordering"])
 
 
@@ -81,7 +81,7 @@ def _run_sweep(
     if as_json:
         click.echo(json.dumps(make_json_safe({**table, "out": str(folder)}), ensure_ascii=False))
     else:
-        theory_view.show_sweep(make_console(), rows, names, figure, folder)
+        view.show_sweep(make_console(), rows, names, figure, folder)
     orderings = [claim.id for claim in claims if CLAIMS[claim.id].ordering]
     return all(row["held"][name] == row["draws"] for row in rows for name in orderings)
 
@@ -103,7 +103,7 @@ def _check_cost(settings: list[TheoryConfig], claims: list[Claim], figures: bool
         seconds = REPORT_SECONDS + sum(cost.seconds for cost in costs)
         make_console(stderr=True).print(
             f"needs about {max(largest.bytes / 2**20, 1):.0f} MiB of {available / 2**30:.0f} GiB and "
-            f"roughly {theory_view.format_duration(seconds)}"
+            f"roughly {view.format_duration(seconds)}"
         )
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from cli.console import make_console, show_status_line
-from cli.folders import choose_new_folder
-from cli.report_view import show_comparison, show_result_tables
+from cli.output_folder import choose_new_folder
+from cli.report.view import show_comparison, show_result_tables
 from fedtrain.report.compare import compare_runs
 from fedtrain.report.grouping import find_setting_differences
 from fedtrain.report.page import check_new_page, write_page

@@ -102,8 +102,8 @@ def train(ctx: click.Context, /, **options: Any) -> None:
     given = {SETTING_FOR_OPTION[name]: options[name] for name in SETTING_FOR_OPTION if options[name] is not None}
     if options["resume"] is not None and (clash := _find_resume_conflict(options)):
         raise click.UsageError(f"{clash} contradicts --resume: the run says what it is; leave it out")
-    from cli.stopping import Interrupted
-    from cli.train_run import run_train
+    from cli.interrupt import Interrupted
+    from cli.train.run import run_train
 
     try:
         run_train(given, options)

@@ -29,6 +29,6 @@ def clients(**options: Any) -> None:
       fedco2 data clients --dataset cifar100 --plot pachinko.png
       fedco2 data clients --dataset office --skew label+feature --data-seed 1 --json
     """
-    from cli.data_clients_run import run_clients
+    from cli.data.clients.run import run_clients
 
     run_clients(options)

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from cli.data_view import format_size, print_table, show_progress
+from cli.data.view import format_size, print_table, show_progress
 from fedtrain.data.audit import verify_dataset
 from fedtrain.data.catalogue import DATASETS
 from fedtrain.data.domain_file import read_domain_info
