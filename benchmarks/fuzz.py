@@ -22,11 +22,11 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy and torch are loaded
 
+from fuzzing.dataset_files import build_idx_seeds
+from fuzzing.monitor import ReaderMonitor
 from fuzzing.mutate import mutate_seed
-from fuzzing.pictures import build_idx_seeds
 from fuzzing.readers import READERS, Reader
-from fuzzing.seed import Seed, build_plain_seed
-from fuzzing.watch import ReaderMonitor
+from fuzzing.seed_file import Seed, build_plain_seed
 
 MEMORY_LIMIT = 3 * 2**30
 """Bytes of address space of a process; torch and NumPy take about 0.8 GiB of it."""

@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from functools import cache
 
-from fuzzing.packing import (
+from fuzzing.containers import (
     MAT_HEADER,
     build_claimed_safetensors,
     build_gzip,
@@ -24,7 +24,7 @@ from fuzzing.packing import (
     encode_npy,
     make_mat_builder,
 )
-from fuzzing.pictures import COLOUR_IMAGES, GREY_IMAGES, LABELS
+from fuzzing.dataset_files import COLOUR_IMAGES, GREY_IMAGES, LABELS
 
 MIB = 2**20
 BOMB_SIZE = 17 * MIB  # a little above what may be unpacked at any ratio

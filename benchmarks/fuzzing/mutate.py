@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 from random import Random
 
-from fuzzing.seed import Seed
+from fuzzing.seed_file import Seed
 
 MAX_INPUT_SIZE = 2**20  # bytes of an input: damage shall be small, so that many can be tried
 EXTREME_VALUES = [

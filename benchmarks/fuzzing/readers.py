@@ -13,9 +13,9 @@ from fedtrain.data import domain_file, importing, readers
 from fedtrain.data.catalogue import get_dataset_info
 from fedtrain.runs import checkpoint
 from fedtrain.runs.folder import MANIFEST_FILE, METRICS_FILE, RunFolder
-from fuzzing import attacks, calls, pictures, records
-from fuzzing.packing import build_tar_seed
-from fuzzing.seed import Seed
+from fuzzing import attacks, dataset_files, pickle_attacks, project_files
+from fuzzing.containers import build_tar_seed
+from fuzzing.seed_file import Seed
 from theory import user_data
 from theory.errors import InputError
 
@@ -102,83 +102,94 @@ def _select_header_attacks(kind: str) -> Callable[[str], list[bytes]]:
 
 
 READERS: dict[str, Reader] = {
-    "idx": Reader("idx", _read_idx, pictures.build_idx_seeds, _select_header_attacks("idx")),
+    "idx": Reader("idx", _read_idx, dataset_files.build_idx_seeds, _select_header_attacks("idx")),
     "mat": Reader(
-        "a.mat", lambda file, _: readers.read_mat(file), pictures.build_matlab_seeds, _select_header_attacks("mat")
+        "a.mat", lambda file, _: readers.read_mat(file), dataset_files.build_matlab_seeds, _select_header_attacks("mat")
     ),
     "libsvm": Reader(
         "usps",
         lambda file, _: readers.read_libsvm(file),
-        pictures.build_libsvm_seeds,
+        dataset_files.build_libsvm_seeds,
         _select_header_attacks("libsvm"),
         [b" 7:", b"nan", b"1e400"],
     ),
     "cifar-python": Reader(
         "c",
         lambda file, _: readers.read_cifar10(file, "train"),
-        lambda: pictures.build_cifar_seeds(False),
-        _wrap_in_archive(calls.build_pickle_attacks),
+        lambda: dataset_files.build_cifar_seeds(False),
+        _wrap_in_archive(pickle_attacks.build_pickle_attacks),
     ),
     "cifar-binary": Reader(
         "c",
         lambda file, _: readers.read_cifar10(file, "train"),
-        lambda: pictures.build_cifar_seeds(True),
+        lambda: dataset_files.build_cifar_seeds(True),
         attacks.build_archive_attacks,
     ),
     "digits": Reader(
         "test.pkl",
         lambda file, _: readers.read_fedbn_digits(file.parent, "test"),
-        pictures.build_digits_seeds,
-        calls.build_pickle_attacks,
+        dataset_files.build_digits_seeds,
+        pickle_attacks.build_pickle_attacks,
     ),
     "index": Reader(
-        "a.pkl", lambda file, _: readers.read_image_list(file), pictures.build_index_seeds, calls.build_pickle_attacks
+        "a.pkl",
+        lambda file, _: readers.read_image_list(file),
+        dataset_files.build_index_seeds,
+        pickle_attacks.build_pickle_attacks,
     ),
     "npz": Reader(
         "a.npz",
         lambda file, _: read_all(lambda: readers.read_npz(file, "train", 10), lambda: readers.read_npz(file, "test")),
-        pictures.build_npz_seeds,
+        dataset_files.build_npz_seeds,
         _select_header_attacks("npz"),
         [b"'|O'", b"'<U9'", b"'|V0'", b"True", b"(2**99,)", b"(-1,)", b"()", b"'<f8'"],
     ),
     "image": Reader(
         "a.png",
         lambda file, _: readers.read_image(file, (8, 8)),
-        pictures.build_image_seeds,
+        dataset_files.build_image_seeds,
         lambda canary: attacks.build_image_attacks(),
     ),
     "archive": Reader(
         "a",
         lambda file, target: readers.extract_archive(file, target),
-        pictures.build_archive_seeds,
+        dataset_files.build_archive_seeds,
         attacks.build_archive_attacks,
     ),
-    "import": Reader("a.npz", _import_file, pictures.build_npz_seeds, _select_header_attacks("npz")),
+    "import": Reader("a.npz", _import_file, dataset_files.build_npz_seeds, _select_header_attacks("npz")),
     "config": Reader(
-        "c.toml", _read_config, records.build_config_seeds, lambda canary: [*records.TOML_WORDS], records.TOML_WORDS
+        "c.toml",
+        _read_config,
+        project_files.build_config_seeds,
+        lambda canary: [*project_files.TOML_WORDS],
+        project_files.TOML_WORDS,
     ),
     "checkpoint": Reader(
-        "c", _read_checkpoint, records.build_checkpoint_seeds, _select_header_attacks("tensors"), records.JSON_WORDS
+        "c",
+        _read_checkpoint,
+        project_files.build_checkpoint_seeds,
+        _select_header_attacks("tensors"),
+        project_files.JSON_WORDS,
     ),
     "domain": Reader(
         "usps.safetensors",
         _read_domain,
-        records.build_domain_seeds,
+        project_files.build_domain_seeds,
         _select_header_attacks("tensors"),
-        records.JSON_WORDS,
+        project_files.JSON_WORDS,
     ),
     "run-folder": Reader(
         METRICS_FILE,
         _read_run_folder,
-        records.build_result_seeds,
-        lambda canary: [*records.JSON_WORDS],
-        records.JSON_WORDS,
+        project_files.build_result_seeds,
+        lambda canary: [*project_files.JSON_WORDS],
+        project_files.JSON_WORDS,
         MANIFEST_FILE,
     ),
     "theory-npz": Reader(
         "a.npz",
         lambda file, _: user_data.load_user_data(file, 1e-3),
-        records.build_theory_npz_seeds,
+        project_files.build_theory_npz_seeds,
         _select_header_attacks("npz"),
         [b"'|O'", b"'<U9'", b"'|V0'", b"'<M8'", b"True", b"(2**99,)", b"(-1,)", b"()", b"'<f2'", b"'<c16'"],
     ),

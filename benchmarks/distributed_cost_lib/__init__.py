@@ -1,0 +1,1 @@
+"""What distribution costs, in parts; ``benchmarks/distributed_cost.py`` is the program."""

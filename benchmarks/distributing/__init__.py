@@ -1,1 +1,0 @@
-"""What distribution costs, in parts; ``benchmarks/distribution.py`` is the program."""

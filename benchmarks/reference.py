@@ -1,0 +1,598 @@
+"""Every method as a plain loop, slow and literal: python benchmarks/reference.py --method fedco2 --rounds 3.
+
+Nothing that trains is taken from fedtrain: only networks, clients' data, and chance (first weights, order of samples,
+who is asked in a round), so that both start alike and see the same batches. Two uses: in double precision the engine
+must come to the same numbers, and the engine's speed is told as a multiple of this. Hence no tricks: a deep copy
+wherever one is handy, an SGD for each model, samples one by one through a DataLoader, gradients even for frozen heads.
+Not here: augmentation and noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from fedtrain.data.clients import ClientData, Samples
+from fedtrain.models import Net
+from fedtrain.rng import fork_rng, make_generator
+
+Predict = Callable[[str, Tensor], dict[str, Tensor]]
+"""Logits of a client's prediction ("fused"), and of its branches if there are several."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The task, and how clients train."""
+
+    make: Callable[[], Net]
+    clients: Sequence[ClientData]
+    rounds: int
+    classes: int
+    seed: int = 0
+    lr: float = 0.01
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    epochs: int = 1
+    batch_size: int = 32
+    participation: float = 1.0
+    """The share of clients that train in a round."""
+    weights: Literal["uniform", "size"] = "uniform"
+    dtype: torch.dtype = torch.float32
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    evaluate_train: bool = False
+    """Score the training data too after each round, as published."""
+    before_round: Callable[[int], None] = lambda round: None
+    """Called as each round begins."""
+    load_sample: Callable[[Samples, int, bool], Tensor] | None = None
+    """Brings one sample to the network, while training or not, if it is not to be taken from memory as it is."""
+
+
+class Score(NamedTuple):
+    """How one branch of one client does on one split."""
+
+    accuracy: float
+    loss: float
+
+
+Scores = dict[str, dict[str, dict[str, Score]]]
+"""By client, split and branch."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out: every entry of every client's models, and the scores after each round."""
+
+    states: dict[str, dict[str, Tensor]]
+    scores: list[Scores]
+
+
+class PreparedSamples(Dataset[tuple[Tensor, Tensor]]):
+    """Samples as a network reads them, prepared one at a time."""
+
+    def __init__(self, job: Job, samples: Samples, training: bool = False) -> None:
+        self.job, self.samples, self.training = job, samples, training
+        channels = (-1, *[1] * (samples.inputs.ndim - 2))
+        self.mean = torch.tensor(job.mean, dtype=job.dtype).reshape(channels)
+        self.std = torch.tensor(job.std, dtype=job.dtype).reshape(channels)
+
+    def __len__(self) -> int:
+        return len(self.samples.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        if self.job.load_sample:
+            return self.job.load_sample(self.samples, index, self.training), self.samples.labels[index]
+        raw = self.samples.inputs[index]
+        x = raw.to(self.job.dtype)
+        if raw.dtype == torch.uint8:
+            x = x / 255
+        return (x - self.mean) / self.std, self.samples.labels[index]
+
+
+def build_common_network(job: Job, part: str = "") -> Net:
+    """The common start; another one for each ``part``."""
+    with fork_rng(job.seed, "network", part):
+        return job.make().to(job.dtype)
+
+
+def build_client_network(job: Job, client: str, part: str = "") -> Net:
+    """A start of the client's own."""
+    with fork_rng(job.seed, "network", part, "of", client):
+        return job.make().to(job.dtype)
+
+
+def select_cohort(job: Job, round: int) -> list[ClientData]:
+    """The clients that train in this round, by name; with this a round begins."""
+    job.before_round(round)
+    ranked = sorted(job.clients, key=lambda client: client.name)
+    drawn = torch.randperm(len(ranked), generator=make_generator(job.seed, "cohort", round))
+    size = max(1, math.floor(len(ranked) * job.participation + 1e-9))
+    return [ranked[i] for i in sorted(drawn[:size].tolist())]
+
+
+def iterate_batches(
+    job: Job, model: nn.Module, client: ClientData, round: int, phase: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """One pass over the training data, in the order that belongs to this client, round and phase."""
+    order = torch.randperm(len(client.train), generator=make_generator(job.seed, client.name, round, phase, "order"))
+    dataset = PreparedSamples(job, client.train, training=True)
+    for x, y in DataLoader(dataset, job.batch_size, sampler=order.tolist(), generator=torch.Generator()):
+        if len(y) == 1 and list_batch_norm_names(model):
+            continue  # one sample has no variance
+        yield x, y
+
+
+def build_sgd(job: Job, model: nn.Module) -> torch.optim.SGD:
+    """A new optimiser, as in every round."""
+    return torch.optim.SGD(model.parameters(), lr=job.lr, momentum=job.momentum, weight_decay=job.weight_decay)
+
+
+def list_batch_norm_names(model: nn.Module, statistics: bool = True) -> set[str]:
+    """State-dict names of batch norm; without ``statistics`` only weights and biases."""
+    names = set()
+    for path, layer in model.named_modules():
+        if isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)):
+            for name in layer.state_dict():
+                if statistics or name in ("weight", "bias"):
+                    names.add(f"{path}.{name}")
+    return names
+
+
+def list_head_names(model: Net) -> set[str]:
+    """State-dict names of the head."""
+    return {name for name in model.state_dict() if name.startswith("head.")}
+
+
+def average(
+    job: Job, sampled: Sequence[ClientData], models: Mapping[str, nn.Module], kept: Collection[str] = ()
+) -> None:
+    """The server: mean over those who trained of each entry that is not kept, written into everyone's model."""
+    sizes = [len(client.train) if job.weights == "size" else 1 for client in sampled]
+    states = [models[client.name].state_dict() for client in sampled]
+    for name, first in states[0].items():
+        if name in kept:
+            continue
+        mean = torch.zeros_like(first)
+        if name.endswith("num_batches_tracked"):
+            mean.copy_(first)  # a counter has no mean
+        else:
+            for state, size in zip(states, sizes, strict=True):
+                mean += size / sum(sizes) * state[name]
+        for model in models.values():
+            model.state_dict()[name].copy_(mean)
+
+
+def evaluate(job: Job, predict: Predict) -> Scores:
+    """Accuracy and cross entropy of every client on its own data."""
+    found: Scores = {}
+    for client in job.clients:
+        splits = {"train": client.train if job.evaluate_train else None, "val": client.val, "test": client.test}
+        found[client.name] = {}
+        for split, samples in splits.items():
+            if samples is None:
+                continue
+            right: dict[str, int] = {}
+            loss: dict[str, float] = {}
+            with torch.no_grad():
+                for x, y in DataLoader(PreparedSamples(job, samples), job.batch_size, generator=torch.Generator()):
+                    for branch, logits in predict(client.name, x).items():
+                        right[branch] = right.get(branch, 0) + int((logits.argmax(1) == y).sum())
+                        loss[branch] = loss.get(branch, 0.0) + F.cross_entropy(logits, y).item() * len(y)
+            n = len(samples)
+            found[client.name][split] = {branch: Score(right[branch] / n, loss[branch] / n) for branch in right}
+    return found
+
+
+def build_own_predictor(models: Mapping[str, nn.Module]) -> Predict:
+    """Each client predicts with its one model."""
+    return lambda name, x: {"fused": models[name].eval()(x)}
+
+
+def merge_state_dicts(**models: nn.Module) -> dict[str, Tensor]:
+    """One state dict of several models, each under its name."""
+    return {f"{part}.{name}": value for part, model in models.items() for name, value in model.state_dict().items()}
+
+
+def train_on_labels(job: Job, model: Net, client: ClientData, round: int) -> None:
+    """Local training with cross entropy alone."""
+    model.train()
+    optimiser = build_sgd(job, model)
+    for epoch in range(job.epochs):
+        for x, y in iterate_batches(job, model, client, round, epoch):
+            optimiser.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimiser.step()
+
+
+def singleset(job: Job, *, start: str = "common") -> Result:
+    """Every client alone."""
+    models = {
+        c.name: build_common_network(job) if start == "common" else build_client_network(job, c.name)
+        for c in job.clients
+    }
+    scores = []
+    for round in range(job.rounds):
+        for client in select_cohort(job, round):
+            train_on_labels(job, models[client.name], client, round)
+        scores.append(evaluate(job, build_own_predictor(models)))
+    return Result({name: model.state_dict() for name, model in models.items()}, scores)
+
+
+def train_and_average_except(job: Job, kept: Collection[str]) -> Result:
+    """Train on labels and average, but for the entries kept."""
+    models = {client.name: build_common_network(job) for client in job.clients}
+    scores = []
+    for round in range(job.rounds):
+        sampled = select_cohort(job, round)
+        for client in sampled:
+            train_on_labels(job, models[client.name], client, round)
+        average(job, sampled, models, kept)
+        scores.append(evaluate(job, build_own_predictor(models)))
+    return Result({name: model.state_dict() for name, model in models.items()}, scores)
+
+
+def fedavg(job: Job) -> Result:
+    """Nothing is kept."""
+    return train_and_average_except(job, kept=())
+
+
+def fedper(job: Job) -> Result:
+    """The head is kept."""
+    return train_and_average_except(job, kept=list_head_names(build_common_network(job)))
+
+
+def fedbn(job: Job, *, bn_stats: str = "local") -> Result:
+    """Batch norm is kept, with its running statistics or without."""
+    return train_and_average_except(
+        job, kept=list_batch_norm_names(build_common_network(job), statistics=bn_stats == "local")
+    )
+
+
+def fedprox(job: Job, *, mu: float = 1e-2, squared: bool = True) -> Result:
+    """FedAvg with a pull to the model that the round began with."""
+    models = {client.name: build_common_network(job) for client in job.clients}
+    scores = []
+    for round in range(job.rounds):
+        sampled = select_cohort(job, round)
+        for client in sampled:
+            model = models[client.name].train()
+            server = copy.deepcopy(model)
+            optimiser = build_sgd(job, model)
+            for epoch in range(job.epochs):
+                for step, (x, y) in enumerate(iterate_batches(job, model, client, round, epoch)):
+                    optimiser.zero_grad()
+                    loss = F.cross_entropy(model(x), y)
+                    distance = torch.zeros((), dtype=job.dtype)
+                    for w, w_server in zip(model.parameters(), server.parameters(), strict=True):
+                        distance = distance + (w - w_server.detach()).pow(2).sum()
+                    if squared:
+                        loss = loss + mu / 2 * distance
+                    elif round > 0 and step > 0:  # the published form: a root, which has no gradient where w = w_server
+                        loss = loss + mu / 2 * distance.sqrt()
+                    loss.backward()
+                    optimiser.step()
+        average(job, sampled, models)
+        scores.append(evaluate(job, build_own_predictor(models)))
+    return Result({name: model.state_dict() for name, model in models.items()}, scores)
+
+
+def moon(job: Job, *, mu: float = 1.0, tau: float = 0.5, previous: str = "last") -> Result:
+    """FedAvg whose features are to be like the global model's and unlike the client's previous model's."""
+    models = {client.name: build_common_network(job) for client in job.clients}
+    before = {
+        client.name: build_common_network(job)
+        if previous == "last"
+        else build_client_network(job, client.name, "previous")
+        for client in job.clients
+    }
+    scores = []
+    for round in range(job.rounds):
+        sampled = select_cohort(job, round)
+        for client in sampled:
+            model = models[client.name].train()
+            global_model = copy.deepcopy(model).eval().requires_grad_(False)
+            previous_model = before[client.name].eval().requires_grad_(False)
+            optimiser = build_sgd(job, model)
+            for epoch in range(job.epochs):
+                for x, y in iterate_batches(job, model, client, round, epoch):
+                    optimiser.zero_grad()
+                    z = model.features(x)
+                    like = F.cosine_similarity(z, global_model.features(x), dim=1)
+                    unlike = F.cosine_similarity(z, previous_model.features(x), dim=1)
+                    logits = torch.stack([like, unlike], dim=1) / tau
+                    contrast = F.cross_entropy(logits, torch.zeros(len(y), dtype=torch.long))
+                    (F.cross_entropy(model.head(z), y) + mu * contrast).backward()
+                    optimiser.step()
+            if previous == "last":
+                before[client.name] = copy.deepcopy(model)
+        average(job, sampled, models)
+        scores.append(evaluate(job, build_own_predictor(models)))
+    return Result({name: merge_state_dicts(model=models[name], previous=before[name]) for name in models}, scores)
+
+
+def fedrod(job: Job, *, balanced: bool = False, personal_sgd: str = "same") -> Result:
+    """A generic network for all, and on its features a personal head that corrects the logits."""
+    generic = {client.name: build_common_network(job) for client in job.clients}
+    personal = {client.name: build_common_network(job, "personal head").head for client in job.clients}
+
+    def predict(name: str, x: Tensor) -> dict[str, Tensor]:
+        z = generic[name].eval().features(x)
+        one, other = generic[name].head(z), personal[name].eval()(z)
+        return {"fused": one + other, "generic": one, "personal": other}
+
+    scores = []
+    for round in range(job.rounds):
+        sampled = select_cohort(job, round)
+        for client in sampled:
+            model, head = generic[client.name].train(), personal[client.name].train()
+            optimiser = build_sgd(job, model)
+            plain = torch.optim.SGD(head.parameters(), lr=job.lr)
+            head_optimiser = plain if personal_sgd == "plain" else build_sgd(job, head)
+            frequency = torch.bincount(client.train.labels, minlength=job.classes).to(job.dtype) / len(client.train)
+            for epoch in range(job.epochs):
+                for x, y in iterate_batches(job, model, client, round, epoch):
+                    # the generic network, on its own logits
+                    z = model.features(x)
+                    logits = model.head(z)
+                    optimiser.zero_grad()
+                    F.cross_entropy(logits + frequency.log() if balanced else logits, y).backward()
+                    optimiser.step()
+                    # the personal head, on what the generic network said before its step
+                    head_optimiser.zero_grad()
+                    F.cross_entropy(logits.detach() + head(z.detach()), y).backward()
+                    head_optimiser.step()
+        average(job, sampled, generic)
+        scores.append(evaluate(job, predict))
+    return Result({name: merge_state_dicts(generic=generic[name], personal=personal[name]) for name in generic}, scores)
+
+
+def copa(job: Job) -> Result:
+    """Heads are kept, but everyone's head judges everyone's features, and all heads vote."""
+    models = {client.name: build_common_network(job) for client in job.clients}
+
+    def predict(name: str, x: Tensor) -> dict[str, Tensor]:
+        z = models[name].eval().features(x)
+        own = models[name].head(z)
+        peers = [model.eval().head(z) for other, model in models.items() if other != name]
+        if not peers:
+            return {"fused": own}
+        everyone = torch.stack([own, *peers]).mean(0)
+        return {"fused": everyone, "own": own, "peers": torch.stack(peers).mean(0)}
+
+    scores = []
+    for round in range(job.rounds):
+        sampled = select_cohort(job, round)
+        heads = {name: copy.deepcopy(model.head).eval() for name, model in models.items()}  # before anyone trains
+        for client in sampled:
+            model = models[client.name].train()
+            optimiser = build_sgd(job, model)
+            for epoch in range(job.epochs):
+                for x, y in iterate_batches(job, model, client, round, epoch):
+                    optimiser.zero_grad()
+                    z = model.features(x)
+                    loss = F.cross_entropy(model.head(z), y)
+                    for name, head in heads.items():
+                        if name != client.name:
+                            loss = loss + F.cross_entropy(head(z), y)
+                    loss.backward()
+                    optimiser.step()
+        average(job, sampled, models, kept=list_head_names(models[sampled[0].name]))
+        scores.append(evaluate(job, predict))
+    return Result({name: model.state_dict() for name, model in models.items()}, scores)
+
+
+def fedco2(
+    job: Job,
+    *,
+    intra: str = "both",
+    inter: str = "both",
+    mu: float = 1.0,
+    gen: str = "sum",
+    personal: str = "bn",
+    bn_stats: str = "local",
+    fusion: str = "logits",
+    start: str = "common",
+) -> Result:
+    """An online model that is averaged but for its personal part, and an offline one that is not."""
+    online = {c.name: build_common_network(job) for c in job.clients}
+    offline = {
+        c.name: copy.deepcopy(online[c.name]) if start == "common" else build_client_network(job, c.name, "offline")
+        for c in job.clients
+    }
+    kept: set[str] = set()
+    if personal in ("bn", "bn+head"):
+        kept |= list_batch_norm_names(build_common_network(job), statistics=bn_stats == "local")
+    if personal in ("head", "bn+head"):
+        kept |= list_head_names(build_common_network(job))
+
+    def predict(name: str, x: Tensor) -> dict[str, Tensor]:
+        one, other = online[name].eval()(x), offline[name].eval()(x)
+        fused = one + other if fusion == "logits" else ((one.softmax(1) + other.softmax(1)) / 2).log()
+        return {"fused": fused, "online": one, "offline": other}
+
+    scores = []
+    for round in range(job.rounds):
+        sampled = select_cohort(job, round)
+        heads = {name: copy.deepcopy(model.head).eval() for name, model in offline.items()}  # before anyone trains
+        for client in sampled:
+            on, off = online[client.name].train(), offline[client.name].train()
+            on_optimiser, off_optimiser = build_sgd(job, on), build_sgd(job, off)
+            phase = 0
+
+            # Phase 1: each model learns from the other one, as that was when the round began.
+            if round > 0 and intra != "none":
+                on_teacher, off_teacher = copy.deepcopy(on).eval(), copy.deepcopy(off).eval()
+                for x, _ in iterate_batches(job, on, client, round, phase):
+                    if intra in ("online", "both"):
+                        on_optimiser.zero_grad()
+                        target = off_teacher(x).softmax(1).detach()
+                        F.kl_div(on(x).log_softmax(1), target, reduction="batchmean").backward()
+                        on_optimiser.step()
+                    if intra in ("offline", "both"):
+                        off_optimiser.zero_grad()
+                        target = on_teacher(x).softmax(1).detach()
+                        F.kl_div(off(x).log_softmax(1), target, reduction="batchmean").backward()
+                        off_optimiser.step()
+                phase += 1
+
+            # Phase 2: each model learns from the labels, under its own head and under those of the peers.
+            foreign = [head for name, head in heads.items() if name != client.name]
+            for epoch in range(job.epochs):
+                for x, y in iterate_batches(job, on, client, round, phase + epoch):
+                    for side, model, optimiser in (("online", on, on_optimiser), ("offline", off, off_optimiser)):
+                        optimiser.zero_grad()
+                        z = model.features(x)
+                        loss = F.cross_entropy(model.head(z), y)
+                        if inter in (side, "both"):
+                            for head in foreign:
+                                weight = mu / len(foreign) if gen == "mean" else mu
+                                loss = loss + weight * F.cross_entropy(head(z), y)
+                        loss.backward()
+                        optimiser.step()
+        average(job, sampled, online, kept)
+        scores.append(evaluate(job, predict))
+    return Result({name: merge_state_dicts(online=online[name], offline=offline[name]) for name in online}, scores)
+
+
+METHODS: dict[str, Callable[..., Result]] = {
+    "singleset": singleset,
+    "fedavg": fedavg,
+    "fedprox": fedprox,
+    "fedper": fedper,
+    "moon": moon,
+    "fedrod": fedrod,
+    "copa": copa,
+    "fedbn": fedbn,
+    "fedco2": fedco2,
+}
+
+
+def split_options(
+    make: Callable[[], Net], clients: Sequence[ClientData], given: Mapping[str, Any]
+) -> tuple[Job, dict[str, Any]]:
+    """Part what was given into the job and the options of the method."""
+    ours = {name: value for name, value in given.items() if name in Job.__dataclass_fields__}
+    return Job(make, clients, **ours), {name: value for name, value in given.items() if name not in ours}
+
+
+def run_reference(method: str, make: Callable[[], Net], clients: Sequence[ClientData], **given: Any) -> Result:
+    """Train by a method; given are fields of `Job`, and options by the names that fedtrain's method gives them."""
+    job, options = split_options(make, clients, given)
+    return METHODS[method](job, **options)
+
+
+def run_fedtrain(method: str, make: Callable[[], Net], clients: Sequence[ClientData], **given: Any) -> Result:
+    """The same by fedtrain, told in the same form."""
+    from fedtrain.config.schema.local import LocalSettings
+
+    from fedtrain.data.clients import Preprocessing
+    from fedtrain.federated.client import ClientTrainer, Precision
+    from fedtrain.federated.server import Split, federate
+    from fedtrain.fleets.local import SerialBackend
+    from fedtrain.methods import METHODS as OURS
+
+    job, options = split_options(make, clients, given)
+    local = LocalSettings(job.lr, job.momentum, job.weight_decay, job.epochs, job.batch_size)
+    look, numbers = Preprocessing(job.mean, job.std), Precision(job.dtype)
+    bench = ClientTrainer(
+        OURS[method](**options), make, job.classes, local=local, preprocessing=look, seed=job.seed, precision=numbers
+    )
+    fleet = SerialBackend(bench, clients)
+    splits: list[Split] = ["train", "val", "test"] if job.evaluate_train else ["val", "test"]
+    message, scores = fleet.initial_broadcast(), []
+    for done in federate(
+        fleet, message, job.rounds, participation=job.participation, weights=job.weights, seed=job.seed
+    ):
+        message = done.message
+        found: Scores = {}
+        for name, by_split in fleet.evaluate(message, splits).items():
+            found[name] = {
+                split: {branch: Score(s.accuracy, s.loss) for branch, s in by_branch.items()}
+                for split, by_branch in by_split.items()
+            }
+        scores.append(found)
+    return Result({name: {**fleet.client_states[name], **message.shared} for name in fleet.client_names}, scores)
+
+
+class Differences(NamedTuple):
+    """Largest differences between two results."""
+
+    entries: float
+    """Of a tensor's entries, relative to its largest."""
+    loss: float
+    accuracy: float
+
+
+def measure_differences(one: Result, other: Result) -> Differences:
+    """How far two results are from each other; they must speak of the same things."""
+
+    def pairs(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+        if a.keys() != b.keys():
+            raise ValueError(f"not the same names: {sorted(a.keys() ^ b.keys())}")
+        for name in a:
+            yield from pairs(a[name], b[name]) if isinstance(a[name], Mapping) else [(a[name], b[name])]
+
+    def relative(a: Tensor, b: Tensor) -> float:
+        difference = (a.double() - b.double()).abs().nan_to_num(nan=math.inf)
+        return float(difference.max() / (b.double().abs().max() or 1.0))
+
+    scores = [pair for a, b in zip(one.scores, other.scores, strict=True) for pair in pairs(a, b)]
+    return Differences(
+        max(relative(a, b) for a, b in pairs(one.states, other.states)),
+        max(abs(a.loss - b.loss) / b.loss for a, b in scores),
+        max(abs(a.accuracy - b.accuracy) for a, b in scores),
+    )
+
+
+def build_small_net() -> Net:
+    """For images of 3 x 8 x 8 of 4 classes, with batch norm on both sides of the cut."""
+    conv = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
+    return Net(conv, nn.Sequential(nn.Linear(54, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 4)))
+
+
+def build_small_clients(sizes: Mapping[str, int], seed: int = 0) -> list[ClientData]:
+    """Images with a pattern for each class, on a ground and with a contrast that differ from client to client."""
+    clients = []
+    patterns = torch.rand(4, 3, 8, 8, generator=make_generator(seed, "patterns"))
+    for position, (name, size) in enumerate(sizes.items()):
+        chance = make_generator(seed, "images", name)
+        parts = []
+        for n in (size, size // 2 + 3):
+            labels = torch.randint(4 if position else 3, (n,), generator=chance)  # the first client lacks a class
+            noise = torch.rand(n, 3, 8, 8, generator=chance)
+            images = 20 * position + 255 / (1 + position) * (0.7 * patterns[labels] + 0.3 * noise)
+            parts.append(Samples(images.clamp(0, 255).to(torch.uint8), labels))
+        clients.append(ClientData(name, train=parts[0], test=parts[1]))
+    return clients
+
+
+def main() -> None:
+    """Run one method both ways on four small clients, and print how far apart they end."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--method", choices=METHODS, default="fedco2")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    clients = build_small_clients({"north": 33, "east": 20, "south": 45, "west": 26}, options.seed)
+    task = {"rounds": options.rounds, "epochs": options.epochs, "seed": options.seed}
+    task |= {"lr": 0.1, "batch_size": 16, "classes": 4, "dtype": torch.float64}
+    plain = run_reference(options.method, build_small_net, clients, **task)
+    ours = run_fedtrain(options.method, build_small_net, clients, **task)
+    for name, split in plain.scores[-1].items():
+        print(f"{name:8}", *(f"{branch} {score.accuracy:.3f}" for branch, score in split["test"].items()))
+    weights, loss, accuracy = measure_differences(plain, ours)
+    print(f"largest difference from the engine: entries {weights:.1e}, loss {loss:.1e}, accuracy {accuracy:.1e}")
+
+
+if __name__ == "__main__":
+    main()

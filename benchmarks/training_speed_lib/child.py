@@ -1,0 +1,99 @@
+"""One side in a process of its own: a line on stdin begins a round, a line on stdout says what it took."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from fedtrain.runs.experiment import Experiment
+from fedtrain.utils.memory import keep_freed_memory
+from training_speed_lib.sides import run_backend_rounds, run_reference_rounds
+from training_speed_lib.timing import profile_round
+from training_speed_lib.workloads import TOY_WORKLOADS, WORKLOADS, Workload
+
+
+@dataclass(frozen=True)
+class Task:
+    """What both sides are to do, and what only one of them is told."""
+
+    workload: str
+    method: str
+    rounds: int
+    threads: int
+    small: bool = False
+    reference_data: str = "as-published"
+    engine: str = "fast"
+    backend: str = "auto"
+
+    @property
+    def workload_spec(self) -> Workload:
+        """The workload."""
+        return (TOY_WORKLOADS if self.small else WORKLOADS)[self.workload]
+
+    def build_experiment(self) -> Experiment:
+        """The clients with their data; not augmented where the plain loop takes them as they are."""
+        machine = {"device": "cpu", "engine": self.engine, "fleet": self.backend}
+        given = {"machine": machine} | ({} if self.reads_published_data else {"data": {"augment": False}})
+        return self.workload_spec.build_experiment(self.method, given)
+
+    @property
+    def reads_published_data(self) -> bool:
+        """Whether the plain loop reads its data as the published code does."""
+        return self.reference_data == "as-published"
+
+
+class RoundSignal:
+    """Waits for the word, and answers when it is asked again."""
+
+    def __call__(self, round: int) -> None:
+        """A round begins: the one before it is over."""
+        if round:
+            self.report_round()
+        if not sys.stdin.readline():
+            raise SystemExit  # whoever gave the word is gone
+        self.wall, self.cpu = time.perf_counter(), read_cpu_seconds()
+
+    def report_round(self) -> None:
+        """Say what the round took."""
+        took = {
+            "wall": time.perf_counter() - self.wall,
+            "cpu": read_cpu_seconds() - self.cpu,
+            "peak_mb": read_peak_memory(),
+        }
+        print(json.dumps(took), flush=True)
+
+
+def run_side(side: str, task: Task) -> None:
+    """Make the rounds of one side; or, one client after the other, see where the time of a fleet's round goes."""
+    task = replace(task, threads=1, backend="in-turn") if side == "profile" else task
+    torch.set_num_threads(task.threads)
+    experiment, splits, turns = task.build_experiment(), task.workload_spec.splits, RoundSignal()
+    if side == "plain":
+        run_reference_rounds(experiment, splits, task.rounds, turns, task.reads_published_data)
+        turns.report_round()
+    else:
+        keep_freed_memory()  # as `fedco2 train` does
+        if side == "profile":
+            print(json.dumps(profile_round(experiment, splits)), flush=True)
+            return
+        run_backend_rounds(experiment, splits, task.rounds, turns)
+        turns.report_round()
+    sys.stdin.read()  # to clean up takes time as well, which must not fall into the other side's last round
+
+
+def read_cpu_seconds() -> float:
+    """Of all threads, and of processes that were started here and have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def read_peak_memory() -> float:
+    """Most memory so far, in MB. Not ru_maxrss, which begins with that of the parent process."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1000
