@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from fedtrain.data.clients import ClientData, Samples
+from fedtrain.data.client_data import ClientData, Samples
 from fedtrain.models import Net
 from fedtrain.rng import fork_rng, make_generator
 
@@ -494,7 +494,7 @@ def run_fedtrain(method: str, make: Callable[[], Net], clients: Sequence[ClientD
     """The same by fedtrain, told in the same form."""
     from fedtrain.config.schema.local import LocalSettings
 
-    from fedtrain.data.clients import Preprocessing
+    from fedtrain.data.client_data import Preprocessing
     from fedtrain.federated.client import ClientTrainer, Precision
     from fedtrain.federated.server import Split, federate
     from fedtrain.fleets.local import SerialBackend

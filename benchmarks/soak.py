@@ -23,7 +23,7 @@ import torch
 from fedtrain.config.schema.local import LocalSettings
 from fedtrain.config.schema.schema import CheckpointSettings, Config, EvaluationSettings, ModelSettings, ServerSettings
 
-from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
+from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
 from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.loop import RoundProgress, run_rounds

@@ -23,8 +23,8 @@ from cli.output_folder import choose_new_folder
 from cli.train.resume import describe_resume
 from cli.train.run import check_alpha_is_used, choose_preset, nest_settings
 from cli.train.view import TrainingView, show_summary
-from fedtrain.data.federation import count_clients
-from fedtrain.data.shares import validate_data_settings
+from fedtrain.data.build import count_clients
+from fedtrain.data.partition.assign import validate_data_settings
 from fedtrain.flower.environment import require_flower
 from fedtrain.runs.experiment import plan_experiment
 from fedtrain.runs.folder import SUMMARY_FILE, RunFolder

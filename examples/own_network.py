@@ -10,7 +10,7 @@ import torch
 from fedtrain.config.schema.local import LocalSettings
 from torch import Tensor, nn
 
-from fedtrain.data.clients import ClientData, Samples
+from fedtrain.data.client_data import ClientData, Samples
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.server import federate
 from fedtrain.fleets.local import SerialBackend

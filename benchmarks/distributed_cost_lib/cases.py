@@ -9,7 +9,7 @@ from typing import Any
 from fedtrain.config.schema.schema import Config
 from fedtrain.config.schema.toml import merge_tables
 
-from fedtrain.data.federation import assemble_federation
+from fedtrain.data.build import assemble_federation
 from fedtrain.data.source import LoadedDataset
 from fedtrain.runs.experiment import Experiment, build_experiment, plan_experiment
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedtrain.data.clients import ClientData
+from fedtrain.data.client_data import ClientData
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.server import Broadcast, Update
 from fedtrain.fleets.wire import TensorChannel

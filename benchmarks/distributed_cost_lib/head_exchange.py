@@ -11,7 +11,7 @@ import torch
 from fedtrain.config.schema.presets import resolve_preset
 
 from fedtrain.analysis.method_summary import PRESET_FOR_MODEL
-from fedtrain.data.catalogue import get_dataset_info
+from fedtrain.data.datasets import get_dataset_info
 from fedtrain.federated.communication import measure_exchange
 from fedtrain.federated.server import Broadcast, Failure, extract_published, message_for
 from fedtrain.methods.base import ModelFactory

@@ -15,7 +15,7 @@ import torch
 from fedtrain.config.schema.schema import Config, format_config
 
 from fedtrain.config.schema import presets
-from fedtrain.data.domain_file import DomainInfo, StoredImages, write_domain_file
+from fedtrain.data.storage.domain_file import DomainInfo, StoredImages, write_domain_file
 from fedtrain.federated.communication import CommunicationCost, PayloadBytes
 from fedtrain.federated.server import Broadcast
 from fedtrain.runs import checkpoint

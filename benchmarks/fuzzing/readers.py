@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from fedtrain.config.schema import presets, schema
-from fedtrain.data import domain_file, importing, readers
-from fedtrain.data.catalogue import get_dataset_info
+from fedtrain.data import importing, readers
+from fedtrain.data.datasets import get_dataset_info
+from fedtrain.data.storage import domain_file
 from fedtrain.runs import checkpoint
 from fedtrain.runs.folder import MANIFEST_FILE, METRICS_FILE, RunFolder
 from fuzzing import attacks, dataset_files, pickle_attacks, project_files

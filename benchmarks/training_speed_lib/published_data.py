@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from fedtrain.data.clients import ClientData, Samples
+from fedtrain.data.client_data import ClientData, Samples
 from training_speed_lib.workloads import resize_images
 
 FILE_SIDE = 300

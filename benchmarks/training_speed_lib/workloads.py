@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from fedtrain.config.schema.presets import resolve_preset
 from torch import Tensor
 
-from fedtrain.data.catalogue import get_dataset_info
-from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
+from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
+from fedtrain.data.datasets import get_dataset_info
 from fedtrain.federated.server import Split
 from fedtrain.rng import make_generator
 from fedtrain.runs.experiment import Experiment

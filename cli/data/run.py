@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+from fedtrain.data.download.file.dataset import download_dataset
+from fedtrain.data.download.file.sources import LICENCE_TERMS
 
 from cli.data.view import format_size, print_table, show_progress
-from fedtrain.data.audit import verify_dataset
-from fedtrain.data.catalogue import DATASETS
-from fedtrain.data.domain_file import read_domain_info
+from fedtrain.data.datasets import DATASETS
 from fedtrain.data.errors import DataError
-from fedtrain.data.get import download_dataset
 from fedtrain.data.importing import ImportedDomain, import_dataset
-from fedtrain.data.published import LICENCE_TERMS
-from fedtrain.data.store import get_domain_path, resolve_data_dir
+from fedtrain.data.storage.domain_file import read_domain_info
+from fedtrain.data.storage.store import get_domain_path, resolve_data_dir
+from fedtrain.data.storage.verify import verify_dataset
 
 
 def show_list(given: Path | None, as_json: bool) -> None:

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.theory.view import format_duration
-from fedtrain.data.catalogue import DATASETS
+from fedtrain.data.datasets import DATASETS
 from fedtrain.reproduce.jobs import Job
 from fedtrain.reproduce.results import ComparisonTable
 from fedtrain.reproduce.runner import JobOutcome, RunningJob, read_last_log_line, read_rounds_done

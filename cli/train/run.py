@@ -23,8 +23,8 @@ from cli.output_folder import choose_new_folder
 from cli.train.resume import describe_resume
 from cli.train.view import TrainingView, show_plan, show_summary
 from cli.train_ranks import launch_ranks
-from fedtrain.data.catalogue import get_dataset_info
-from fedtrain.data.settings import SETTINGS_OF_SKEW
+from fedtrain.config.data import SETTINGS_OF_SKEW
+from fedtrain.data.datasets import get_dataset_info
 from fedtrain.data.source import LoadedDataset, load_dataset
 from fedtrain.fleets.group import Rank
 from fedtrain.fleets.ranks import check_rank_count, open_distributed_backend, serve_rank

@@ -18,7 +18,7 @@ from rich.table import Table
 from cli.theory.view import format_duration
 from fedtrain.analysis.cost import estimate_round_seconds, estimate_seconds_left
 from fedtrain.analysis.model_summary import EntrySummary, ModelSummary, summarise_model
-from fedtrain.data.settings import SETTINGS_OF_SKEW
+from fedtrain.config.data import SETTINGS_OF_SKEW
 from fedtrain.federated.communication import CommunicationCost
 from fedtrain.federated.server import Scores
 from fedtrain.report.formatting import format_percent

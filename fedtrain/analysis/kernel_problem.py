@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from fedtrain.data.clients import Federation, Samples
+from fedtrain.data.client_data import Federation, Samples
 from theory.forecast import FOLDS
 from theory.problem import Problem
 from theory.rng import make_data_rng

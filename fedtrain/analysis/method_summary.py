@@ -11,7 +11,7 @@ from fedtrain.analysis.entry_description import describe_entries
 from fedtrain.analysis.model_summary import ModelSummary, get_entry_prefix, summarise_model
 from fedtrain.config.schema.presets import resolve_preset
 from fedtrain.config.schema.schema import Config
-from fedtrain.data.catalogue import get_dataset_info
+from fedtrain.data.datasets import get_dataset_info
 from fedtrain.methods.base import ModelFactory
 from fedtrain.parameters import all_entries, entries_under
 from fedtrain.runs.experiment import get_model_builder

@@ -20,7 +20,7 @@ from fedtrain.config.schema.toml import (
     suggest_name,
 )
 
-from fedtrain.data.settings import DataSettings
+from fedtrain.config.data import DataSettings
 from fedtrain.federated.client import StepEngine
 from fedtrain.federated.server import ClientWeighting
 from fedtrain.methods import METHODS, AnyMethod

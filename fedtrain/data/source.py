@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fedtrain.data import store
-from fedtrain.data.catalogue import DatasetInfo, get_dataset_info
-from fedtrain.data.clients import SamplePool
+from fedtrain.config.data import DataSettings
+from fedtrain.data.client_data import SamplePool
+from fedtrain.data.datasets import DatasetInfo, get_dataset_info
 from fedtrain.data.errors import DataError
-from fedtrain.data.settings import DataSettings
 from fedtrain.data.standin import build_standin_pools
+from fedtrain.data.storage import store
 from theory.errors import InputError
 
 DATA_SOURCES = ("auto", "real", "standin")

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from fedtrain.config.schema.local import LocalSettings
 from torch import Tensor, nn
 
-from fedtrain.data.clients import ClientData, Preprocessing, Samples
-from fedtrain.data.prepare import preprocess
+from fedtrain.data.client_data import ClientData, Preprocessing, Samples
+from fedtrain.data.transforms import preprocess
 from fedtrain.errors import TrainingError
 from fedtrain.federated.fast_path.factored_gradients import FactoredSGDStep, replace_large_linear_layers
 from fedtrain.federated.fast_path.fused_sgd import FusedSGDStep

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from fedtrain.data.clients import ClientData
+from fedtrain.data.client_data import ClientData
 from fedtrain.errors import TrainingError
 from fedtrain.federated.client import ClientTrainer, OffloadFunction
 from fedtrain.federated.server import Broadcast, Failure, Scores, Split, Update, message_for

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.optim.sgd import sgd
 
-from fedtrain.data.clients import ClientData
+from fedtrain.data.client_data import ClientData
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.server import Broadcast
 from fedtrain.fleets.stage import ClientModule, StackedPeers

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 
 import torch
 
-from fedtrain.data.clients import ClientData
+from fedtrain.data.client_data import ClientData
 from fedtrain.federated.client import ClientTrainer, OffloadFunction
 from fedtrain.fleets.local import SerialBackend, T
 

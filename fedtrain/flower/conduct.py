@@ -11,7 +11,7 @@ from typing import Any
 from flwr.serverapp import Grid
 
 from fedtrain.config.schema.schema import Config
-from fedtrain.data.clients import combine_fingerprints
+from fedtrain.data.client_data import combine_fingerprints
 from fedtrain.flower.fleet import FlowerBackend, WaitPolicy, build_node_query
 from fedtrain.flower.post import ClientManager
 from fedtrain.inference.trained_run import build_federation_from_manifest

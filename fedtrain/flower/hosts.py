@@ -7,7 +7,7 @@ import shlex
 from ipaddress import ip_address
 from pathlib import Path
 
-from fedtrain.data.catalogue import DATASETS
+from fedtrain.data.datasets import DATASETS
 from fedtrain.flower import commands
 from fedtrain.flower.control import CONNECTION_NAME
 from fedtrain.flower.environment import DEFAULT_VARIABLES

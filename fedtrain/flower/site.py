@@ -12,7 +12,7 @@ import torch
 
 from fedtrain.config.schema.schema import parse_config
 from fedtrain.config.schema.toml import merge_tables
-from fedtrain.data.federation import build_single_client
+from fedtrain.data.build import build_single_client
 from fedtrain.federated.server import Update
 from fedtrain.fleets.local import SerialBackend
 from fedtrain.parameters import StateDict

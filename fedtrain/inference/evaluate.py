@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedtrain.data.clients import Federation
+from fedtrain.data.build import assemble_federation
+from fedtrain.data.client_data import Federation
 from fedtrain.data.errors import DataError
-from fedtrain.data.federation import assemble_federation
 from fedtrain.data.source import load_dataset
-from fedtrain.data.store import resolve_data_dir
+from fedtrain.data.storage.store import resolve_data_dir
 from fedtrain.federated.server import Split
 from fedtrain.inference.trained_run import TrainedRun
 from fedtrain.runs.loop import build_rows

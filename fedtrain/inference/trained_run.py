@@ -12,9 +12,9 @@ from torch import Tensor
 
 from fedtrain.config.schema.schema import Config, parse_config
 from fedtrain.config.schema.toml import format_error, merge_tables, suggest_name
-from fedtrain.data.catalogue import get_dataset_info
-from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
-from fedtrain.data.readers.image import read_image
+from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
+from fedtrain.data.datasets import get_dataset_info
+from fedtrain.data.readers.image_file import read_image
 from fedtrain.data.standin import get_standin_size
 from fedtrain.federated.client import EVAL_BATCH_SIZE, ClientTrainer
 from fedtrain.federated.server import Broadcast, message_for

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedtrain.analysis.entry_description import describe_entries
-from fedtrain.data.clients import ClientData
+from fedtrain.data.client_data import ClientData
 from fedtrain.federated.server import average_states
 from fedtrain.inference.trained_run import TrainedRun
 from fedtrain.parameters import EntryNames, StateDict, batch_norm_entries, copy_entries, entries_under

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
-    from fedtrain.data.skews.share import Indices
+    from fedtrain.data.partition.indices import Indices
 
 MAX_BUBBLE_ROWS = 30
 """Up to so many clients and classes are bubbles."""

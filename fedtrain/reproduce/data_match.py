@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from fedtrain.data.federation import assemble_federation
-from fedtrain.data.settings import DataSettings
+from fedtrain.config.data import DataSettings
+from fedtrain.data.build import assemble_federation
 from fedtrain.reproduce.plan import Plan
 from fedtrain.reproduce.run_spec import RunSpec
 from fedtrain.runs.manifest import describe_clients

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from fedtrain.config.data import SETTINGS_OF_SKEW
 from fedtrain.config.schema.schema import Config
 from fedtrain.config.schema.toml import flatten_tables
-from fedtrain.data.catalogue import DATASETS, DatasetInfo
-from fedtrain.data.settings import SETTINGS_OF_SKEW
+from fedtrain.data.datasets import DATASETS, DatasetInfo
 from fedtrain.data.source import LoadedDataset
 from fedtrain.reproduce.paper_item import load_paper_item
 from fedtrain.reproduce.plan import Plan

@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import cache
 
 from fedtrain.analysis.cost import EFFICIENCY, count_flops, estimate_seconds_left, measure_matmul_rate
+from fedtrain.config.data import DataSettings
 from fedtrain.config.schema.schema import ModelSettings
-from fedtrain.data.catalogue import get_dataset_info
-from fedtrain.data.settings import DataSettings
-from fedtrain.data.shares import assign_samples
+from fedtrain.data.datasets import get_dataset_info
+from fedtrain.data.partition.assign import assign_samples
 from fedtrain.data.source import LoadedDataset
 from fedtrain.federated.server import count_heads_sent, sample_cohort
 from fedtrain.methods import AnyMethod

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from fedtrain.config.schema.presets import load_preset_chain
 from fedtrain.config.schema.schema import SelectionRule, get_method_class
 from fedtrain.config.schema.toml import TomlTable, merge_tables, suggest_name
-from fedtrain.data.catalogue import DATASETS
+from fedtrain.data.datasets import DATASETS
 from fedtrain.report.records import FUSED
 from theory.errors import InputError
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
+from fedtrain.config.data import DataSettings
 from fedtrain.config.schema.presets import resolve_preset
 from fedtrain.config.schema.schema import Config, SelectionRule, get_method_class
 from fedtrain.config.schema.toml import TomlTable, flatten_tables, merge_tables
-from fedtrain.data.catalogue import get_dataset_info
-from fedtrain.data.settings import DataSettings
+from fedtrain.data.datasets import get_dataset_info
 from fedtrain.data.source import LoadedDataset, load_dataset
 from fedtrain.reproduce.paper_item import Block, MethodVariant, PaperItem, load_paper_item
 from fedtrain.reproduce.request import Request, parse_seeds

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fedtrain.config.data import DataSource
 from fedtrain.config.schema.schema import SelectionRule
 from fedtrain.config.schema.toml import TomlTable
-from fedtrain.data.settings import DataSource
 from theory.errors import InputError
 
 MAX_SEEDS = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from fedtrain.data.catalogue import DATASETS
+from fedtrain.data.datasets import DATASETS
 from fedtrain.report.records import RunRecord
 from fedtrain.reproduce.paper_item import MethodVariant, Metric, PaperItem
 from fedtrain.reproduce.plan import Plan

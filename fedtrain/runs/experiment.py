@@ -12,8 +12,8 @@ import torch
 
 from fedtrain.federated.client import ClientTrainer, OffloadFunction, Precision
 from fedtrain.config.schema.schema import Config, ModelSettings
-from fedtrain.data.clients import Federation
-from fedtrain.data.federation import assemble_federation
+from fedtrain.data.client_data import Federation
+from fedtrain.data.build import assemble_federation
 from fedtrain.data.source import LoadedDataset, load_dataset
 from fedtrain.fleets.local import SerialBackend
 from fedtrain.fleets.stacked import VmapBackend

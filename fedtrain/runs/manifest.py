@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from fedtrain.config.schema.schema import Config
-from fedtrain.data.clients import Federation, Samples
+from fedtrain.data.client_data import Federation, Samples
 
 
 def build_manifest(config: Config, data: Mapping[str, Any], command: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedtrain.config.schema.schema import Config, format_config, parse_config, serialize_config
-from fedtrain.data.settings import DataSettings
+from fedtrain.config.data import DataSettings
 from fedtrain.runs.folder import CONFIG_FILE, MANIFEST_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.config.schema.toml import TomlTable, merge_tables
 from theory.errors import InputError

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 from cli.data.clients import clients
 from cli.options import DATASETS, SKEWS
-from fedtrain.data import catalogue, settings, source
-from fedtrain.data.clients import SamplePool
+from fedtrain.config import data
+from fedtrain.data import datasets, source
+from fedtrain.data.client_data import SamplePool
 from fedtrain.report.label_figure import draw_label_figure
 from theory.errors import InputError
 
@@ -22,7 +23,7 @@ SIZES = {"digits": (2300, 300), "office": (130, 60), "domainnet": (600, 200), "c
 
 def standin(name):
     """Labels without images: an image that is asked for is an error."""
-    data = catalogue.get_dataset_info(name)
+    data = datasets.get_dataset_info(name)
     order = np.random.RandomState(3)
     halves = [[order.permutation(np.arange(n) % 10) for n in SIZES[name]] for _ in data.domains]
     return [
@@ -222,5 +223,5 @@ def test_a_figure_that_cannot_be_drawn_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_the_choices_are_those_of_the_library():
-    assert tuple(catalogue.DATASETS) == DATASETS
-    assert get_args(settings.Skew) == SKEWS
+    assert tuple(datasets.DATASETS) == DATASETS
+    assert get_args(data.Skew) == SKEWS

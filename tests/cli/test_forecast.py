@@ -10,8 +10,8 @@ import torch
 
 from cli.main import main
 from fedtrain.analysis.kernel_problem import build_kernel_problem
-from fedtrain.data.federation import build_federation
-from fedtrain.data.settings import DataSettings
+from fedtrain.config.data import DataSettings
+from fedtrain.data.build import build_federation
 
 SMALL = ["--dataset", "cifar10", "--data", "standin", "--clients", "3", "--samples", "8", "--width", "32"]
 

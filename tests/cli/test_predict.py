@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from cli.main import main
-from fedtrain.data.clients import Samples
+from fedtrain.data.client_data import Samples
 from fedtrain.data.standin import build_standin_pools
 from fedtrain.inference.evaluate import evaluate_clients, load_run_data
 from fedtrain.inference.trained_run import load_run

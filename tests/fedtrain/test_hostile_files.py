@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.fuzzing.packing import MAT_HEAD, npy, zip_seed
 from fedtrain.config.schema.schema import parse_config
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,13 +22,12 @@ from numpy.typing import NDArray
 from benchmarks.fuzzing import pictures, records
 from benchmarks.fuzzing.attacks import BOMB
 from benchmarks.fuzzing.mutate import damaged
-from benchmarks.fuzzing.packing import MAT_HEAD, npy, zip_seed
 from benchmarks.fuzzing.readers import READERS, Reader
-from fedtrain.data import domain_file
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers import extract_archive, read_cifar10, read_idx, read_libsvm, read_mat, read_npz
-from fedtrain.data.readers.members import ArchiveLimits
+from fedtrain.data.readers.archive_members import ArchiveLimits
 from fedtrain.data.readers.safe_pickle import parse_pickle
+from fedtrain.data.storage import domain_file
 from theory import user_data
 from theory.errors import InputError
 

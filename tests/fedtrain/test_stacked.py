@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fedtrain.data.clients import ClientData, Preprocessing, Samples
+from fedtrain.data.client_data import ClientData, Preprocessing, Samples
 from fedtrain.errors import TrainingError
 from fedtrain.federated.client import ClientTrainer, Precision
 from fedtrain.federated.server import Failure, federate, sample_cohort

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from fedtrain.config.schema.local import LocalSettings
 
-from fedtrain.data.clients import ClientData, Samples
+from fedtrain.data.client_data import ClientData, Samples
 from fedtrain.federated.client import ClientTrainer, Precision
 from fedtrain.federated.server import federate
 from fedtrain.fleets.local import SerialBackend

@@ -7,9 +7,9 @@ from functools import cache
 
 import numpy as np
 
-from fedtrain.data.catalogue import DATASETS
-from fedtrain.data.clients import SamplePool
-from fedtrain.data.federation import assemble_federation
+from fedtrain.data.build import assemble_federation
+from fedtrain.data.client_data import SamplePool
+from fedtrain.data.datasets import DATASETS
 from fedtrain.data.source import LoadedDataset
 from fedtrain.report.records import read_record
 from fedtrain.reproduce import paper_numbers

@@ -8,7 +8,7 @@ from functools import cache
 from fedtrain.config.schema.schema import Config
 from fedtrain.config.schema.toml import merge_tables
 
-from fedtrain.data.federation import assemble_federation
+from fedtrain.data.build import assemble_federation
 from fedtrain.methods import METHODS
 from fedtrain.runs.experiment import Experiment, plan_experiment
 from fedtrain.runs.folder import METRICS_FILE, RunFolder

@@ -14,15 +14,15 @@ from fedtrain.config.schema.presets import resolve_preset
 
 from cli.console import make_console
 from cli.data.clients.view import print_clients
-from fedtrain.data import store
-from fedtrain.data.catalogue import get_dataset_info
-from fedtrain.data.client_share import ClientIndices, LabelledPool
-from fedtrain.data.settings import SETTINGS_OF_SKEW, DataSettings
-from fedtrain.data.shares import assign_samples, validate_data_settings
-from fedtrain.data.skews import build_known_labels, count_classes
-from fedtrain.data.skews.share import Indices
+from fedtrain.config.data import SETTINGS_OF_SKEW, DataSettings
+from fedtrain.data.datasets import get_dataset_info
+from fedtrain.data.partition import build_known_labels, count_classes
+from fedtrain.data.partition.assign import assign_samples, validate_data_settings
+from fedtrain.data.partition.client_indices import ClientIndices, LabelledPool
+from fedtrain.data.partition.describe import describe_partition
+from fedtrain.data.partition.indices import Indices
 from fedtrain.data.source import load_dataset
-from fedtrain.data.words import describe_partition
+from fedtrain.data.storage import store
 from fedtrain.report.png import check_new_png, write_png
 from theory.errors import InputError
 

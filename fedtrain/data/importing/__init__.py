@@ -1,6 +1,6 @@
 """Bring a user's files into the store: recognise them, decode them, split them, name them honestly."""
 
-from fedtrain.data.importing.add import ImportedDomain, import_dataset
-from fedtrain.data.importing.progress import Progress, ignore_progress
+from fedtrain.data.importing.importer import ImportedDomain, import_dataset
+from fedtrain.data.progress import Progress, ignore_progress
 
 __all__ = ["ImportedDomain", "Progress", "import_dataset", "ignore_progress"]

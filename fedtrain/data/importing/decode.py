@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fedtrain.data.domain_file import StoredImages
 from fedtrain.data.errors import DataError
-from fedtrain.data.importing.progress import Progress
-from fedtrain.data.readers.image import read_image
-from fedtrain.data.readers.images import LabelledImages, validate_images
-from fedtrain.data.skews.share import Indices
+from fedtrain.data.partition.indices import Indices
+from fedtrain.data.progress import Progress
+from fedtrain.data.readers.image_file import read_image
+from fedtrain.data.readers.labelled_images import LabelledImages, validate_images
+from fedtrain.data.storage.domain_file import StoredImages
 
 MAX_TOTAL_BYTES = 2**34
 """Bytes of the images of a folder or list together."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from fedtrain.data.catalogue import DatasetInfo
+from fedtrain.data.datasets import DatasetInfo
 from theory.errors import InputError
 
 PUBLISHED_SIZES: dict[str, tuple[tuple[int, int], ...]] = {

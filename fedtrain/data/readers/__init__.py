@@ -8,8 +8,8 @@ from fedtrain.data.readers.archive import extract_archive
 from fedtrain.data.readers.cifar import read_cifar10, read_cifar100
 from fedtrain.data.readers.fedbn import read_fedbn_digits, read_image_list
 from fedtrain.data.readers.idx import read_idx, read_mnist
-from fedtrain.data.readers.image import read_image
-from fedtrain.data.readers.images import LabelledImages, Split
+from fedtrain.data.readers.image_file import read_image
+from fedtrain.data.readers.labelled_images import LabelledImages, Split
 from fedtrain.data.readers.libsvm import read_libsvm
 from fedtrain.data.readers.mat import read_mat
 from fedtrain.data.readers.npz import read_npz

@@ -9,9 +9,9 @@ from contextlib import closing
 from pathlib import Path, PurePosixPath
 
 from fedtrain.data.errors import DataError
-from fedtrain.data.readers.guard import CHUNK, Readable, require_regular_file, wrap_read_errors
-from fedtrain.data.readers.members import DEFAULT_LIMITS, ArchiveLimits, iterate_members
-from fedtrain.data.readers.names import parse_safe_path
+from fedtrain.data.readers.archive_members import DEFAULT_LIMITS, ArchiveLimits, iterate_members
+from fedtrain.data.readers.safe_paths import parse_safe_path
+from fedtrain.data.readers.safe_read import CHUNK, Readable, require_regular_file, wrap_read_errors
 
 
 def extract_archive(archive: Path, target: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> None:

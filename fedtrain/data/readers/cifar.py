@@ -11,7 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtrain.data.errors import DataError
-from fedtrain.data.readers.guard import (
+from fedtrain.data.readers.archive_members import DEFAULT_LIMITS, iterate_members
+from fedtrain.data.readers.labelled_images import LabelledImages, Split, concatenate_images, validate_images
+from fedtrain.data.readers.safe_paths import parse_safe_path
+from fedtrain.data.readers.safe_pickle import parse_pickle
+from fedtrain.data.readers.safe_read import (
     MAX_BYTES,
     compute_unpack_limit,
     read_bounded,
@@ -19,10 +23,6 @@ from fedtrain.data.readers.guard import (
     require_regular_file,
     wrap_read_errors,
 )
-from fedtrain.data.readers.images import LabelledImages, Split, concatenate_images, validate_images
-from fedtrain.data.readers.members import DEFAULT_LIMITS, iterate_members
-from fedtrain.data.readers.names import parse_safe_path
-from fedtrain.data.readers.safe_pickle import parse_pickle
 
 VALUES_PER_IMAGE = 3 * 32 * 32
 CIFAR10_BATCHES = {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)}

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from fedtrain.data.errors import DataError
-from fedtrain.data.readers.guard import RETRY_HINT, wrap_read_errors
-from fedtrain.data.readers.images import LabelledImages, Split, concatenate_images, validate_images
-from fedtrain.data.readers.names import parse_safe_path
+from fedtrain.data.readers.labelled_images import LabelledImages, Split, concatenate_images, validate_images
+from fedtrain.data.readers.safe_paths import parse_safe_path
 from fedtrain.data.readers.safe_pickle import load_pickle
+from fedtrain.data.readers.safe_read import RETRY_HINT, wrap_read_errors
 
 DIGIT_FOLDERS = ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST_M")
 TRAIN_PARTS = 10

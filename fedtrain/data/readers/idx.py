@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtrain.data.errors import DataError
-from fedtrain.data.readers.buffers import view_as_array
-from fedtrain.data.readers.guard import MAX_BYTES, compute_unpack_limit, read_bounded, read_bytes, wrap_read_errors
-from fedtrain.data.readers.images import LabelledImages, Split, validate_images
+from fedtrain.data.readers.array_view import view_as_array
+from fedtrain.data.readers.labelled_images import LabelledImages, Split, validate_images
+from fedtrain.data.readers.safe_read import MAX_BYTES, compute_unpack_limit, read_bounded, read_bytes, wrap_read_errors
 
 FILE_STEMS = {"train": "train", "test": "t10k"}
 

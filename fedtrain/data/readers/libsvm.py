@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtrain.data.readers.guard import compute_unpack_limit, read_bounded, read_bytes, wrap_read_errors
-from fedtrain.data.readers.images import LabelledImages, validate_images
+from fedtrain.data.readers.labelled_images import LabelledImages, validate_images
+from fedtrain.data.readers.safe_read import compute_unpack_limit, read_bounded, read_bytes, wrap_read_errors
 
 MAX_TEXT = 2**28  # bytes; USPS has 19 million
 MAX_LINES = 2**18

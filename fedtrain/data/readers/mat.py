@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtrain.data.errors import DataError
-from fedtrain.data.readers.buffers import view_as_array
-from fedtrain.data.readers.guard import MAX_BYTES, compute_unpack_limit, read_bytes, wrap_read_errors
-from fedtrain.data.readers.images import LabelledImages, validate_images
+from fedtrain.data.readers.array_view import view_as_array
+from fedtrain.data.readers.labelled_images import LabelledImages, validate_images
+from fedtrain.data.readers.safe_read import MAX_BYTES, compute_unpack_limit, read_bytes, wrap_read_errors
 
 HEADER_BYTES = 128
 MAX_ELEMENTS = 100

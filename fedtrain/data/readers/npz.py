@@ -11,16 +11,16 @@ from typing import IO, Any, cast
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from fedtrain.data.readers.buffers import view_as_array
-from fedtrain.data.readers.guard import (
+from fedtrain.data.readers.array_view import view_as_array
+from fedtrain.data.readers.bounded_file import BoundedFile
+from fedtrain.data.readers.labelled_images import LabelledImages, Split, validate_images
+from fedtrain.data.readers.safe_read import (
     MAX_BYTES,
     compute_unpack_limit,
     read_bounded,
     require_regular_file,
     wrap_read_errors,
 )
-from fedtrain.data.readers.images import LabelledImages, Split, validate_images
-from fedtrain.data.readers.limited import BoundedFile
 
 MAX_MEMBERS = 1000
 HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}

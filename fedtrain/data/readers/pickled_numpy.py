@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtrain.data.readers.buffers import view_as_array
+from fedtrain.data.readers.array_view import view_as_array
 
 DTYPE_PATTERN = re.compile(r"b1|[iu][1248]|f[248]|[SU][1-9]\d{0,3}|O8?")
 

@@ -12,9 +12,9 @@ import pickletools
 import warnings
 from pathlib import Path
 
-from fedtrain.data.readers.guard import MAX_BYTES, read_bytes, wrap_read_errors
-from fedtrain.data.readers.pickle_memory import MAX_STEPS, PickleStack
+from fedtrain.data.readers.pickle_stack import MAX_STEPS, PickleStack
 from fedtrain.data.readers.pickled_numpy import ALLOWED_GLOBALS, PendingValue, apply_state, evaluate_call
+from fedtrain.data.readers.safe_read import MAX_BYTES, read_bytes, wrap_read_errors
 
 MAX_REUSE = 16
 MAX_KEY = 256  # characters in the key of a dict

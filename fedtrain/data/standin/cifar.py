@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedtrain.data.skews.known import CIFAR100_COARSE
-from fedtrain.data.skews.share import Indices
-from fedtrain.data.standin.brush import (
+from fedtrain.data.partition.indices import Indices
+from fedtrain.data.partition.known_labels import CIFAR100_COARSE
+from fedtrain.data.standin.drawing import (
     Array,
     Pose,
     Rng,
@@ -18,7 +18,7 @@ from fedtrain.data.standin.brush import (
     draw_uniform,
     make_colour,
 )
-from fedtrain.data.standin.glyphs import build_symbol_shapes
+from fedtrain.data.standin.shapes import build_symbol_shapes
 
 POSE = Pose((0.6, 0.95), shift=0.15, rotation=0.35, wobble=0.1)
 COLOURS = np.stack(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedtrain.data.skews.share import Indices
-from fedtrain.data.standin.brush import (
+from fedtrain.data.partition.indices import Indices
+from fedtrain.data.standin.drawing import (
     Array,
     Pose,
     Rng,
@@ -18,7 +18,7 @@ from fedtrain.data.standin.brush import (
     enlarge,
     make_colour,
 )
-from fedtrain.data.standin.glyphs import build_digit_shapes
+from fedtrain.data.standin.shapes import build_digit_shapes
 
 HANDWRITING = Pose((0.45, 0.8), shift=0.2, rotation=0.4, shear=0.4, wobble=0.2)
 """How written digits vary."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedtrain.data.skews.share import Indices
-from fedtrain.data.standin.brush import (
+from fedtrain.data.partition.indices import Indices
+from fedtrain.data.standin.drawing import (
     Array,
     Pose,
     Rng,
@@ -18,7 +18,7 @@ from fedtrain.data.standin.brush import (
     draw_uniform,
     make_colour,
 )
-from fedtrain.data.standin.glyphs import build_digit_shapes, build_symbol_shapes
+from fedtrain.data.standin.shapes import build_digit_shapes, build_symbol_shapes
 
 FIRST_FAMILY = 10
 """Class k is the k-th family of pictures from here on."""

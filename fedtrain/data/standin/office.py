@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedtrain.data.skews.share import Indices
-from fedtrain.data.standin.brush import (
+from fedtrain.data.partition.indices import Indices
+from fedtrain.data.standin.drawing import (
     Array,
     Pose,
     Rng,
@@ -16,7 +16,7 @@ from fedtrain.data.standin.brush import (
     enlarge,
     make_colour,
 )
-from fedtrain.data.standin.glyphs import build_symbol_shapes
+from fedtrain.data.standin.shapes import build_symbol_shapes
 
 WOOD = make_colour(0.42, 0.28, 0.16)
 

@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedtrain.data.catalogue import get_dataset_info
-from fedtrain.data.clients import SamplePool
-from fedtrain.data.readers.images import Split
-from fedtrain.data.skews.share import Indices
+from fedtrain.data.client_data import SamplePool
+from fedtrain.data.datasets import get_dataset_info
+from fedtrain.data.partition.indices import Indices
+from fedtrain.data.readers.labelled_images import Split
 from fedtrain.data.standin import cifar, digits, domainnet, office
-from fedtrain.data.standin.brush import Array, Rng
+from fedtrain.data.standin.drawing import Array, Rng
 
 BLOCK_SIZE = 100
 """Images drawn at once. Each block has its own generator, so this is part of what the data are."""

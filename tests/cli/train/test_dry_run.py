@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from cli.main import main
-from fedtrain.data import domain_file
-from fedtrain.data.catalogue import DATASETS, get_dataset_info
-from fedtrain.data.domain_file import DomainInfo, StoredImages
+from fedtrain.data.datasets import DATASETS, get_dataset_info
 from fedtrain.data.standin import pools
+from fedtrain.data.storage import domain_file
+from fedtrain.data.storage.domain_file import DomainInfo, StoredImages
 from fedtrain.methods import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fedtrain.analysis import cost
 from fedtrain.analysis.cost import count_flops, estimate_round_seconds, measure_matmul_rate
-from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
+from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.methods import METHODS
 from fedtrain.methods.fedco2 import FedCO2

@@ -15,7 +15,7 @@ from fedtrain.config.schema.presets import (
 )
 from fedtrain.config.schema.schema import format_config, parse_config
 
-from fedtrain.data.shares import validate_data_settings
+from fedtrain.data.partition.assign import validate_data_settings
 from fedtrain.methods import METHODS
 from theory.errors import InputError
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from fedtrain.config.schema.local import LocalSettings
 from torch import nn
 
-from fedtrain.data.clients import Preprocessing, Samples
+from fedtrain.data.client_data import Preprocessing, Samples
 from fedtrain.errors import TrainingError
 from fedtrain.federated.client import EVAL_BATCH_SIZE, Precision
 from fedtrain.federated.server import federate

@@ -10,8 +10,8 @@ import pytest
 import torch
 from fedtrain.config.schema.schema import parse_config
 
-from fedtrain.data.catalogue import get_dataset_info
-from fedtrain.data.clients import ClientData, Federation, Preprocessing, Samples
+from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
+from fedtrain.data.datasets import get_dataset_info
 from fedtrain.inference.evaluate import evaluate_clients
 from fedtrain.inference.trained_run import load_run
 from fedtrain.inference.unseen_client import MAX_IMAGES, build_unseen_client

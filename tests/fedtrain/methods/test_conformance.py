@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedtrain.data.clients import ClientData, Preprocessing, Samples
+from fedtrain.data.client_data import ClientData, Preprocessing, Samples
 from fedtrain.federated.server import aggregate
 from fedtrain.methods.moon import Moon
 from fedtrain.models import Net

@@ -15,7 +15,7 @@ import torch
 from fedtrain.federated import server
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.config.schema.schema import CheckpointSettings, Config, EvaluationSettings, ServerSettings
-from fedtrain.data.clients import Samples
+from fedtrain.data.client_data import Samples
 from fedtrain.errors import TrainingError
 from fedtrain.fleets.local import SerialBackend
 from fedtrain.runs.folder import LAST_CHECKPOINT, METRICS_FILE, SUMMARY_FILE, RunFolder

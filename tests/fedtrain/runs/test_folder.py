@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fedtrain.config.schema.schema import Config
-from fedtrain.data.clients import Federation, Preprocessing
+from fedtrain.data.client_data import Federation, Preprocessing
 from fedtrain.runs.folder import (
     CONFIG_FILE,
     LAST_CHECKPOINT,

@@ -13,7 +13,7 @@ import torch
 from fedtrain.runs import loop as module
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.config.schema.schema import Config, EvaluationSettings, ServerSettings
-from fedtrain.data.clients import ClientData, Samples
+from fedtrain.data.client_data import ClientData, Samples
 from fedtrain.errors import TrainingError
 from fedtrain.runs.folder import LAST_CHECKPOINT, METRICS_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.config.schema.local import LocalSettings

@@ -1,0 +1,122 @@
+"""What training gets to see of data: pools of a data set, and the clients that a skew makes of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fedtrain.data.partition.indices import Indices
+from fedtrain.data.readers.labelled_images import Split
+
+LoadImages = Callable[[Split, Indices], Tensor]
+"""Images of a pool at these places, as bytes (n, 3, H, W), in this order."""
+
+
+@dataclass(frozen=True, eq=False)
+class SamplePool:
+    """One domain of a data set. Labels are at hand; images are fetched when a client is made of them."""
+
+    domain: str
+    """How it is named in commands and files: ``mnist_m``, ``dslr``."""
+    title: str
+    """What it is, for people, and honestly so: ``MNIST-M``, ``SynthDigits (re-created)``, ``DSLR (stand-in)``."""
+    train: Indices
+    """Labels of the samples that may be trained on, in an order that is part of the data set."""
+    test: Indices
+    load_images: LoadImages
+    image_size: int
+    """Images are squares of so many pixels."""
+
+    def without_images(self) -> SamplePool:
+        """The same for who wants to know only how many they are: what is taken has a shape and no content."""
+
+        def take(part: Split, indices: Indices) -> Tensor:
+            return torch.empty(len(indices), 3, self.image_size, self.image_size, dtype=torch.uint8, device="meta")
+
+        return replace(self, load_images=take)
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Inputs, bytes (n, 3, H, W) or floating numbers of any shape, and a class number (int64) of each."""
+
+    inputs: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to(self, device: torch.device | str) -> Samples:
+        """The same on a device."""
+        return Samples(self.inputs.to(device), self.labels.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class ClientData:
+    """What one client holds."""
+
+    name: str
+    train: Samples
+    test: Samples
+    val: Samples | None = None
+    noise: float = 0.0
+    """Standard deviation of the Gaussian noise that this client sees on its inputs."""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over all that it holds."""
+        digest = hashlib.sha256(f"{self.name}/{self.noise}".encode())
+        for samples in (self.train, self.val, self.test):
+            for tensor in () if samples is None else (samples.inputs, samples.labels):
+                digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+                digest.update(tensor.cpu().contiguous().numpy().data)
+        return digest.hexdigest()
+
+    def to(self, device: torch.device | str) -> ClientData:
+        """The same on a device."""
+        val = None if self.val is None else self.val.to(device)
+        return replace(self, train=self.train.to(device), val=val, test=self.test.to(device))
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """From bytes to what a network reads: x / 255, augmented while training, (x - mean) / std, noise."""
+
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    augment: bool = False
+    """Flip and turn training images (Office-Caltech10, DomainNet)."""
+    augment_val: bool = False
+    """Validate on augmented images, as the published code does."""
+    noise_unit: str = "pixel"
+    """``pixel``: noise of 0..255, before normalisation; ``normalised``: after it, then clamped to 0..255."""
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """All clients, and what to say about them."""
+
+    clients: tuple[ClientData, ...]
+    classes: tuple[str, ...]
+    title: str
+    """The data set by its honest name."""
+    standin: bool
+    """Whether it is built-in stand-in data."""
+    preprocessing: Preprocessing
+    notes: tuple[str, ...] = ()
+    """What a reader of the results must know: the split is ours, SynthDigits is re-created, ..."""
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over all that the clients hold."""
+        return combine_fingerprints(client.fingerprint for client in self.clients)
+
+
+def combine_fingerprints(fingerprints: Iterable[str]) -> str:
+    """Of a federation, from those of its clients in any order: who knows no data but these can tell it too."""
+    return hashlib.sha256("".join(sorted(fingerprints)).encode()).hexdigest()

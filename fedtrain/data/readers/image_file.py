@@ -1,0 +1,39 @@
+"""Decode one image file to (H, W, 3) bytes, as the reference does."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from fedtrain.data.readers.safe_read import read_bytes, wrap_read_errors
+
+MAX_FILE = 2**26  # bytes
+MAX_PIXELS = 2**26  # of one image before it is resized
+FORMATS = ("JPEG", "PNG", "BMP", "GIF")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+
+
+def read_image(path: Path, size: tuple[int, int] | None = None) -> NDArray[np.uint8]:
+    """The image, resized to ``size`` = (H, W) without regard to its aspect.
+
+    What does not have three bands (grey, RGBA, palette, CMYK) becomes grey in three equal channels.
+    """
+    with wrap_read_errors(path, "image"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # odd metadata harm no pixels
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        try:
+            opened = Image.open(io.BytesIO(read_bytes(path, MAX_FILE)), formats=FORMATS)
+        except UnidentifiedImageError:  # its own words name an object of Python
+            raise ValueError(f"it is no {', '.join(FORMATS)}") from None
+        with opened as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise ValueError(f"{image.width} x {image.height} pixels, more than the {MAX_PIXELS} allowed")
+            colour = (image if len(image.getbands()) == 3 else image.convert("L")).convert("RGB")
+        if size is not None:
+            colour = colour.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+        return np.array(colour, dtype=np.uint8)
