@@ -494,10 +494,10 @@ def run_fedtrain(method: str, make: Callable[[], Net], clients: Sequence[ClientD
     """The same by fedtrain, told in the same form."""
     from fedtrain.config.schema.local import LocalSettings
 
+    from fedtrain.backends.serial import SerialBackend
     from fedtrain.data.client_data import Preprocessing
     from fedtrain.federated.client import ClientTrainer, Precision
     from fedtrain.federated.server import Split, federate
-    from fedtrain.fleets.local import SerialBackend
     from fedtrain.methods import METHODS as OURS
 
     job, options = split_options(make, clients, given)

@@ -7,7 +7,7 @@ from cli.main import main
 
 code = main()
 if "RANK" in os.environ:
-    from fedtrain.fleets.group import exit_process
+    from fedtrain.backends.distributed.process_group import exit_process
 
     exit_process(code)
 sys.exit(code)

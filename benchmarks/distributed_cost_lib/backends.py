@@ -22,8 +22,8 @@ from distributed_cost_lib.event_log import (
     read_events,
 )
 from distributed_cost_lib.flower_backends import run_deployment, run_simulation
-from fedtrain.fleets.group import STORE_VARIABLE, Rank, exit_process
-from fedtrain.fleets.ranks import open_distributed_backend, serve_rank
+from fedtrain.backends.distributed.process_group import STORE_VARIABLE, Rank, exit_process
+from fedtrain.backends.distributed.ranks import open_distributed_backend, serve_rank
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.loop import run_rounds
 from fedtrain.utils.memory import keep_freed_memory

@@ -12,10 +12,10 @@ from typing import Any
 
 from torch import Tensor
 
+from fedtrain.backends.distributed.tensor_channel import TensorChannel
 from fedtrain.data.client_data import ClientData
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.server import Broadcast, Update
-from fedtrain.fleets.wire import TensorChannel
 from fedtrain.parameters import StateDict
 from fedtrain.runs.loop import RoundProgress
 

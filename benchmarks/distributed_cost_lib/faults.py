@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 from fedtrain.config.schema.schema import EvaluationSettings
+from fedtrain.flower.deployment.local_deployment.local_deployment import Deployment
+from fedtrain.flower.deployment.local_deployment.processes import Process, find_descendants
+from fedtrain.flower.deployment.local_deployment.state_file import load_deployment_state
 
 from distributed_cost_lib.cases import Case
-from fedtrain.flower.deployed import load_deployment_state
-from fedtrain.flower.deployment import Deployment
-from fedtrain.flower.processes import Process, find_descendants
 from fedtrain.runs.experiment import Experiment, build_experiment
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.loop import run_rounds
@@ -96,8 +96,8 @@ def measure_fault(deployment: Deployment, work: Experiment, fault: Fault, path: 
     least, patience = clients - fault.absent_clients, CLIENT_TIMEOUT if fault.absent_clients else RUN_TIMEOUT
 
     def submit(number: int) -> None:
-        from fedtrain.flower.app import write_app
-        from fedtrain.flower.conduct import ServerPlan
+        from fedtrain.flower.app_project import write_app
+        from fedtrain.flower.server_app import ServerPlan
 
         app = path.with_name(f"{path.name} app {number}")
         app.mkdir()

@@ -10,10 +10,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event as Flag
 
+from fedtrain.flower.deployment.local_deployment.superlink_control import SuperLinkControl
+
 from distributed_cost_lib.cases import Case
 from distributed_cost_lib.event_log import LOG_VARIABLE, read_events
 from distributed_cost_lib.proxy import Proxy, open_proxy
-from fedtrain.flower.control import SuperLinkControl
 from fedtrain.flower.environment import build_environment
 from fedtrain.runs.folder import RunFolder
 from fedtrain.utils.signals import defer_interrupts
@@ -27,11 +28,11 @@ def run_simulation(case: Case, folder: Path) -> None:
     """A worker for each core."""
     os.environ.update(build_environment(folder / "flower"))  # before anything of Flower's is loaded
     from distributed_cost_lib import halves
-    from fedtrain.flower import node
-    from fedtrain.flower.conduct import ServerPlan
-    from fedtrain.flower.simulate import simulate
+    from fedtrain.flower import client_app
+    from fedtrain.flower.server_app import ServerPlan
+    from fedtrain.flower.simulation import simulate
 
-    node.app = halves.client_app
+    client_app.app = halves.client_app
     plan = ServerPlan(
         case.config_and_source[0],
         RunFolder(folder / "run"),
@@ -45,11 +46,12 @@ def run_simulation(case: Case, folder: Path) -> None:
 
 def run_deployment(case: Case, folder: Path) -> None:
     """A node for each client; what the first one sends and receives is counted on its way."""
-    from fedtrain.flower import app
-    from fedtrain.flower.conduct import ServerPlan
-    from fedtrain.flower.deployment import Deployment
+    from fedtrain.flower.deployment.local_deployment.local_deployment import Deployment
 
-    app.SERVER_APP, app.CLIENT_APP = (
+    from fedtrain.flower import app_project
+    from fedtrain.flower.server_app import ServerPlan
+
+    app_project.SERVER_APP, app_project.CLIENT_APP = (
         "distributed_cost_lib.metered_apps:server_app",
         "distributed_cost_lib.metered_apps:client_app",
     )
@@ -62,7 +64,7 @@ def run_deployment(case: Case, folder: Path) -> None:
         "benchmark",
     )
     (folder / "app").mkdir()
-    app.write_app(folder / "app", plan, folder / "log")
+    app_project.write_app(folder / "app", plan, folder / "log")
     deployment = Deployment(folder / "deployment")
     with proxy_first_node() as proxies:
         deployment.up(case.num_clients)
@@ -93,7 +95,7 @@ def wait_for_run(control: SuperLinkControl, run_id: str) -> list[float]:
 @contextmanager
 def proxy_first_node() -> Iterator[list[Proxy]]:
     """Within, the node that is started first is given the address of a proxy for that of the SuperLink."""
-    from fedtrain.flower import commands
+    from fedtrain.flower.deployment.local_deployment import commands
 
     honest = commands.build_supernode_command
     proxies: list[Proxy] = []

@@ -20,14 +20,14 @@ from fedtrain.config.schema.toml import TomlTable, merge_tables, parse_override
 from cli.console import make_console
 from cli.interrupt import handle_interrupts
 from cli.output_folder import choose_new_folder
+from cli.train.ranks import launch_ranks
 from cli.train.resume import describe_resume
 from cli.train.view import TrainingView, show_plan, show_summary
-from cli.train_ranks import launch_ranks
+from fedtrain.backends.distributed.process_group import Rank
+from fedtrain.backends.distributed.ranks import check_rank_count, open_distributed_backend, serve_rank
 from fedtrain.config.data import SETTINGS_OF_SKEW
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.data.source import LoadedDataset, load_dataset
-from fedtrain.fleets.group import Rank
-from fedtrain.fleets.ranks import check_rank_count, open_distributed_backend, serve_rank
 from fedtrain.runs.experiment import build_experiment, plan_experiment
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.loop import run_rounds as run_rounds

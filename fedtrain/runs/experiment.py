@@ -15,9 +15,9 @@ from fedtrain.config.schema.schema import Config, ModelSettings
 from fedtrain.data.client_data import Federation
 from fedtrain.data.build import assemble_federation
 from fedtrain.data.source import LoadedDataset, load_dataset
-from fedtrain.fleets.local import SerialBackend
-from fedtrain.fleets.stacked import VmapBackend
-from fedtrain.fleets.threads import ThreadsBackend
+from fedtrain.backends.serial import SerialBackend
+from fedtrain.backends.vmap.backend import VmapBackend
+from fedtrain.backends.threads import ThreadsBackend
 from fedtrain.methods import AnyMethod
 from fedtrain.models import Net, build_alexnet, build_cifar_net, build_digits_net, build_two_layer_net
 from fedtrain.analysis.flops import FlopCounter, fill_with_virtual_zeros

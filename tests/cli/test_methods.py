@@ -14,11 +14,11 @@ from cli.main import main
 from cli.methods import METHOD_NAMES, MODEL_NAMES
 from fedtrain.analysis.method_options import list_method_options
 from fedtrain.analysis.method_summary import PRESET_FOR_MODEL, summarise_method
+from fedtrain.backends.serial import SerialBackend
 from fedtrain.data.client_data import ClientData, Samples
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.communication import measure_exchange
 from fedtrain.federated.server import federate
-from fedtrain.fleets.local import SerialBackend
 from fedtrain.methods import METHODS
 from fedtrain.runs.experiment import get_model_builder
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cli import train_ranks
 from cli.main import main
+from cli.train import ranks
 from fedtrain.errors import TrainingError
 from fedtrain.runs.folder import METRICS_FILE, RunFolder
 
@@ -201,14 +201,14 @@ def lasting(code):
 
 
 def test_a_leader_that_waits_for_a_lost_rank_is_ended(monkeypatch):
-    monkeypatch.setattr(train_ranks, "LEADER_EXIT_TIMEOUT", 0.2)
+    monkeypatch.setattr(ranks, "LEADER_EXIT_TIMEOUT", 0.2)
     leader, other = lasting("import time; time.sleep(60)"), lasting("raise SystemExit(1)")
     with pytest.raises(TrainingError, match="rank 0 was ended by SIGTERM; go on with --resume"):
-        train_ranks._wait_for_leader([leader, other])
+        ranks._wait_for_leader([leader, other])
     assert other.returncode == 1
 
 
 def test_others_do_not_wait_for_a_leader_that_has_failed():
     leader, other = lasting("raise SystemExit(2)"), lasting("import time; time.sleep(60)")
-    assert train_ranks._wait_for_leader([leader, other]) == 2
-    assert train_ranks._stop_process(other) == -signal.SIGTERM
+    assert ranks._wait_for_leader([leader, other]) == 2
+    assert ranks._stop_process(other) == -signal.SIGTERM

@@ -10,10 +10,10 @@ import torch
 from fedtrain.config.schema.local import LocalSettings
 from torch import nn
 
+from fedtrain.backends.serial import SerialBackend
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.server import federate
-from fedtrain.fleets.local import SerialBackend
 from fedtrain.methods import METHODS, Peers, RoundContext
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2

@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from fedtrain.config.schema.local import LocalSettings
 
+from fedtrain.backends.serial import SerialBackend
 from fedtrain.data.client_data import ClientData, Samples
 from fedtrain.federated.client import ClientTrainer, Precision
 from fedtrain.federated.server import federate
-from fedtrain.fleets.local import SerialBackend
 from fedtrain.methods import METHODS, Peers, RoundContext
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2

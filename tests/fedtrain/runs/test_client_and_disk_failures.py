@@ -17,7 +17,7 @@ from fedtrain.federated.client import ClientTrainer
 from fedtrain.config.schema.schema import CheckpointSettings, Config, EvaluationSettings, ServerSettings
 from fedtrain.data.client_data import Samples
 from fedtrain.errors import TrainingError
-from fedtrain.fleets.local import SerialBackend
+from fedtrain.backends.serial import SerialBackend
 from fedtrain.runs.folder import LAST_CHECKPOINT, METRICS_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.config.schema.local import LocalSettings
 from fedtrain.methods import METHODS

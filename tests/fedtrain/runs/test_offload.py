@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from fedtrain.runs import offload
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.config.schema.schema import Config, EvaluationSettings, MachineSettings, ServerSettings
-from fedtrain.fleets.local import SerialBackend
-from fedtrain.fleets.threads import ThreadsBackend
+from fedtrain.backends.serial import SerialBackend
+from fedtrain.backends.threads import ThreadsBackend
 from fedtrain.runs.folder import METRICS_FILE
 from fedtrain.config.schema.local import LocalSettings
 from fedtrain.methods.fedavg import FedAvg

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_experiments import bits
 
+from fedtrain.backends.distributed.tensor_channel import TensorChannel
 from fedtrain.federated.server import Broadcast, Failure, Score, Update
-from fedtrain.fleets.wire import TensorChannel
 from fedtrain.runs.client_state import ClientStateStore
 from fedtrain.serialization.message_codec import (
     decode_broadcast,

@@ -1,0 +1,59 @@
+"""What ``fedco2 flower up``, ``status`` and ``down`` do once their options are read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from fedtrain.flower.deployment.local_deployment.local_deployment import Deployment
+from fedtrain.flower.deployment.local_deployment.multi_host import format_multi_host_guide
+from fedtrain.flower.deployment.local_deployment.status import DeploymentStatus
+
+from cli.data.view import print_table
+from cli.interrupt import handle_interrupts
+
+
+def start_deployment(folder: Path, clients: int, tls: bool, data_dir: Path | None, threads: int) -> None:
+    """Start all of it."""
+
+    def tell(line: str) -> None:
+        click.echo(line, err=True)
+
+    with handle_interrupts(lambda: "before all nodes were online; nothing is left running"):
+        Deployment(folder).up(clients, data_dir=data_dir, tls=tls, threads=threads, tell=tell)
+    click.echo(f"{clients} nodes are online; fedco2 flower down --dir {folder} ends them")
+
+
+def print_status(folder: Path, as_json: bool) -> bool:
+    """Look at it; whether all is well."""
+    seen = Deployment(folder).status()
+    if as_json:
+        click.echo(json.dumps(asdict(seen) | {"well": seen.is_healthy}, ensure_ascii=False))
+    else:
+        _print_status_tables(seen)
+    return seen.is_healthy
+
+
+def _print_status_tables(seen: DeploymentStatus) -> None:
+    security = "TLS, nodes known by their keys" if seen.tls else "not encrypted"
+    click.echo(f"SuperLink on {seen.address} ({security}): {f'process {seen.pid}' if seen.alive else 'not running'}")
+    rows = [
+        (node.client, node.pid if node.alive else "not running", node.node_id or "-", "yes" if node.online else "no")
+        for node in seen.nodes
+    ]
+    print_table(("client", "process", "node id", "online"), rows)
+    if seen.runs:
+        print_table(("run", "status", "details"), [(run.id, run.status, run.details) for run in seen.runs])
+
+
+def stop_deployment(folder: Path) -> None:
+    """End all of it."""
+    ended = Deployment(folder).down()
+    click.echo(f"{ended} processes ended" if ended else f"{folder}: nothing runs here")
+
+
+def print_multi_host_guide(clients: int, host: str, threads: int, data_dir: Path | None) -> None:
+    """Print the commands for several hosts."""
+    click.echo(format_multi_host_guide(clients, host, threads=threads, data_dir=data_dir))

@@ -1,0 +1,42 @@
+"""All clients in this process, all of a round at once: a step of every client is one computation (for GPUs)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fedtrain.backends.serial import SerialBackend, TrainedClient
+from fedtrain.backends.vmap.stacked_clients import StackedClients
+from fedtrain.errors import TrainingError
+from fedtrain.federated.client import ClientTrainer
+from fedtrain.federated.server import Broadcast, Failure, Update
+
+
+class VmapBackend(SerialBackend):
+    """For a device that one client's small kernels leave idle. Its bench must have the plain engine."""
+
+    def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
+        """Everyone named, together; if that fails they take turns, for in turn it shows whose fault it is."""
+        names = list(cohort)
+        try:
+            sent = {name: self.message_for(message, name) for name in names}
+            stack = StackedClients(self.trainer, [self.clients[name] for name in names], self.client_states, sent)
+            losses = stack.train_phases()
+        except Exception as error:
+            before = dict(self.client_states)
+            answers = super().train(message, names)
+            if any(isinstance(answer, Failure) for answer in answers):
+                return answers
+            self.client_states = before
+            said = (str(error).splitlines() or [""])[0]
+            raise TrainingError(
+                f"the clients cannot train together: {type(error).__name__}: {said}; in turn they can: --fleet in-turn"
+            ) from error
+
+        def turn(bench: ClientTrainer, name: str) -> TrainedClient:
+            data = self.clients[name]
+            bench.check_has_batches(data)
+            stack.load_client(name)
+            bench.method.finish(bench.module)
+            return bench.build_update(data, message, losses[name])
+
+        return self.collect_answers(turn, message.round + 1, names)

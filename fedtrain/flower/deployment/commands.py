@@ -1,0 +1,48 @@
+"""The command lines of a SuperLink and of its SuperNodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from fedtrain.flower.deployment.local_deployment.ports import LOOPBACK
+
+CA_FILE, CERTIFICATE_FILE, KEY_FILE = "ca.pem", "server.pem", "server.key"
+
+
+def build_superlink_command(port: int, database: Path, certificates: Path | None, host: str = LOOPBACK) -> list[str]:
+    """With certificates it wants TLS, and of nodes a key that was registered."""
+    secure = ["--insecure"]
+    if certificates is not None:
+        files = {"--ssl-ca-certfile": CA_FILE, "--ssl-certfile": CERTIFICATE_FILE, "--ssl-keyfile": KEY_FILE}
+        secure = [word for option, name in files.items() for word in (option, str(certificates / name))]
+        secure.append("--enable-supernode-auth")
+    return ["flower-superlink", *secure, "--database", str(database), "--host", host, "--port", str(port)]
+
+
+def build_supernode_command(address: str, port: int, config: str, ca: Path | None, key: Path | None) -> list[str]:
+    """A node that serves its own apps on ``port``, to this machine alone."""
+    secure = ["--insecure"] if ca is None else ["--root-certificates", str(ca)]
+    if key is not None:
+        secure += ["--auth-supernode-private-key", str(key)]
+    here = ["--host", LOOPBACK, "--port", str(port)]
+    return ["flower-supernode", *secure, "--superlink", address, *here, "--node-config", config]
+
+
+def build_node_config(client: int, clients: int, state: Path, data: Path | None) -> str:
+    """Which client a node is, where it keeps what is its own, and where its data are."""
+    own: dict[str, int | str] = {"partition-id": client, "num-partitions": clients, "state-dir": str(state)}
+    return format_node_config(own if data is None else own | {"data-dir": str(data)})
+
+
+def format_node_config(config: Mapping[str, int | str]) -> str:
+    """NAME=VALUE as Flower reads it: TOML's strings, but one ends at the first quotation mark, escaped or not."""
+    return " ".join(
+        f"{name}=" + (str(value) if isinstance(value, int) else _quote_string(value)) for name, value in config.items()
+    )
+
+
+def _quote_string(text: str) -> str:
+    inner = json.dumps(text, ensure_ascii=False)[1:-1]
+    return '"' + inner.replace('\\"', "\\u0022").replace("\x7f", "\\u007f") + '"'

@@ -1,0 +1,144 @@
+"""Runs on a real deployment: the bits of one process for every method, and what happens when parts of it are killed."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+import small_experiments
+
+from fedtrain.methods import METHODS
+from fedtrain.runs.folder import RunFolder
+
+pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
+
+import submitted_run
+from fedtrain.flower.deployment.local_deployment.local_deployment import Deployment
+from fedtrain.flower.deployment.local_deployment.processes import find_descendants
+from fedtrain.flower.deployment.local_deployment.state_file import load_deployment_state
+from submitted_run import SubmittedRun
+
+pytestmark = pytest.mark.minutes
+CLIENTS = 5
+LIAR = """
+import torch
+from flwr.clientapp import ClientApp
+from fedtrain.flower.client_app import describe, turn
+from fedtrain.flower.records import content, opened
+
+app = ClientApp()
+app.query()(describe)
+
+@app.train()
+def lie(message, context):
+    reply = turn(message, context)
+    note, entries = opened(reply.content)
+    if context.node_config["partition-id"] == 1 and note["answers"]:
+        name = next(key for key in entries if key.startswith("0/shared"))
+        entries[name] = {lie}
+        reply.content = content(note, entries)
+    return reply
+"""
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory):
+    made = Deployment(tmp_path_factory.mktemp("deployment"))
+    made.up(CLIENTS)
+    yield made
+    made.down()
+
+
+@pytest.fixture
+def start(deployment, tmp_path):
+    numbers = iter(range(99))
+
+    def started(case, folder=None, *, least=CLIENTS, patience=submitted_run.LIMIT, clientapp=None, **changes):
+        number = next(numbers)
+        work, folder = small_experiments.experiment(case, **changes), folder or RunFolder(tmp_path / f"run {number}")
+        app = tmp_path / f"app {number}"
+        return SubmittedRun(deployment, work, folder, app, least=least, patience=patience, clientapp=clientapp)
+
+    return started
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """The same in one process."""
+    numbers = iter(range(99))
+    return lambda work: submitted_run.run_in_process(work, tmp_path / f"alone {next(numbers)}")
+
+
+def test_real_nodes_give_the_bits_of_one_process(start, alone):
+    """All nine methods, a part of the clients in each round, clients of unequal sizes; and heads that learn."""
+    cases = [f"{method} some" for method in METHODS if method != "fedco2"]
+    for case in [*cases, "fedco2 both", *small_experiments.HEADS]:
+        started = start(case, server={"rounds": 2})
+        assert started.over().completed, case
+        assert small_experiments.different(alone(started.work), started.everything()) == [], case
+
+
+def computing(deployment, place):
+    """Whether a node's app is at work."""
+    process = load_deployment_state(deployment.folder).nodes[place].process
+    return len(find_descendants([process])) > 1  # its helper, and the app
+
+
+def test_a_node_that_is_killed_in_mid_round_and_started_again(start, alone, deployment):
+    started = start("fedco2 all")
+    started.until(lambda: started.folder.read_last_saved_round() >= 1 or started.folder.has_run)
+    started.until(lambda: computing(deployment, 2))
+    load_deployment_state(deployment.folder).nodes[2].process.signal(signal.SIGKILL)
+    deployment.restart_node(2)
+    assert started.over().completed
+    assert small_experiments.different(alone(started.work), started.everything()) == []
+
+
+def test_a_superlink_and_its_server_that_are_killed_and_a_run_that_goes_on(start, alone, deployment):
+    started = start("fedbn all", server={"rounds": 6}, evaluation={"every": 6})
+    started.until(lambda: started.folder.has_run and started.folder.read_last_saved_round() >= 1)
+    link = load_deployment_state(deployment.folder).superlink.process
+    for process in [link, *find_descendants([link])]:
+        process.signal(signal.SIGKILL)
+    reached = started.folder.read_last_saved_round()
+    assert not started.folder.finished
+    deployment.restart_superlink()
+    again = start("fedbn all", started.folder, server={"rounds": 6}, evaluation={"every": 6})
+    assert again.over().completed
+    assert again.folder.read_json("manifest.json")["resumed"][0]["round"] >= reached
+    assert small_experiments.different(alone(again.work), again.everything()) == []
+
+
+def test_a_client_that_never_answers(start, deployment):
+    started = start("fedavg all", least=4, patience=30.0)
+    started.until(lambda: started.folder.has_run)
+    node = load_deployment_state(deployment.folder).nodes[4].process
+    for process in [node, *find_descendants([node])]:
+        process.signal(signal.SIGKILL)
+    assert started.over().completed
+    skipped = started.folder.read_json("summary.json")["skipped"]
+    assert {one["client"] for one in skipped} == {"mnist_m"}
+    assert "no answer within 30 s" in skipped[-1]["reason"]
+    deployment.restart_node(4)
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"),
+    [
+        ("entries[name] * torch.nan", "is not finite"),
+        ("entries[name].reshape(-1)[:1]", "is torch.float32 (1,), not"),
+    ],
+    ids=["nan", "shape"],
+)
+def test_a_reply_that_would_spoil_the_mean(lie, words, start):
+    """Refused and named: the run stops, or goes on without that client."""
+    app = LIAR.replace("{lie}", lie)
+    stopped = start("fedbn all", clientapp=app).over()
+    assert not stopped.completed
+    assert "client svhn, round 1: refused, " in stopped.details
+    assert words in stopped.details
+    skipping = start("fedbn all", clientapp=app, server={"on_client_failure": "skip", "rounds": 2})
+    assert skipping.over().completed
+    skipped = skipping.folder.read_json("summary.json")["skipped"]
+    assert [(one["round"], one["client"]) for one in skipped] == [(1, "svhn"), (2, "svhn")]
+    assert words in skipped[0]["reason"]

@@ -1,0 +1,71 @@
+"""A run that was submitted to a real deployment, and what must agree in it with a run in one process."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import small_experiments
+
+from fedtrain.flower.app_project import write_app
+from fedtrain.flower.server_app import ServerPlan
+from fedtrain.runs.client_state import ClientStateStore, make_folder_name
+from fedtrain.runs.folder import RunFolder
+from fedtrain.runs.loop import run_rounds
+
+LIMIT = 400.0
+"""Seconds that a run may take on a busy machine."""
+
+
+class SubmittedRun:
+    """``clientapp``: the source of another app for the nodes than ours."""
+
+    def __init__(self, deployment, work, folder, app, *, least=None, patience=LIMIT, clientapp=None):
+        self.deployment, self.work, self.folder = deployment, work, folder
+        clients = len(work.federation.clients)
+        app.mkdir(parents=True)
+        write_app(app, ServerPlan(work.config, folder, clients, least or clients, patience, "test"), self.log_of(app))
+        if clientapp is not None:
+            (app / "theirs.py").write_text(clientapp)
+            about = app / "pyproject.toml"
+            about.write_text(about.read_text().replace("fedtrain.flower.client_app:app", "theirs:app"))
+        self.id = deployment.control.submit(app)
+
+    def log_of(self, app):
+        return self.deployment.folder / "logs" / f"{app.name}.log"
+
+    def until(self, condition):
+        """Wait for something to happen."""
+        end = time.monotonic() + LIMIT
+        while not condition():
+            assert time.monotonic() < end, "it did not happen in time"
+            time.sleep(0.2)
+
+    def over(self):
+        """Wait for the end, and for Flower to say so."""
+        end = time.monotonic() + LIMIT
+        while not (state := self.deployment.control.get_run(self.id)).over:
+            assert time.monotonic() < end, state
+            time.sleep(1)
+        return state
+
+    def everything(self):
+        """What must agree; what clients keep is on their nodes."""
+        bench = self.work.bench()
+        nodes = {client.name: str(place) for place, client in enumerate(self.work.federation.clients)}
+
+        def own(state, name):
+            where = self.deployment.folder / "nodes" / nodes[name] / make_folder_name(str(self.folder.path))
+            return state.own(name, ClientStateStore(where), bench.start)
+
+        return small_experiments.agreeing(self.folder, nodes, own)
+
+
+def run_in_process(work, path):
+    """The same in one process."""
+    folder = RunFolder(path)
+    folder.begin(work.config, {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
+        run_rounds(work, folder, small_experiments.quiet)
+    return small_experiments.everything(work, folder)
