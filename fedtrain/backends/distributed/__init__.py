@@ -1,0 +1,1 @@
+"""Clients divided among processes, started by torchrun or by fedco2 itself."""

@@ -1,0 +1,1 @@
+"""All clients of a round as one computation, by torch.func.vmap."""

@@ -1,0 +1,1 @@
+"""Downloads of published data sets, resumed and checked."""

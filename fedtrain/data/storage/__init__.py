@@ -1,0 +1,1 @@
+"""Imported data sets on disk, one checked file for each domain."""

@@ -1,0 +1,1 @@
+"""Real Flower processes on this machine: start them, watch them, stop them."""

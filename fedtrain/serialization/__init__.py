@@ -1,0 +1,1 @@
+"""Tensors and messages as bytes, and files with a checksum; no pickles."""

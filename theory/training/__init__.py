@@ -1,0 +1,1 @@
+"""Gradient descent of the paper's networks, real and predicted."""
