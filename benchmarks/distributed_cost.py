@@ -30,9 +30,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # before torch is loaded: as th
 
 import click
 import torch
-from distributed_cost_lib import heads as heading
-from distributed_cost_lib import overhead as beyond
-from distributed_cost_lib import paper, shown, traffic
+from distributed_cost_lib import extrapolation, head_exchange, head_tables, overhead, traffic
 from distributed_cost_lib.backends import BACKENDS, EVENTS_FILE, WORLD_SIZES, run_on_backend
 from distributed_cost_lib.cases import Case
 from distributed_cost_lib.event_log import Event, read_events
@@ -73,9 +71,9 @@ def overhead(chosen: tuple[str, ...], engines: tuple[str, ...], rounds: int, kee
         load = os.getloadavg()[0]
         happened, _ = run_case(engine, Case(size, method, rounds), keep)
         found.append(
-            {"size": size, "method": method, "engine": engine, **beyond.summarise_overhead(happened), "load": load}
+            {"size": size, "method": method, "engine": engine, **overhead.summarise_overhead(happened), "load": load}
         )
-    print_results(found, beyond.format_table(found), as_json)
+    print_results(found, overhead.format_table(found), as_json)
 
 
 @main.command()
@@ -109,7 +107,7 @@ def wire(chosen: tuple[str, ...], rounds: int, seen: Path | None, as_json: bool)
 def heads(peers: int, megabytes: float, point: str | None, as_json: bool) -> None:
     """What all heads to all clients are to the server."""
     if point is not None:
-        click.echo(json.dumps(heading.measure_point(**json.loads(point))))
+        click.echo(json.dumps(head_exchange.measure_point(**json.loads(point))))
         return
     ways = list(product((0.0, megabytes), (0, peers)))
     measured = [
@@ -118,11 +116,11 @@ def heads(peers: int, megabytes: float, point: str | None, as_json: bool) -> Non
         for clients in CLIENT_COUNTS
     ]
     sites = [
-        paper.compute_round_traffic(network, EXTRAPOLATED_CLIENTS, few)
-        for network, few in product(paper.NETWORKS, (0, peers))
+        extrapolation.compute_round_traffic(network, EXTRAPOLATED_CLIENTS, few)
+        for network, few in product(extrapolation.NETWORKS, (0, peers))
     ]
-    found = {"measured": measured, "fitted": shown.fit_growth(measured, EXTRAPOLATED_CLIENTS), "on_paper": sites}
-    print_results(found, shown.format_tables(found), as_json)
+    found = {"measured": measured, "fitted": head_tables.fit_growth(measured, EXTRAPOLATED_CLIENTS), "on_paper": sites}
+    print_results(found, head_tables.format_tables(found), as_json)
 
 
 @main.command()
@@ -168,7 +166,7 @@ def load_measurements(folder: Path) -> tuple[list[Event], dict[str, Any]]:
     return read_events(folder / EVENTS_FILE), json.loads(counted.read_text()) if counted.exists() else {}
 
 
-def measure_in_subprocess(where: dict[str, float]) -> heading.HeadCost:
+def measure_in_subprocess(where: dict[str, float]) -> head_exchange.HeadCost:
     """One point, in a process of its own."""
     command = [sys.executable, __file__, "heads", "--point", json.dumps(where)]
     return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))

@@ -492,9 +492,8 @@ def run_reference(method: str, make: Callable[[], Net], clients: Sequence[Client
 
 def run_fedtrain(method: str, make: Callable[[], Net], clients: Sequence[ClientData], **given: Any) -> Result:
     """The same by fedtrain, told in the same form."""
-    from fedtrain.config.schema.local import LocalSettings
-
     from fedtrain.backends.serial import SerialBackend
+    from fedtrain.config.local import LocalSettings
     from fedtrain.data.client_data import Preprocessing
     from fedtrain.federated.client import ClientTrainer, Precision
     from fedtrain.federated.server import Split, federate

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fedtrain.config.schema.local import LocalSettings
-from fedtrain.config.schema.schema import CheckpointSettings, Config, EvaluationSettings, ModelSettings, ServerSettings
 
+from fedtrain.config.local import LocalSettings
+from fedtrain.config.schema import CheckpointSettings, Config, EvaluationSettings, ModelSettings, ServerSettings
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
 from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import RunFolder

@@ -7,10 +7,10 @@ Four clients tell the same three classes apart, but each sees them with a shift 
 from __future__ import annotations
 
 import torch
-from fedtrain.config.schema.local import LocalSettings
 from torch import Tensor, nn
 
 from fedtrain.backends.serial import SerialBackend
+from fedtrain.config.local import LocalSettings
 from fedtrain.data.client_data import ClientData, Samples
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.server import federate

@@ -97,8 +97,7 @@ def fake_run():
 
     With ``tested`` there are validation data in every evaluated round, and test data in these only.
     """
-    from fedtrain.config.schema.schema import parse_config
-
+    from fedtrain.config.schema import parse_config
     from fedtrain.federated.communication import CommunicationCost, PayloadBytes
     from fedtrain.federated.server import Broadcast
     from fedtrain.runs import checkpoint

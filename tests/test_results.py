@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
-from fedtrain.config.schema.schema import parse_config
 
+from fedtrain.config.schema import parse_config
 from fedtrain.report.records import RunRecord, read_record
 from fedtrain.runs.folder import SUMMARY_FILE, RunFolder
 from fedtrain.runs.selection import Summary, summarise_rows

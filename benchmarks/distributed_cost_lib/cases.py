@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fedtrain.config.schema.schema import Config
-from fedtrain.config.schema.toml import merge_tables
-
+from fedtrain.config.schema import Config
+from fedtrain.config.toml import merge_tables
 from fedtrain.data.build import assemble_federation
 from fedtrain.data.source import LoadedDataset
 from fedtrain.runs.experiment import Experiment, build_experiment, plan_experiment

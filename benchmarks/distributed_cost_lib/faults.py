@@ -13,12 +13,12 @@ from statistics import median
 from typing import Any
 
 import torch
-from fedtrain.config.schema.schema import EvaluationSettings
-from fedtrain.flower.deployment.local_deployment.local_deployment import Deployment
-from fedtrain.flower.deployment.local_deployment.processes import Process, find_descendants
-from fedtrain.flower.deployment.local_deployment.state_file import load_deployment_state
 
 from distributed_cost_lib.cases import Case
+from fedtrain.config.schema import EvaluationSettings
+from fedtrain.flower.deployment.local_deployment import Deployment
+from fedtrain.flower.deployment.processes import Process, find_descendants
+from fedtrain.flower.deployment.state_file import load_deployment_state
 from fedtrain.runs.experiment import Experiment, build_experiment
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.loop import run_rounds

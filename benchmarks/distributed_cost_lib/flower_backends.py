@@ -10,11 +10,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event as Flag
 
-from fedtrain.flower.deployment.local_deployment.superlink_control import SuperLinkControl
-
 from distributed_cost_lib.cases import Case
 from distributed_cost_lib.event_log import LOG_VARIABLE, read_events
 from distributed_cost_lib.proxy import Proxy, open_proxy
+from fedtrain.flower.deployment.superlink_control import SuperLinkControl
 from fedtrain.flower.environment import build_environment
 from fedtrain.runs.folder import RunFolder
 from fedtrain.utils.signals import defer_interrupts
@@ -27,12 +26,12 @@ TRAFFIC_FILE = "traffic.json"
 def run_simulation(case: Case, folder: Path) -> None:
     """A worker for each core."""
     os.environ.update(build_environment(folder / "flower"))  # before anything of Flower's is loaded
-    from distributed_cost_lib import halves
+    from distributed_cost_lib import metered_apps
     from fedtrain.flower import client_app
     from fedtrain.flower.server_app import ServerPlan
     from fedtrain.flower.simulation import simulate
 
-    client_app.app = halves.client_app
+    client_app.app = metered_apps.client_app
     plan = ServerPlan(
         case.config_and_source[0],
         RunFolder(folder / "run"),
@@ -41,14 +40,13 @@ def run_simulation(case: Case, folder: Path) -> None:
         ROUND_TIMEOUT,
         "benchmark",
     )
-    simulate(case.num_clients, os.cpu_count() or 1, lambda grid: halves.run_metered_server(grid, plan), Flag())
+    simulate(case.num_clients, os.cpu_count() or 1, lambda grid: metered_apps.run_metered_server(grid, plan), Flag())
 
 
 def run_deployment(case: Case, folder: Path) -> None:
     """A node for each client; what the first one sends and receives is counted on its way."""
-    from fedtrain.flower.deployment.local_deployment.local_deployment import Deployment
-
     from fedtrain.flower import app_project
+    from fedtrain.flower.deployment.local_deployment import Deployment
     from fedtrain.flower.server_app import ServerPlan
 
     app_project.SERVER_APP, app_project.CLIENT_APP = (
@@ -95,7 +93,7 @@ def wait_for_run(control: SuperLinkControl, run_id: str) -> list[float]:
 @contextmanager
 def proxy_first_node() -> Iterator[list[Proxy]]:
     """Within, the node that is started first is given the address of a proxy for that of the SuperLink."""
-    from fedtrain.flower.deployment.local_deployment import commands
+    from fedtrain.flower.deployment import commands
 
     honest = commands.build_supernode_command
     proxies: list[Proxy] = []

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from fedtrain.config.schema.presets import resolve_preset
 
 from fedtrain.analysis.method_summary import PRESET_FOR_MODEL
+from fedtrain.config.presets import resolve_preset
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.federated.communication import measure_exchange
 from fedtrain.federated.server import Broadcast, Failure, extract_published, message_for

@@ -12,9 +12,8 @@ import numpy as np
 import safetensors.torch
 import tomli_w
 import torch
-from fedtrain.config.schema.schema import Config, format_config
 
-from fedtrain.config.schema import presets
+from fedtrain.config.schema import Config, format_config, presets
 from fedtrain.data.storage.domain_file import DomainInfo, StoredImages, write_domain_file
 from fedtrain.federated.communication import CommunicationCost, PayloadBytes
 from fedtrain.federated.server import Broadcast

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from fedtrain.config.schema import presets, schema
+from fedtrain.config import presets, schema
 from fedtrain.data import importing, readers
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.data.storage import domain_file

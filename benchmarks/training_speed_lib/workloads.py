@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from fedtrain.config.schema.presets import resolve_preset
 from torch import Tensor
 
+from fedtrain.config.presets import resolve_preset
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.federated.server import Split

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from fedtrain.data.download.file.dataset import download_dataset
-from fedtrain.data.download.file.sources import LICENCE_TERMS
 
 from cli.data.view import format_size, print_table, show_progress
 from fedtrain.data.datasets import DATASETS
+from fedtrain.data.download.dataset import download_dataset
+from fedtrain.data.download.sources import LICENCE_TERMS
 from fedtrain.data.errors import DataError
 from fedtrain.data.importing import ImportedDomain, import_dataset
 from fedtrain.data.storage.domain_file import read_domain_info

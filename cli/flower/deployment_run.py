@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from fedtrain.flower.deployment.local_deployment.local_deployment import Deployment
-from fedtrain.flower.deployment.local_deployment.multi_host import format_multi_host_guide
-from fedtrain.flower.deployment.local_deployment.status import DeploymentStatus
 
 from cli.data.view import print_table
 from cli.interrupt import handle_interrupts
+from fedtrain.flower.deployment.local_deployment import Deployment
+from fedtrain.flower.deployment.multi_host import format_multi_host_guide
+from fedtrain.flower.deployment.status import DeploymentStatus
 
 
 def start_deployment(folder: Path, clients: int, tls: bool, data_dir: Path | None, threads: int) -> None:

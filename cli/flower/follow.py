@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fedtrain.flower.deployment.local_deployment.superlink_control import SuperLinkControl
-
 from fedtrain.errors import TrainingError
+from fedtrain.flower.deployment.superlink_control import SuperLinkControl
 from fedtrain.runs.folder import RunFolder
 
 LOG_INTERVAL, STATUS_INTERVAL = 0.5, 10.0

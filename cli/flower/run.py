@@ -13,9 +13,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
-from fedtrain.config.schema.presets import resolve_preset
-from fedtrain.config.schema.schema import Config
-from fedtrain.config.schema.toml import TomlTable
 
 from cli.console import make_console
 from cli.interrupt import Interrupted, handle_interrupts
@@ -23,6 +20,9 @@ from cli.output_folder import choose_new_folder
 from cli.train.resume import describe_resume
 from cli.train.run import check_alpha_is_used, choose_preset, nest_settings
 from cli.train.view import TrainingView, show_summary
+from fedtrain.config.presets import resolve_preset
+from fedtrain.config.schema import Config
+from fedtrain.config.toml import TomlTable
 from fedtrain.data.build import count_clients
 from fedtrain.data.partition.assign import validate_data_settings
 from fedtrain.flower.environment import require_flower
@@ -99,9 +99,8 @@ def run_on_simulation(plan: ServerPlan, options: dict[str, Any]) -> dict[str, An
 
 def run_on_deployment(plan: ServerPlan, options: dict[str, Any]) -> dict[str, Any]:
     """On the nodes of a deployment; the summary."""
-    from fedtrain.flower.deployment.local_deployment.local_deployment import Deployment
-
     from cli.flower.follow import follow_run
+    from fedtrain.flower.deployment.local_deployment import Deployment
 
     deployment, folder = Deployment(options["deployment"]), plan.folder
     nodes = deployment.num_clients

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from fedtrain.config.schema.toml import suggest_name
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from cli.console import make_console
 from cli.evaluate.run import describe_run, show_heading
+from fedtrain.config.toml import suggest_name
 from fedtrain.inference.trained_run import TrainedRun, load_run
 from fedtrain.inference.unseen_client import ENOUGH_IMAGES, POLICY, UNSEEN_CLIENT, build_unseen_client, choose_branch
 from theory.errors import InputError

@@ -13,9 +13,6 @@ from typing import Any
 
 import click
 import torch
-from fedtrain.config.schema.presets import load_preset_chain
-from fedtrain.config.schema.schema import Config, load_toml
-from fedtrain.config.schema.toml import TomlTable, merge_tables, parse_override
 
 from cli.console import make_console
 from cli.interrupt import handle_interrupts
@@ -26,6 +23,9 @@ from cli.train.view import TrainingView, show_plan, show_summary
 from fedtrain.backends.distributed.process_group import Rank
 from fedtrain.backends.distributed.ranks import check_rank_count, open_distributed_backend, serve_rank
 from fedtrain.config.data import SETTINGS_OF_SKEW
+from fedtrain.config.presets import load_preset_chain
+from fedtrain.config.schema import Config, load_toml
+from fedtrain.config.toml import TomlTable, merge_tables, parse_override
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.data.source import LoadedDataset, load_dataset
 from fedtrain.runs.experiment import build_experiment, plan_experiment

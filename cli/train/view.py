@@ -9,7 +9,6 @@ from statistics import fmean
 from types import TracebackType
 from typing import Any
 
-from fedtrain.config.schema.schema import format_config, serialize_config
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -19,6 +18,7 @@ from cli.theory.view import format_duration
 from fedtrain.analysis.cost import estimate_round_seconds, estimate_seconds_left
 from fedtrain.analysis.model_summary import EntrySummary, ModelSummary, summarise_model
 from fedtrain.config.data import SETTINGS_OF_SKEW
+from fedtrain.config.schema import format_config, serialize_config
 from fedtrain.federated.communication import CommunicationCost
 from fedtrain.federated.server import Scores
 from fedtrain.report.formatting import format_percent

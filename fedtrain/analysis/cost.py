@@ -10,7 +10,7 @@ from functools import cache
 import torch
 
 from fedtrain.analysis.flops import FlopCounter, fill_with_virtual_zeros
-from fedtrain.config.schema.schema import Config
+from fedtrain.config.schema import Config
 from fedtrain.federated.server import count_heads_sent, sample_cohort
 from fedtrain.methods.base import AnyMethod, ModelFactory, Peers, RoundContext
 from fedtrain.models import Net

@@ -9,8 +9,8 @@ import torch
 
 from fedtrain.analysis.entry_description import describe_entries
 from fedtrain.analysis.model_summary import ModelSummary, get_entry_prefix, summarise_model
-from fedtrain.config.schema.presets import resolve_preset
-from fedtrain.config.schema.schema import Config
+from fedtrain.config.presets import resolve_preset
+from fedtrain.config.schema import Config
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.methods.base import ModelFactory
 from fedtrain.parameters import all_entries, entries_under

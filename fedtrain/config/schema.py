@@ -10,8 +10,10 @@ from typing import Any, Literal
 
 import tomli_w
 import torch
-from fedtrain.config.schema.local import LocalSettings
-from fedtrain.config.schema.toml import (
+
+from fedtrain.config.data import DataSettings
+from fedtrain.config.local import LocalSettings
+from fedtrain.config.toml import (
     TomlTable,
     format_error,
     format_value,
@@ -19,8 +21,6 @@ from fedtrain.config.schema.toml import (
     serialize_section,
     suggest_name,
 )
-
-from fedtrain.config.data import DataSettings
 from fedtrain.federated.client import StepEngine
 from fedtrain.federated.server import ClientWeighting
 from fedtrain.methods import METHODS, AnyMethod

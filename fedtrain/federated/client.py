@@ -13,9 +13,9 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from fedtrain.config.schema.local import LocalSettings
 from torch import Tensor, nn
 
+from fedtrain.config.local import LocalSettings
 from fedtrain.data.client_data import ClientData, Preprocessing, Samples
 from fedtrain.data.transforms import preprocess
 from fedtrain.errors import TrainingError

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 import torch
-from fedtrain.config.schema.local import LocalSettings
 from torch import Tensor, nn
+
+from fedtrain.config.local import LocalSettings
 
 
 class SGDStep:

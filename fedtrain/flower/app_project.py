@@ -9,7 +9,7 @@ from typing import Any
 
 import tomli_w
 
-from fedtrain.config.schema.schema import format_config, parse_config
+from fedtrain.config.schema import format_config, parse_config
 from fedtrain.flower.server_app import ServerPlan
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.manifest import get_version

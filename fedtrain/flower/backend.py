@@ -8,7 +8,7 @@ from typing import Any
 
 from flwr.app import RecordDict
 
-from fedtrain.config.schema.schema import Config, serialize_config
+from fedtrain.config.schema import Config, serialize_config
 from fedtrain.errors import TrainingError
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.server import (

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from fedtrain.backends.serial import SerialBackend
-from fedtrain.config.schema.schema import parse_config
-from fedtrain.config.schema.toml import merge_tables
+from fedtrain.config.schema import parse_config
+from fedtrain.config.toml import merge_tables
 from fedtrain.data.build import build_single_client
 from fedtrain.federated.server import Update
 from fedtrain.parameters import StateDict

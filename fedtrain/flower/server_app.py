@@ -10,7 +10,7 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
-from fedtrain.config.schema.schema import Config
+from fedtrain.config.schema import Config
 from fedtrain.data.client_data import combine_fingerprints
 from fedtrain.flower.backend import FlowerBackend, WaitPolicy, build_node_query
 from fedtrain.flower.client_manager import ClientManager

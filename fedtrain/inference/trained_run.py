@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtrain.config.schema.schema import Config, parse_config
-from fedtrain.config.schema.toml import format_error, merge_tables, suggest_name
+from fedtrain.config.schema import Config, parse_config
+from fedtrain.config.toml import format_error, merge_tables, suggest_name
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.data.readers.image_file import read_image

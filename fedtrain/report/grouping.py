@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fedtrain.config.schema.toml import TomlTable, flatten_tables
+from fedtrain.config.toml import TomlTable, flatten_tables
 from fedtrain.report.records import RunRecord
 
 IGNORED_SETTINGS = ("seed", "data.seed", "data.source", "machine.", "checkpoints.", "evaluation.")

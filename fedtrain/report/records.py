@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedtrain.config.schema.schema import SECTIONS, EvaluationSettings, get_method_class
-from fedtrain.config.schema.toml import TomlTable, format_error, parse_section, serialize_section
+from fedtrain.config.schema import SECTIONS, EvaluationSettings, get_method_class
+from fedtrain.config.toml import TomlTable, format_error, parse_section, serialize_section
 from fedtrain.runs.checkpoint import build_damage_error
 from fedtrain.runs.folder import CONFIG_FILE, LAST_CHECKPOINT, MANIFEST_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.runs.selection import MetricRow, Summary, summarise_rows

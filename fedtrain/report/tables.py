@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from fedtrain.config.schema.toml import suggest_name
+from fedtrain.config.toml import suggest_name
 from fedtrain.report.grouping import get_test_data_key, group_records
 from fedtrain.report.records import FUSED, RunRecord
 from fedtrain.report.rows import TableRow, build_table_rows

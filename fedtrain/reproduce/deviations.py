@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from fedtrain.config.data import SETTINGS_OF_SKEW
-from fedtrain.config.schema.schema import Config
-from fedtrain.config.schema.toml import flatten_tables
+from fedtrain.config.schema import Config
+from fedtrain.config.toml import flatten_tables
 from fedtrain.data.datasets import DATASETS, DatasetInfo
 from fedtrain.data.source import LoadedDataset
 from fedtrain.reproduce.paper_item import load_paper_item

@@ -8,7 +8,7 @@ from functools import cache
 
 from fedtrain.analysis.cost import EFFICIENCY, count_flops, estimate_seconds_left, measure_matmul_rate
 from fedtrain.config.data import DataSettings
-from fedtrain.config.schema.schema import ModelSettings
+from fedtrain.config.schema import ModelSettings
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.data.partition.assign import assign_samples
 from fedtrain.data.source import LoadedDataset

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 from pathlib import Path
 
-from fedtrain.config.schema.toml import TomlTable, merge_tables
+from fedtrain.config.toml import TomlTable, merge_tables
 from fedtrain.report.records import build_damaged_run_error, fill_default_settings, list_run_folders
 from fedtrain.reproduce.data_match import ClientsPreview, make_clients_preview, matches_current_data, summarise_clients
 from fedtrain.reproduce.plan import Plan

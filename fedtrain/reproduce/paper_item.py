@@ -9,9 +9,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from fedtrain.config.schema.presets import load_preset_chain
-from fedtrain.config.schema.schema import SelectionRule, get_method_class
-from fedtrain.config.schema.toml import TomlTable, merge_tables, suggest_name
+from fedtrain.config.presets import load_preset_chain
+from fedtrain.config.schema import SelectionRule, get_method_class
+from fedtrain.config.toml import TomlTable, merge_tables, suggest_name
 from fedtrain.data.datasets import DATASETS
 from fedtrain.report.records import FUSED
 from theory.errors import InputError

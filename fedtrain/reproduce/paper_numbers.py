@@ -10,8 +10,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from fedtrain.config.schema.schema import load_toml
-from fedtrain.config.schema.toml import format_value, suggest_name
+from fedtrain.config.schema import load_toml
+from fedtrain.config.toml import format_value, suggest_name
 from theory.errors import InputError
 
 NumberKey = tuple[str, str, str]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedtrain.config.data import DataSource
-from fedtrain.config.schema.schema import SelectionRule
-from fedtrain.config.schema.toml import TomlTable
+from fedtrain.config.schema import SelectionRule
+from fedtrain.config.toml import TomlTable
 from theory.errors import InputError
 
 MAX_SEEDS = 1000

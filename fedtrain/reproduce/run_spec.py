@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from fedtrain.config.schema.schema import SECTIONS, Config, get_method_class, serialize_config
-from fedtrain.config.schema.toml import TomlTable, flatten_tables, serialize_section
+from fedtrain.config.schema import SECTIONS, Config, get_method_class, serialize_config
+from fedtrain.config.toml import TomlTable, flatten_tables, serialize_section
 
 OPTION_FOR_SETTING = {
     "method.name": "--method",

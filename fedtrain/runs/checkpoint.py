@@ -16,7 +16,7 @@ from fedtrain.serialization.message_codec import flatten_groups, group_entries
 from fedtrain.parameters import StateDict
 from fedtrain.federated.server import Broadcast
 from fedtrain.serialization.checked_file import CORRUPT_FILE_ERRORS, load_checked, read_header, save_checked
-from fedtrain.config.schema.toml import format_error, format_value
+from fedtrain.config.toml import format_error, format_value
 from theory.errors import InputError
 
 CHECKPOINT_FORMAT = "fedco2 checkpoint 2"

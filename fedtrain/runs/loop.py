@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any, Protocol
 
 from fedtrain.runs.checkpoint import RunState
-from fedtrain.config.schema.schema import CheckpointSettings, Config
+from fedtrain.config.schema import CheckpointSettings, Config
 from fedtrain.errors import TrainingError
 from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import LAST_CHECKPOINT, SUMMARY_FILE, RunFolder

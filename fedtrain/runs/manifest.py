@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fedtrain.config.schema.schema import Config
+from fedtrain.config.schema import Config
 from fedtrain.data.client_data import Federation, Samples
 
 

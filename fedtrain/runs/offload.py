@@ -8,7 +8,7 @@ from tempfile import NamedTemporaryFile
 import torch
 
 from fedtrain.parameters import StateDict
-from fedtrain.config.schema.toml import format_error
+from fedtrain.config.toml import format_error
 from theory.errors import InputError
 
 ALIGNMENT = 64

@@ -1,4 +1,4 @@
-"""What distribution costs is counted rightly: chains of training, bytes that pass, heads, a thousand sites on paper."""
+"""What distribution costs is counted rightly: chains of training, bytes that pass, heads, a thousand sites on extrapolation."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from click.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))  # where its scripts look for each other
 
 from distributed_cost import main, select_cases
-from distributed_cost_lib import heads, overhead, paper, shown, traffic
+from distributed_cost_lib import extrapolation, head_exchange, head_tables, overhead, traffic
 from distributed_cost_lib.backends import EVENTS_FILE, run_on_backend
 from distributed_cost_lib.cases import NETWORK_SIZES, Case
 from distributed_cost_lib.event_log import LOG_VARIABLE, log_event, read_events
@@ -150,24 +150,24 @@ def test_ranks_give_less_than_the_ledger_says(tmp_path):
 
 
 def test_heads_are_as_many_as_are_sent():
-    shared, head = map(count_bytes, heads.build_meta_states("cifar"))
+    shared, head = map(count_bytes, head_exchange.build_meta_states("cifar"))
     assert head == 4 * (84 * 10 + 10)
-    message = heads.build_broadcast(6)
-    assert heads.count_downlink_bytes(message, 0) == 6 * (shared + 5 * head)
-    assert heads.count_downlink_bytes(message, 2) == 6 * (shared + 2 * head)
-    told = list(heads.build_messages(message, 2))
+    message = head_exchange.build_broadcast(6)
+    assert head_exchange.count_downlink_bytes(message, 0) == 6 * (shared + 5 * head)
+    assert head_exchange.count_downlink_bytes(message, 2) == 6 * (shared + 2 * head)
+    told = list(head_exchange.build_messages(message, 2))
     assert [len(groups) for _, groups in told] == [1 + 2] * 6
-    told += heads.build_messages(message, 0)
+    told += head_exchange.build_messages(message, 0)
     assert [len(groups) for _, groups in told[6:]] == [1 + 5] * 6
     for name, (about, groups) in zip([*message.peers] * 2, told, strict=True):
         assert name not in about["peers"]
         assert groups["shared"] is message.shared  # so that it is packed once
-    assert heads.count_downlink_bytes(heads.build_broadcast(3, 0.5), 0) == 3 * 2 * 500_000
+    assert head_exchange.count_downlink_bytes(head_exchange.build_broadcast(3, 0.5), 0) == 3 * 2 * 500_000
 
 
 def test_a_point_of_heads():
     pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedco2[flower]'")
-    all_of_them, few = heads.measure_point(40, 0, 1.0), heads.measure_point(40, 5, 1.0)
+    all_of_them, few = head_exchange.measure_point(40, 0, 1.0), head_exchange.measure_point(40, 5, 1.0)
     assert (all_of_them["down_mb"], few["down_mb"]) == (40 * 39, 40 * 5)
     assert all_of_them["notes_mb"] > 4 * few["notes_mb"]
     assert all_of_them["packed_mb"] < 3 * 40  # each head once, not once for each client
@@ -178,15 +178,18 @@ def test_a_point_of_heads():
 def test_on_paper_is_what_the_ledger_foretells(network):
     """Two roads: the sum here, and that of `fedco2 methods`."""
     found, told = (
-        paper.compute_round_traffic(network, 1000),
+        extrapolation.compute_round_traffic(network, 1000),
         summarise_method("fedco2", network, 1000).model_summary.traffic,
     )
     assert found["down_client_mb"] == pytest.approx(told.down.total / 1e6)
     assert found["up_client_mb"] == pytest.approx(told.up.total / 1e6)
     assert found["down_mb"] == pytest.approx(1000 * told.down.total / 1e6)
-    few = paper.compute_round_traffic(network, 1000, 5)
+    few = extrapolation.compute_round_traffic(network, 1000, 5)
     assert few["down_client_mb"] - found["down_client_mb"] == pytest.approx((5 - 999) * found["head_mb"])
-    assert paper.compute_round_traffic(network, 3, 5)["down_mb"] == paper.compute_round_traffic(network, 3)["down_mb"]
+    assert (
+        extrapolation.compute_round_traffic(network, 3, 5)["down_mb"]
+        == extrapolation.compute_round_traffic(network, 3)["down_mb"]
+    )
 
 
 def test_fits_find_what_was_put_in():
@@ -196,15 +199,15 @@ def test_fits_find_what_was_put_in():
         for peers in (0, 5)
         for n in (10, 20, 50, 100, 200)
     ]
-    everyone, few = shown.fit_growth(points, 1000)
+    everyone, few = head_tables.fit_growth(points, 1000)
     assert everyone["down_mb"] == pytest.approx(999_000)
     assert few["down_mb"] == pytest.approx(5000)
     assert (everyone["down_mb_power"], few["down_mb_power"]) == (pytest.approx(2, abs=0.05), pytest.approx(1))
     assert everyone["held_mb"] == pytest.approx(1003)
     assert everyone["packing_s"] == pytest.approx(101.5)
-    sites = [paper.compute_round_traffic("cifar", 1000)]
+    sites = [extrapolation.compute_round_traffic("cifar", 1000)]
     measured = [one | {"notes_mb": 0.0} for one in points]
-    text = shown.format_tables({"measured": measured, "fitted": [everyone, few], "on_paper": sites})
+    text = head_tables.format_tables({"measured": measured, "fitted": [everyone, few], "on_paper": sites})
     assert "| 1 | 0 | 10 | 90 | 0 | 13 | 20 | 0.52 |" in text
     assert "| cifar | 0 | 1000 | 0.0034 |" in text
 

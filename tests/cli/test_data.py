@@ -96,7 +96,7 @@ def test_exit_codes(folder: Path, capsys: Out) -> None:
 
 
 def test_get_that_cannot_be_had(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
-    from fedtrain.data.download.file.sources import DOWNLOAD_SOURCES, DownloadSource, RemoteFile
+    from fedtrain.data.download.sources import DOWNLOAD_SOURCES, DownloadSource, RemoteFile
 
     nowhere = DownloadSource(("cifar10",), (RemoteFile(("file:///c.tar.gz",), "md5:0"),))
     monkeypatch.setitem(DOWNLOAD_SOURCES, "cifar10", (nowhere,))

@@ -8,13 +8,13 @@ from typing import get_args, get_type_hints
 
 import pytest
 import torch
-from fedtrain.config.schema.schema import ModelSettings
 
 from cli.main import main
 from cli.methods import METHOD_NAMES, MODEL_NAMES
 from fedtrain.analysis.method_options import list_method_options
 from fedtrain.analysis.method_summary import PRESET_FOR_MODEL, summarise_method
 from fedtrain.backends.serial import SerialBackend
+from fedtrain.config.schema import ModelSettings
 from fedtrain.data.client_data import ClientData, Samples
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.communication import measure_exchange

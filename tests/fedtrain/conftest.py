@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from fedtrain.config.schema.local import LocalSettings
 from torch import nn
 
 from fedtrain.backends.serial import SerialBackend
+from fedtrain.config.local import LocalSettings
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.server import federate

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks.fuzzing.packing import MAT_HEAD, npy, zip_seed
-from fedtrain.config.schema.schema import parse_config
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from benchmarks.fuzzing import pictures, records
 from benchmarks.fuzzing.attacks import BOMB
 from benchmarks.fuzzing.mutate import damaged
 from benchmarks.fuzzing.readers import READERS, Reader
+from fedtrain.config.schema import parse_config
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers import extract_archive, read_cifar10, read_idx, read_libsvm, read_mat, read_npz
 from fedtrain.data.readers.archive_members import ArchiveLimits

@@ -10,9 +10,9 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from fedtrain.config.schema.local import LocalSettings
 
 from fedtrain.backends.serial import SerialBackend
+from fedtrain.config.local import LocalSettings
 from fedtrain.data.client_data import ClientData, Samples
 from fedtrain.federated.client import ClientTrainer, Precision
 from fedtrain.federated.server import federate

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 
-from fedtrain.config.schema.schema import Config
-from fedtrain.config.schema.toml import merge_tables
-
+from fedtrain.config.schema import Config
+from fedtrain.config.toml import merge_tables
 from fedtrain.data.build import assemble_federation
 from fedtrain.methods import METHODS
 from fedtrain.runs.experiment import Experiment, plan_experiment

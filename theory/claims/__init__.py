@@ -105,4 +105,4 @@ def check_claims(study: Study, claims: list[Claim] | None = None) -> dict[str, F
     return {claim.id: claim.check(study) for claim in (claims or CLAIMS.values())}
 
 
-__all__ = ["CLAIMS", "Claim", "Finding", "select_claims", "check_claims"]
+__all__ = ["CLAIMS", "Claim", "Finding", "check_claims", "select_claims"]

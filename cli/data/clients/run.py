@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 import numpy as np
-from fedtrain.config.schema.presets import resolve_preset
 
 from cli.console import make_console
 from cli.data.clients.view import print_clients
 from fedtrain.config.data import SETTINGS_OF_SKEW, DataSettings
+from fedtrain.config.presets import resolve_preset
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.data.partition import build_known_labels, count_classes
 from fedtrain.data.partition.assign import assign_samples, validate_data_settings

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from fedtrain.config.schema.toml import format_error
 from torch import Tensor
 
+from fedtrain.config.toml import format_error
 from fedtrain.errors import TrainingError
 from fedtrain.parameters import StateDict
 from fedtrain.serialization.message_codec import EncodedMessage

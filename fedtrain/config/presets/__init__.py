@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from fedtrain.config.schema.schema import Config, parse_config
-from fedtrain.config.schema.toml import NONE_TEXT, TomlTable, merge_tables, suggest_name
-
+from fedtrain.config.schema import Config, parse_config
+from fedtrain.config.toml import NONE_TEXT, TomlTable, merge_tables, suggest_name
 from theory.errors import InputError
 
-PRESET_FOLDER = files("fedtrain.config.schema.presets")
+PRESET_FOLDER = files("fedtrain.config.presets")
 BASE_PRESETS = {"feature-skew", "label-skew"}
 
 

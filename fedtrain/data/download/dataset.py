@@ -6,10 +6,9 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from fedtrain.data.download.file.file import CHECKSUMS_FILE, download_file
-from fedtrain.data.download.file.sources import DownloadSource, select_sources
-
 from fedtrain.data.datasets import get_dataset_info
+from fedtrain.data.download.file import CHECKSUMS_FILE, download_file
+from fedtrain.data.download.sources import DownloadSource, select_sources
 from fedtrain.data.errors import DataError
 from fedtrain.data.importing import ImportedDomain, Progress, ignore_progress, import_dataset
 from fedtrain.data.importing.naming import validate_domain

@@ -7,9 +7,8 @@ import json
 import os
 from pathlib import Path
 
-from fedtrain.data.download.file.http_transfer import ConnectionCutError, DownloadRefusedError, resume_download
-from fedtrain.data.download.file.sources import RemoteFile
-
+from fedtrain.data.download.http_transfer import ConnectionCutError, DownloadRefusedError, resume_download
+from fedtrain.data.download.sources import RemoteFile
 from fedtrain.data.errors import DataError
 from fedtrain.data.progress import Progress, ignore_progress
 from fedtrain.data.readers.safe_read import CHUNK

@@ -3,4 +3,4 @@
 from fedtrain.data.importing.importer import ImportedDomain, import_dataset
 from fedtrain.data.progress import Progress, ignore_progress
 
-__all__ = ["ImportedDomain", "Progress", "import_dataset", "ignore_progress"]
+__all__ = ["ImportedDomain", "Progress", "ignore_progress", "import_dataset"]

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from fedtrain.config.schema.local import LocalSettings
 from torch import Tensor, nn
 
+from fedtrain.config.local import LocalSettings
 from fedtrain.federated.fast_path.fused_sgd import FusedSGDStep
 
 GradientFactors = list[tuple[Tensor, Tensor]]

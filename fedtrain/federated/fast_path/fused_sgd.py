@@ -6,9 +6,9 @@ from collections.abc import Collection
 from typing import ClassVar
 
 import torch
-from fedtrain.config.schema.local import LocalSettings
 from torch import nn
 
+from fedtrain.config.local import LocalSettings
 from fedtrain.federated.sgd import SGDStep
 
 

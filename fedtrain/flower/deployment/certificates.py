@@ -12,7 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from fedtrain.flower.deployment.local_deployment.commands import CA_FILE, CERTIFICATE_FILE, KEY_FILE
+
+from fedtrain.flower.deployment.commands import CA_FILE, CERTIFICATE_FILE, KEY_FILE
 
 VALIDITY = timedelta(days=30)
 PEM, NO_ENCRYPTION = serialization.Encoding.PEM, serialization.NoEncryption()

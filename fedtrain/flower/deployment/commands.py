@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from fedtrain.flower.deployment.local_deployment.ports import LOOPBACK
+from fedtrain.flower.deployment.ports import LOOPBACK
 
 CA_FILE, CERTIFICATE_FILE, KEY_FILE = "ca.pem", "server.pem", "server.key"
 

@@ -7,22 +7,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fedtrain.flower.deployment.local_deployment.commands import CA_FILE
-from fedtrain.flower.deployment.local_deployment.ports import find_free_ports
-from fedtrain.flower.deployment.local_deployment.processes import terminate
-from fedtrain.flower.deployment.local_deployment.state_file import (
+from fedtrain.errors import TrainingError
+from fedtrain.flower.deployment.commands import CA_FILE
+from fedtrain.flower.deployment.ports import find_free_ports
+from fedtrain.flower.deployment.processes import terminate
+from fedtrain.flower.deployment.state_file import (
     STATE_FILE,
     ComponentState,
     DeploymentState,
     load_deployment_state,
 )
-from fedtrain.flower.deployment.local_deployment.status import DeploymentStatus, NodeStatus
-from fedtrain.flower.deployment.local_deployment.superlink_control import (
+from fedtrain.flower.deployment.status import DeploymentStatus, NodeStatus
+from fedtrain.flower.deployment.superlink_control import (
     SuperLinkControl,
     SuperLinkRun,
     write_connection,
 )
-from fedtrain.flower.deployment.local_deployment.supervisor import (
+from fedtrain.flower.deployment.supervisor import (
     CERTIFICATES_DIR,
     DATABASE_FILE,
     FLOWER_HOME_DIR,
@@ -32,8 +33,6 @@ from fedtrain.flower.deployment.local_deployment.supervisor import (
     find_deployment_processes,
     format_node_name,
 )
-
-from fedtrain.errors import TrainingError
 from fedtrain.flower.environment import require_flower
 from fedtrain.utils.locks import exclusive_lock
 from fedtrain.utils.signals import defer_interrupts
@@ -154,7 +153,7 @@ class Deployment:
         clients = range(len(parts.state.nodes))
         secrets = parts.certificates
         if secrets is not None:
-            from fedtrain.flower.deployment.local_deployment.certificates import create_credentials
+            from fedtrain.flower.deployment.certificates import create_credentials
 
             create_credentials(secrets, map(format_node_name, clients))
         write_connection(self.folder / FLOWER_HOME_DIR, parts.address, secrets and secrets / CA_FILE)

@@ -7,10 +7,9 @@ import shlex
 from ipaddress import ip_address
 from pathlib import Path
 
-from fedtrain.flower.deployment.local_deployment.superlink_control import CONNECTION_NAME
-
 from fedtrain.data.datasets import DATASETS
-from fedtrain.flower.deployment.local_deployment import commands
+from fedtrain.flower.deployment import commands
+from fedtrain.flower.deployment.superlink_control import CONNECTION_NAME
 from fedtrain.flower.environment import DEFAULT_VARIABLES
 from fedtrain.runs.manifest import get_version
 from theory.errors import InputError

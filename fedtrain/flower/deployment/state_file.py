@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedtrain.config.schema.toml import format_error
-from fedtrain.flower.deployment.local_deployment.processes import Process
-
+from fedtrain.config.toml import format_error
+from fedtrain.flower.deployment.processes import Process
 from fedtrain.utils.atomic_files import replace_atomically
 from theory.errors import InputError
 

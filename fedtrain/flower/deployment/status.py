@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedtrain.flower.deployment.local_deployment.superlink_control import SuperLinkRun
+from fedtrain.flower.deployment.superlink_control import SuperLinkRun
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from fedtrain.flower.deployment.local_deployment.logs import LISTENING_MESSAGE, find_exit_reason, find_node_id, read_log
-from fedtrain.flower.deployment.local_deployment.ports import LOOPBACK
-from fedtrain.flower.deployment.local_deployment.processes import Process, find_by_environment, find_descendants, spawn
-from fedtrain.flower.deployment.local_deployment.state_file import ComponentState, DeploymentState
-
 from fedtrain.errors import TrainingError
-from fedtrain.flower.deployment.local_deployment import commands
+from fedtrain.flower.deployment import commands
+from fedtrain.flower.deployment.logs import LISTENING_MESSAGE, find_exit_reason, find_node_id, read_log
+from fedtrain.flower.deployment.ports import LOOPBACK
+from fedtrain.flower.deployment.processes import Process, find_by_environment, find_descendants, spawn
+from fedtrain.flower.deployment.state_file import ComponentState, DeploymentState
 from fedtrain.flower.environment import build_environment
 
 DEPLOYMENT_VARIABLE, COMPONENT_VARIABLE = "FEDCO2_DEPLOYMENT", "FEDCO2_PART"

@@ -7,12 +7,12 @@ from functools import partial
 
 import pytest
 import torch
-from fedtrain.config.schema.local import LocalSettings
-from fedtrain.config.schema.schema import Config, MachineSettings, ModelSettings, ServerSettings
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedtrain.analysis import cost
 from fedtrain.analysis.cost import count_flops, estimate_round_seconds, measure_matmul_rate
+from fedtrain.config.local import LocalSettings
+from fedtrain.config.schema import Config, MachineSettings, ModelSettings, ServerSettings
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.methods import METHODS

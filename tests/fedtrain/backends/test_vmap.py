@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fedtrain.config.schema.local import LocalSettings
-from fedtrain.config.schema.schema import Config, MachineSettings, ServerSettings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -17,6 +15,8 @@ from fedtrain.backends.serial import SerialBackend
 from fedtrain.backends.vmap.backend import VmapBackend
 from fedtrain.backends.vmap.client_module import StackedPeers
 from fedtrain.backends.vmap.stacked_clients import StackedClients
+from fedtrain.config.local import LocalSettings
+from fedtrain.config.schema import Config, MachineSettings, ServerSettings
 from fedtrain.data.client_data import ClientData, Preprocessing, Samples
 from fedtrain.errors import TrainingError
 from fedtrain.federated.client import ClientTrainer, Precision

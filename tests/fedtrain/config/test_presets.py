@@ -6,15 +6,15 @@ import tomllib
 from dataclasses import replace
 
 import pytest
-from fedtrain.config.schema.presets import (
+
+from fedtrain.config.presets import (
     BASE_PRESETS,
     get_preset_title,
     list_presets,
     load_preset_chain,
     resolve_preset,
 )
-from fedtrain.config.schema.schema import format_config, parse_config
-
+from fedtrain.config.schema import format_config, parse_config
 from fedtrain.data.partition.assign import validate_data_settings
 from fedtrain.methods import METHODS
 from theory.errors import InputError

@@ -7,7 +7,10 @@ import tomllib
 
 import pytest
 import torch
-from fedtrain.config.schema.schema import (
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from fedtrain.config.schema import (
     Config,
     EvaluationSettings,
     MachineSettings,
@@ -18,9 +21,6 @@ from fedtrain.config.schema.schema import (
     parse_config,
     serialize_config,
 )
-from hypothesis import assume, given
-from hypothesis import strategies as st
-
 from fedtrain.methods import METHODS
 from theory.errors import InputError
 

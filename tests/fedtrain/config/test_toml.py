@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pytest
-from fedtrain.config.schema.toml import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedtrain.config.toml import (
     coerce_value,
     merge_tables,
     parse_override,
@@ -14,9 +17,6 @@ from fedtrain.config.schema.toml import (
     serialize_section,
     suggest_name,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
 from theory.errors import InputError
 
 KEYS = st.sampled_from("abc")

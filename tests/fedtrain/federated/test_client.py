@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from fedtrain.config.schema.local import LocalSettings
 from torch import nn
 
+from fedtrain.config.local import LocalSettings
 from fedtrain.data.client_data import Preprocessing, Samples
 from fedtrain.errors import TrainingError
 from fedtrain.federated.client import EVAL_BATCH_SIZE, Precision

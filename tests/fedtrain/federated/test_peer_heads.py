@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import small_experiments
 import torch
-from fedtrain.config.schema.schema import ServerSettings
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from fedtrain.config.schema import ServerSettings
 from fedtrain.federated.communication import count_bytes
 from fedtrain.federated.server import Broadcast, message_for
 from fedtrain.inference.evaluate import evaluate_clients

@@ -5,10 +5,10 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from fedtrain.config.schema.local import LocalSettings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedtrain.config.local import LocalSettings
 from fedtrain.federated.server import Broadcast, Update, aggregate, average_states, federate, sample_cohort
 from fedtrain.rng import derive_seed, fork_rng, make_generator
 

@@ -14,33 +14,33 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from fedtrain.flower.deployment.local_deployment.commands import (
+
+from fedtrain.flower import environment as surroundings
+from fedtrain.flower.deployment.commands import (
     build_node_config,
     build_superlink_command,
     build_supernode_command,
     format_node_config,
 )
-from fedtrain.flower.deployment.local_deployment.local_deployment import Deployment
-from fedtrain.flower.deployment.local_deployment.logs import find_exit_reason, find_node_id, read_log
-from fedtrain.flower.deployment.local_deployment.multi_host import format_multi_host_guide
-from fedtrain.flower.deployment.local_deployment.ports import LOOPBACK, find_free_ports
-from fedtrain.flower.deployment.local_deployment.processes import (
+from fedtrain.flower.deployment.local_deployment import Deployment
+from fedtrain.flower.deployment.logs import find_exit_reason, find_node_id, read_log
+from fedtrain.flower.deployment.multi_host import format_multi_host_guide
+from fedtrain.flower.deployment.ports import LOOPBACK, find_free_ports
+from fedtrain.flower.deployment.processes import (
     Process,
     find_by_environment,
     find_descendants,
     spawn,
     terminate,
 )
-from fedtrain.flower.deployment.local_deployment.state_file import (
+from fedtrain.flower.deployment.state_file import (
     STATE_FILE,
     ComponentState,
     DeploymentState,
     load_deployment_state,
 )
-from fedtrain.flower.deployment.local_deployment.superlink_control import write_connection
-from fedtrain.flower.deployment.local_deployment.supervisor import DEPLOYMENT_VARIABLE
-
-from fedtrain.flower import environment as surroundings
+from fedtrain.flower.deployment.superlink_control import write_connection
+from fedtrain.flower.deployment.supervisor import DEPLOYMENT_VARIABLE
 from fedtrain.flower.environment import build_environment, require_flower
 from fedtrain.utils.locks import exclusive_lock
 from theory.errors import InputError

@@ -13,10 +13,11 @@ from fedtrain.runs.folder import RunFolder
 pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 
 import submitted_run
-from fedtrain.flower.deployment.local_deployment.local_deployment import Deployment
-from fedtrain.flower.deployment.local_deployment.processes import find_descendants
-from fedtrain.flower.deployment.local_deployment.state_file import load_deployment_state
 from submitted_run import SubmittedRun
+
+from fedtrain.flower.deployment.local_deployment import Deployment
+from fedtrain.flower.deployment.processes import find_descendants
+from fedtrain.flower.deployment.state_file import load_deployment_state
 
 pytestmark = pytest.mark.minutes
 CLIENTS = 5

@@ -17,24 +17,24 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedco2
 
 import small_experiments
 from click.testing import CliRunner
-from fedtrain.flower.deployment.local_deployment.certificates import create_certificates, create_node_key
-from fedtrain.flower.deployment.local_deployment.commands import (
-    build_node_config,
-    build_supernode_command,
-    format_node_config,
-)
-from fedtrain.flower.deployment.local_deployment.local_deployment import Deployment
-from fedtrain.flower.deployment.local_deployment.multi_host import format_multi_host_guide
-from fedtrain.flower.deployment.local_deployment.ports import LOOPBACK, find_free_ports
-from fedtrain.flower.deployment.local_deployment.processes import spawn, terminate
-from fedtrain.flower.deployment.local_deployment.state_file import load_deployment_state
-from fedtrain.flower.deployment.local_deployment.supervisor import Supervisor, find_deployment_processes
 from submitted_run import SubmittedRun, run_in_process
 
 from cli.flower.deployment import down, status, up
 from cli.main import main
 from fedtrain.errors import TrainingError
+from fedtrain.flower.deployment.certificates import create_certificates, create_node_key
+from fedtrain.flower.deployment.commands import (
+    build_node_config,
+    build_supernode_command,
+    format_node_config,
+)
+from fedtrain.flower.deployment.local_deployment import Deployment
 from fedtrain.flower.deployment.local_deployment import local_deployment as deploying
+from fedtrain.flower.deployment.multi_host import format_multi_host_guide
+from fedtrain.flower.deployment.ports import LOOPBACK, find_free_ports
+from fedtrain.flower.deployment.processes import spawn, terminate
+from fedtrain.flower.deployment.state_file import load_deployment_state
+from fedtrain.flower.deployment.supervisor import Supervisor, find_deployment_processes
 from fedtrain.runs.experiment import build_experiment, plan_experiment
 from fedtrain.runs.folder import RunFolder
 

@@ -8,8 +8,8 @@ from functools import cache
 
 import pytest
 import torch
-from fedtrain.config.schema.schema import parse_config
 
+from fedtrain.config.schema import parse_config
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.inference.evaluate import evaluate_clients

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from fake_reproduction import STANDIN_REQUEST, make_plan, make_published_data, write_fake_run
-from fedtrain.config.schema.schema import serialize_config
 
+from fedtrain.config.schema import serialize_config
 from fedtrain.data.partition.assign import validate_data_settings
 from fedtrain.reproduce.deviations import list_deviations
 from fedtrain.reproduce.jobs import build_jobs

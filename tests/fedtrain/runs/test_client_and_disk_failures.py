@@ -14,12 +14,12 @@ import torch
 
 from fedtrain.federated import server
 from fedtrain.federated.client import ClientTrainer
-from fedtrain.config.schema.schema import CheckpointSettings, Config, EvaluationSettings, ServerSettings
+from fedtrain.config.schema import CheckpointSettings, Config, EvaluationSettings, ServerSettings
 from fedtrain.data.client_data import Samples
 from fedtrain.errors import TrainingError
 from fedtrain.backends.serial import SerialBackend
 from fedtrain.runs.folder import LAST_CHECKPOINT, METRICS_FILE, SUMMARY_FILE, RunFolder
-from fedtrain.config.schema.local import LocalSettings
+from fedtrain.config.local import LocalSettings
 from fedtrain.methods import METHODS
 from fedtrain.runs.loop import run_rounds
 from theory.errors import InputError

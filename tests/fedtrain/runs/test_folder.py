@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedtrain.config.schema.schema import Config
+from fedtrain.config.schema import Config
 from fedtrain.data.client_data import Federation, Preprocessing
 from fedtrain.runs.folder import (
     CONFIG_FILE,

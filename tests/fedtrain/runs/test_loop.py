@@ -12,11 +12,11 @@ import torch
 
 from fedtrain.runs import loop as module
 from fedtrain.federated.client import ClientTrainer
-from fedtrain.config.schema.schema import Config, EvaluationSettings, ServerSettings
+from fedtrain.config.schema import Config, EvaluationSettings, ServerSettings
 from fedtrain.data.client_data import ClientData, Samples
 from fedtrain.errors import TrainingError
 from fedtrain.runs.folder import LAST_CHECKPOINT, METRICS_FILE, SUMMARY_FILE, RunFolder
-from fedtrain.config.schema.local import LocalSettings
+from fedtrain.config.local import LocalSettings
 from fedtrain.methods import METHODS
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2

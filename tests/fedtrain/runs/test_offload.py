@@ -15,11 +15,11 @@ from hypothesis import given, settings
 
 from fedtrain.runs import offload
 from fedtrain.federated.client import ClientTrainer
-from fedtrain.config.schema.schema import Config, EvaluationSettings, MachineSettings, ServerSettings
+from fedtrain.config.schema import Config, EvaluationSettings, MachineSettings, ServerSettings
 from fedtrain.backends.serial import SerialBackend
 from fedtrain.backends.threads import ThreadsBackend
 from fedtrain.runs.folder import METRICS_FILE
-from fedtrain.config.schema.local import LocalSettings
+from fedtrain.config.local import LocalSettings
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2

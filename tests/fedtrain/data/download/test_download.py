@@ -16,18 +16,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fedtrain.data.download.file.dataset import download_dataset
-from fedtrain.data.download.file.file import CHECKSUMS_FILE, download_file
-from fedtrain.data.download.file.sources import (
+
+from fedtrain.data.download.dataset import download_dataset
+from fedtrain.data.download.file import CHECKSUMS_FILE, download_file, http_transfer
+from fedtrain.data.download.file import dataset as getting
+from fedtrain.data.download.sources import (
     DOWNLOAD_SOURCES,
     LICENCE_TERMS,
     DownloadSource,
     RemoteFile,
     select_sources,
 )
-
-from fedtrain.data.download.file import dataset as getting
-from fedtrain.data.download.file import http_transfer
 from fedtrain.data.errors import DataError
 from fedtrain.data.importing import ignore_progress
 from fedtrain.data.storage.store import list_stored_titles

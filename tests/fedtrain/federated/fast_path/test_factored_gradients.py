@@ -4,11 +4,11 @@ import copy
 
 import pytest
 import torch
-from fedtrain.config.schema.local import LocalSettings
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from fedtrain.config.local import LocalSettings
 from fedtrain.federated.fast_path import factored
 from fedtrain.federated.fast_path.factored_gradients import FactoredLinear, FactoredSGDStep, replace_large_linear_layers
 from fedtrain.federated.fast_path.fused_sgd import FusedSGDStep

@@ -4,9 +4,9 @@ import copy
 
 import pytest
 import torch
-from fedtrain.config.schema.local import LocalSettings
 from torch import nn
 
+from fedtrain.config.local import LocalSettings
 from fedtrain.federated.fast_path.fused_sgd import FusedSGDStep
 from fedtrain.federated.sgd import SGDStep
 
