@@ -30,7 +30,8 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # before torch is loaded: as th
 
 import click
 import torch
-from distributed_cost_lib import extrapolation, head_exchange, head_tables, overhead, traffic
+from distributed_cost_lib import extrapolation, head_exchange, head_tables, traffic
+from distributed_cost_lib import overhead as overhead_table
 from distributed_cost_lib.backends import BACKENDS, EVENTS_FILE, WORLD_SIZES, run_on_backend
 from distributed_cost_lib.cases import Case
 from distributed_cost_lib.event_log import Event, read_events
@@ -71,9 +72,15 @@ def overhead(chosen: tuple[str, ...], engines: tuple[str, ...], rounds: int, kee
         load = os.getloadavg()[0]
         happened, _ = run_case(engine, Case(size, method, rounds), keep)
         found.append(
-            {"size": size, "method": method, "engine": engine, **overhead.summarise_overhead(happened), "load": load}
+            {
+                "size": size,
+                "method": method,
+                "engine": engine,
+                **overhead_table.summarise_overhead(happened),
+                "load": load,
+            }
         )
-    print_results(found, overhead.format_table(found), as_json)
+    print_results(found, overhead_table.format_table(found), as_json)
 
 
 @main.command()

@@ -13,7 +13,8 @@ import safetensors.torch
 import tomli_w
 import torch
 
-from fedtrain.config.schema import Config, format_config, presets
+from fedtrain.config import presets
+from fedtrain.config.schema import Config, format_config
 from fedtrain.data.storage.domain_file import DomainInfo, StoredImages, write_domain_file
 from fedtrain.federated.communication import CommunicationCost, PayloadBytes
 from fedtrain.federated.server import Broadcast

@@ -5,7 +5,8 @@ import os
 import shutil
 
 import pytest
-from benchmarks.killing import Tally, judge, left_by, stress
+
+from benchmarks.kill_and_resume import Tally, compare_runs, read_run_files, run_stress_test
 
 
 @pytest.fixture
@@ -15,13 +16,13 @@ def surroundings(monkeypatch):
 
 
 def test_three_kills(tmp_path, surroundings, capsys):
-    tally = stress(tmp_path, kills=3, each=3, rounds=6, seed=0)
+    tally = run_stress_test(tmp_path, kills=3, each=3, rounds=6, seed=0)
     assert (tally.kills, sum(tally.hit.values())) == (3, 3)
     assert tally.differences == []
     assert tally.identical == tally.runs >= 1
     assert (tally.half_rows_left, tally.stray_files_left) == (0, 0)
     whole = tmp_path / "whole-0"
-    found = left_by(whole)
+    found = read_run_files(whole)
     assert {"metrics.jsonl", "summary.json", "checkpoints/last.safetensors", "figures/accuracy.png"} < set(found)
     assert len([name for name in found if name.startswith("checkpoints/round-")]) == 3
     for number, (spoil, words) in enumerate(SPOILT.items()):
@@ -29,7 +30,7 @@ def test_three_kills(tmp_path, surroundings, capsys):
         shutil.copytree(whole, torn)
         spoil(torn)
         again = Tally()
-        judge("case", whole, torn, again)
+        compare_runs("case", whole, torn, again)
         assert (again.runs, again.identical, again.differences) == (1, 0, [f"case: {words}"])
 
 

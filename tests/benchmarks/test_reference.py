@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import plain
+from benchmarks import reference
 from fedtrain.federated.fast_path import factored
 from fedtrain.methods import METHODS
 
@@ -41,7 +41,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("fedco2", {"intra": "none", "inter": "none", "fusion": "probabilities"}),
 ]
 # Not in the order of their names, of unequal sizes, 41 = 2 * 20 + 1 leaving a last batch of one, which is not used.
-CLIENTS = plain.small_clients({"north": 33, "east": 20, "south": 41, "west": 26})
+CLIENTS = reference.build_small_clients({"north": 33, "east": 20, "south": 41, "west": 26})
 
 
 @pytest.fixture(autouse=True)
@@ -51,8 +51,8 @@ def tricks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @cache
-def twin(method: str, given: tuple[tuple[str, Any], ...]) -> plain.Result:
-    return plain.run(method, plain.small_net, CLIENTS, **TASK | dict(given))
+def twin(method: str, given: tuple[tuple[str, Any], ...]) -> reference.Result:
+    return reference.run_reference(method, reference.build_small_net, CLIENTS, **TASK | dict(given))
 
 
 def written(variant: tuple[str, dict[str, Any]]) -> str:
@@ -64,25 +64,30 @@ def written(variant: tuple[str, dict[str, Any]]) -> str:
 def test_the_engine_agrees_with_its_literal_twin(variant: tuple[str, dict[str, Any]], convention: str) -> None:
     method, given = variant[0], CONVENTIONS[convention] | variant[1]
     literal = twin(method, tuple(given.items()))
-    found = plain.apart(literal, plain.engine(method, plain.small_net, CLIENTS, **TASK | given))
+    found = reference.measure_differences(
+        literal, reference.run_fedtrain(method, reference.build_small_net, CLIENTS, **TASK | given)
+    )
     assert found.entries < TOLERANCE
     assert found.loss < TOLERANCE
     assert found.accuracy == 0
-    default = {name: value for name, value in given.items() if name in plain.Job.__dataclass_fields__}
+    default = {name: value for name, value in given.items() if name in reference.Job.__dataclass_fields__}
     if convention == "label" and default != given:  # an option that changed nothing would be compared in vain
-        assert max(plain.apart(literal, twin(method, tuple(default.items())))) > 1e-6
+        assert max(reference.measure_differences(literal, twin(method, tuple(default.items())))) > 1e-6
 
 
 def test_training_data_are_scored_alike() -> None:
     given = TASK | {"rounds": 1, "evaluate_train": True}
-    both = [road("fedco2", plain.small_net, CLIENTS, **given) for road in (plain.run, plain.engine)]
+    both = [
+        road("fedco2", reference.build_small_net, CLIENTS, **given)
+        for road in (reference.run_reference, reference.run_fedtrain)
+    ]
     assert set(both[0].scores[0]["east"]) == {"train", "test"}
-    assert plain.apart(*both).loss < TOLERANCE
+    assert reference.measure_differences(*both).loss < TOLERANCE
 
 
 def test_the_twin_has_every_method_and_shares_no_training_code() -> None:
-    assert plain.METHODS.keys() == METHODS.keys()
-    body = ast.parse(Path(plain.__file__).read_text(encoding="utf-8")).body
+    assert reference.METHODS.keys() == METHODS.keys()
+    body = ast.parse(Path(reference.__file__).read_text(encoding="utf-8")).body
     ours = {node.module for node in body if isinstance(node, ast.ImportFrom) and "fedtrain" in str(node.module)}
     assert ours == {"fedtrain.rng", "fedtrain.data.client_data", "fedtrain.models"}
     inside = {
@@ -93,7 +98,7 @@ def test_the_twin_has_every_method_and_shares_no_training_code() -> None:
 
 def test_the_script_says_how_far_apart_they_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     monkeypatch.setattr("sys.argv", ["plain.py", "--method", "fedrod", "--rounds", "1"])
-    plain.main()
+    reference.main()
     *clients, last = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in clients] == ["north", "east", "south", "west"]
     assert last.startswith("largest difference from the engine: entries ")

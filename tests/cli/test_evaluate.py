@@ -10,7 +10,7 @@ import pytest
 
 from cli.main import main
 from fedtrain.data.source import load_dataset
-from fedtrain.inference import scoring
+from fedtrain.inference import evaluate
 
 TRAIN = ["train", "--dataset", "digits", "--rounds", "2", "--eval-every", "2", "--lr", "0.0001", "--threads", "1"]
 SMALL = ["--set", "model.name=two-layer", "--set", "model.width=32", "--set", "data.percent=0.01", "--json"]
@@ -121,7 +121,7 @@ def test_bad_wishes_are_refused(run, ask, tmp_path):
 
 def test_a_split_that_is_not_there(run, ask, monkeypatch):
     def without_val(*arguments):
-        data = scoring.load_run_data(*arguments)
+        data = evaluate.load_run_data(*arguments)
         return replace(data, clients=tuple(replace(client, val=None) for client in data.clients))
 
     monkeypatch.setattr("cli.evaluate.run.load_run_data", without_val)

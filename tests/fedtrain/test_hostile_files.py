@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.fuzzing.packing import MAT_HEAD, npy, zip_seed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from benchmarks.fuzzing import pictures, records
-from benchmarks.fuzzing.attacks import BOMB
-from benchmarks.fuzzing.mutate import damaged
+from benchmarks.fuzzing import dataset_files, project_files
+from benchmarks.fuzzing.attacks import BOMB_SIZE
+from benchmarks.fuzzing.containers import MAT_HEADER, build_zip_seed, encode_npy
+from benchmarks.fuzzing.mutate import mutate_seed
 from benchmarks.fuzzing.readers import READERS, Reader
 from fedtrain.config.schema import parse_config
 from fedtrain.data.errors import DataError
@@ -38,7 +38,7 @@ class Box:
     def __init__(self, reader: Reader, folder: Path) -> None:
         self.reader, self.folder, self.home = reader, folder, folder / "home" / "digits"
         self.home.mkdir(parents=True)
-        for name, seed in zip(("images", "labels"), pictures.idx(), strict=False):
+        for name, seed in zip(("images", "labels"), dataset_files.build_idx_seeds(), strict=False):
             (self.home / name).write_bytes(seed.content)
 
     def accepts(self, data: bytes) -> bool:
@@ -84,7 +84,7 @@ def test_damaged_files_are_read_or_refused(name: str, box: Box) -> None:
     @settings(max_examples=200, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, 2**64))
     def attack(number: int) -> None:
-        box.accepts(damaged(seeds, Random(number), box.reader.words))
+        box.accepts(mutate_seed(seeds, Random(number), box.reader.words))
 
     attack()
 
@@ -105,20 +105,22 @@ def peak(read: Callable[[], object]) -> int:
 
 def test_what_is_small_may_not_unpack_to_much(tmp_path: Path) -> None:
     """It was allowed up to 2 GiB, of a file of two megabytes and less."""
-    file, zeros = tmp_path / "file", bytes(BOMB)
+    file, zeros = tmp_path / "file", bytes(BOMB_SIZE)
     packed = zlib.compress(zeros)
     for data, read in [
-        (gzip.compress(struct.pack(">4I", 0x0803, BOMB, 1, 1) + zeros, 1), lambda: read_idx(file, file)),
-        (MAT_HEAD + struct.pack("<II", 15, len(packed)) + packed, lambda: read_mat(file)),
-        (zip_seed({"x_train.npy": zeros}).content, lambda: read_npz(file, "train")),
+        (gzip.compress(struct.pack(">4I", 0x0803, BOMB_SIZE, 1, 1) + zeros, 1), lambda: read_idx(file, file)),
+        (MAT_HEADER + struct.pack("<II", 15, len(packed)) + packed, lambda: read_mat(file)),
+        (build_zip_seed({"x_train.npy": zeros}).content, lambda: read_npz(file, "train")),
         (bz2.compress(zeros, 1), lambda: read_libsvm(file)),
-        (zip_seed({"data_batch_1.bin": zeros}).content, lambda: read_cifar10(file, "train")),
-        (zip_seed({"X.npy": zeros}).content, lambda: user_data.load_user_data(file, 0.0)),
+        (build_zip_seed({"data_batch_1.bin": zeros}).content, lambda: read_cifar10(file, "train")),
+        (build_zip_seed({"X.npy": zeros}).content, lambda: user_data.load_user_data(file, 0.0)),
     ]:
         file.write_bytes(data)
         with pytest.raises(InputError, match=r"unpacks to (more|over)"):
             read()
-    large = zip_seed({"x_train.npy": npy(np.zeros((2, 300, 300, 3), np.uint8)), "y_train.npy": npy(np.arange(2))})
+    large = build_zip_seed(
+        {"x_train.npy": encode_npy(np.zeros((2, 300, 300, 3), np.uint8)), "y_train.npy": encode_npy(np.arange(2))}
+    )
     file.write_bytes(large.content)
     assert len(large.content) * 100 < 540_000  # far smaller than what it holds, and fine
     assert read_npz(file, "train").images.shape == (2, 300, 300, 3)
@@ -137,7 +139,7 @@ def test_lines_of_libsvm_are_bounded(tmp_path: Path) -> None:
 def test_folders_of_an_archive_are_counted(deep: bool, tmp_path: Path) -> None:
     """Names of thirty folders each made thirty times as many folders as members are allowed."""
     names = [f"{n}/a/b/c/f" if deep else f"{n}/" for n in range(60)]
-    (tmp_path / "a.zip").write_bytes(zip_seed(dict.fromkeys(names, b""), zipfile.ZIP_STORED).content)
+    (tmp_path / "a.zip").write_bytes(build_zip_seed(dict.fromkeys(names, b""), zipfile.ZIP_STORED).content)
     limit = 4 * 60 + 1 if deep else 60 + 1  # and the target itself
     extract_archive(tmp_path / "a.zip", tmp_path / "fine", ArchiveLimits(folders=limit))
     with pytest.raises(DataError, match=f"more than the {limit - 1} folders allowed"):
@@ -194,14 +196,16 @@ def test_long_settings_do_not_make_long_errors() -> None:
 
 
 def test_headers_of_python_2_are_read_without_a_warning(tmp_path: Path) -> None:
-    old = npy(np.zeros((6, 2, 2), np.uint8)).replace(b"(6, 2, 2), }   ", b"(6L, 2L, 2L), }")
+    old = encode_npy(np.zeros((6, 2, 2), np.uint8)).replace(b"(6, 2, 2), }   ", b"(6L, 2L, 2L), }")
     assert b"6L" in old
-    (tmp_path / "a.npz").write_bytes(zip_seed({"x_train.npy": old, "y_train.npy": npy(np.arange(6))}).content)
+    (tmp_path / "a.npz").write_bytes(
+        build_zip_seed({"x_train.npy": old, "y_train.npy": encode_npy(np.arange(6))}).content
+    )
     assert len(read_npz(tmp_path / "a.npz", "train")) == 6
-    x = npy(np.random.default_rng(0).standard_normal((6, 2))).replace(b"(6, 2), }  ", b"(6L, 2L), }")
+    x = encode_npy(np.random.default_rng(0).standard_normal((6, 2))).replace(b"(6, 2), }  ", b"(6L, 2L), }")
     assert b"6L" in x
-    files = {"X.npy": x, "y.npy": npy(np.arange(6.0)), "owner.npy": npy(np.zeros(6, int))}
-    (tmp_path / "a.npz").write_bytes(zip_seed(files).content)
+    files = {"X.npy": x, "y.npy": encode_npy(np.arange(6.0)), "owner.npy": encode_npy(np.zeros(6, int))}
+    (tmp_path / "a.npz").write_bytes(build_zip_seed(files).content)
     assert user_data.load_user_data(tmp_path / "a.npz", 0.0).problem.sizes == [6]
 
 
@@ -217,9 +221,9 @@ def test_text_that_is_no_unicode_is_refused(order: str, tmp_path: Path) -> None:
 
 
 def test_a_cache_that_does_not_say_where_it_comes_from_is_refused(tmp_path: Path) -> None:
-    header, data = records.domain()[1].parts
+    header, data = project_files.build_domain_seeds()[1].parts
     path = tmp_path / "digits" / "usps.safetensors"
     path.parent.mkdir()
-    path.write_bytes(records.domain()[1].build([header.replace(b'"origin"', b'"orogin"'), data]))
+    path.write_bytes(project_files.build_domain_seeds()[1].build([header.replace(b'"origin"', b'"orogin"'), data]))
     with pytest.raises(DataError, match="origin"):
         domain_file.read_domain_info(path)

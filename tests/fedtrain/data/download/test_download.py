@@ -17,9 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedtrain.data.download import dataset as getting
+from fedtrain.data.download import http_transfer
 from fedtrain.data.download.dataset import download_dataset
-from fedtrain.data.download.file import CHECKSUMS_FILE, download_file, http_transfer
-from fedtrain.data.download.file import dataset as getting
+from fedtrain.data.download.file import CHECKSUMS_FILE, download_file
 from fedtrain.data.download.sources import (
     DOWNLOAD_SOURCES,
     LICENCE_TERMS,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedtrain.config.local import LocalSettings
-from fedtrain.federated.fast_path import factored
+from fedtrain.federated.fast_path import factored_gradients
 from fedtrain.federated.fast_path.factored_gradients import FactoredLinear, FactoredSGDStep, replace_large_linear_layers
 from fedtrain.federated.fast_path.fused_sgd import FusedSGDStep
 from fedtrain.federated.sgd import SGDStep
@@ -30,11 +30,11 @@ def pair(monkeypatch_least=8):
     torch.manual_seed(0)
     plain = Twice().double()
     quick = copy.deepcopy(plain)
-    before, factored.MIN_FACTORED_WEIGHTS = factored.MIN_FACTORED_WEIGHTS, monkeypatch_least
+    before, factored_gradients.MIN_FACTORED_WEIGHTS = factored_gradients.MIN_FACTORED_WEIGHTS, monkeypatch_least
     try:
         replace_large_linear_layers(quick)
     finally:
-        factored.MIN_FACTORED_WEIGHTS = before
+        factored_gradients.MIN_FACTORED_WEIGHTS = before
     return plain, quick
 
 
@@ -110,7 +110,7 @@ def test_only_large_linear_layers_are_replaced_and_no_name_changes():
 
 
 def test_a_layer_with_two_names_stays_one_and_one_with_hooks_stays_itself(monkeypatch):
-    monkeypatch.setattr(factored, "MIN_FACTORED_WEIGHTS", 0)
+    monkeypatch.setattr(factored_gradients, "MIN_FACTORED_WEIGHTS", 0)
     shared, hooked = nn.Linear(2, 2), nn.Linear(2, 2)
     hooked.register_forward_hook(lambda *_: None)
     module = nn.Sequential(shared, nn.Sequential(shared), hooked)
@@ -125,7 +125,7 @@ def test_a_layer_with_two_names_stays_one_and_one_with_hooks_stays_itself(monkey
     [("fast", 0.0, FactoredSGDStep), ("fast", 0.5, FusedSGDStep), ("plain", 0.0, SGDStep)],
 )
 def test_the_bench_takes_it_where_it_holds(engine, momentum, kind, toy, method, monkeypatch):
-    monkeypatch.setattr(factored, "MIN_FACTORED_WEIGHTS", 0)
+    monkeypatch.setattr(factored_gradients, "MIN_FACTORED_WEIGHTS", 0)
     bench = toy.bench(method, engine=engine, momentum=momentum)
     assert bench.steps is kind
     assert any(isinstance(layer, FactoredLinear) for layer in bench.module.modules()) == (kind is FactoredSGDStep)
