@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks import reference
-from fedtrain.federated.fast_path import factored
+from fedtrain.federated.fast_path import factored_gradients
 from fedtrain.methods import METHODS
 
 TOLERANCE = 1e-10  # rounding is 1e-16, and 30 steps through batch norm on few samples make 1e-13 of it
@@ -47,7 +47,7 @@ CLIENTS = reference.build_small_clients({"north": 33, "east": 20, "south": 41, "
 @pytest.fixture(autouse=True)
 def tricks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every linear layer is large enough for the tricks of the fast engine."""
-    monkeypatch.setattr(factored, "MIN_FACTORED_WEIGHTS", 0)
+    monkeypatch.setattr(factored_gradients, "MIN_FACTORED_WEIGHTS", 0)
 
 
 @cache

@@ -82,7 +82,7 @@ def test_a_table_for_people(run, ask, monkeypatch):
 def test_a_run_on_the_stand_in_stays_on_it_when_real_data_arrive(run, ask, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        scoring, "load_dataset", lambda settings, root: asked.append(settings.source) or load_dataset(settings, root)
+        evaluate, "load_dataset", lambda settings, root: asked.append(settings.source) or load_dataset(settings, root)
     )
     assert ask(run)[0] == 0
     assert asked == ["standin"]
