@@ -5,11 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP_FLAGS := -q --disable-pip-version-check -c constraints.txt
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 4
 ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint format wheel clean
+.PHONY: help demo test test-all lint format hooks wheel clean
 
 help: ## list these targets
 	@echo 'usage: make <target>'
@@ -34,20 +35,24 @@ demo: $(READY) ## check the theory on five clients, train Fed-CO2 on built-in im
 	@echo 'More: $(BIN)/fedco2 --help'
 
 test: $(READY) ## run the tests; make test ARGS="-k partition" runs some
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 4 $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 test-all: $(READY) ## install Flower too, then run the tests with those of Flower
 	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev,flower]'
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 4 $(ARGS)
+	@$(PYTEST) $(ARGS)
 
-lint: $(READY) ## check style (ruff) and types (mypy)
+lint: $(READY) ## check style (ruff), types (mypy) and spelling (codespell)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/codespell
 
 format: $(READY) ## rewrite the code in the house style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+hooks: $(READY) ## check style, types and spelling before each commit (pre-commit)
+	@$(BIN)/pre-commit install
 
 # From another folder, so that what answers is the wheel and not the source tree.
 wheel: $(READY) ## build the wheel and try it in a clean virtual environment
