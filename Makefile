@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP_FLAGS := -q --disable-pip-version-check -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 4
+COVERAGE_FLOOR := 97
 ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint format hooks wheel clean
+.PHONY: help demo test test-all coverage lint format hooks wheel clean
 
 help: ## list these targets
 	@echo 'usage: make <target>'
@@ -40,6 +41,12 @@ test: $(READY) ## run the tests; make test ARGS="-k partition" runs some
 test-all: $(READY) ## install Flower too, then run the tests with those of Flower
 	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev,flower]'
 	@$(PYTEST) $(ARGS)
+
+# The first step must not need Flower. Tests marked "minutes" take twenty of them.
+coverage: $(READY) ## run the tests as CI does and measure how much of theory and fedtrain they reach
+	@$(MAKE) --no-print-directory test ARGS='--ignore tests/flower --cov --cov-report='
+	@$(MAKE) --no-print-directory test-all ARGS='tests/flower -m "not minutes" --cov --cov-append --cov-report='
+	@$(BIN)/coverage report --fail-under $(COVERAGE_FLOOR)
 
 lint: $(READY) ## check style (ruff), types (mypy) and spelling (codespell)
 	@$(BIN)/ruff check .
@@ -71,5 +78,5 @@ wheel: $(READY) ## build the wheel and try it in a clean virtual environment
 	@echo "the wheel works: $$(ls dist/fedco2-*.whl)"
 
 clean: ## remove .venv, dist and caches; results in runs/ stay
-	@rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	@rm -rf $(VENV) dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
