@@ -7,15 +7,17 @@ READY := $(VENV)/.ready
 PIP_FLAGS := -q --disable-pip-version-check -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 4
 COVERAGE_FLOOR := 97
+LOWEST := .venv-lowest
+TORCH ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all coverage lint format hooks wheel clean
+.PHONY: help demo test test-all test-lowest coverage lint format hooks wheel clean
 
 help: ## list these targets
 	@echo 'usage: make <target>'
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
 
 # Runs again only when what is to be installed has changed.
 $(READY): pyproject.toml constraints.txt
@@ -41,6 +43,14 @@ test: $(READY) ## run the tests; make test ARGS="-k partition" runs some
 test-all: $(READY) ## install Flower too, then run the tests with those of Flower
 	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev,flower]'
 	@$(PYTEST) $(ARGS)
+
+# In a virtual environment of its own. TORCH=2.13.0 takes that version of torch instead of the lowest.
+test-lowest: ## run the tests with the lowest versions that pyproject.toml allows
+	@$(PYTHON) -m venv $(LOWEST)
+	@sed '$(if $(TORCH),s/^torch==.*/torch==$(TORCH)/)' constraints-lowest.txt > $(LOWEST)/constraints.txt
+	@echo 'installing the lowest versions into $(LOWEST)'
+	@$(LOWEST)/bin/python -m pip install -q --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[test]'
+	@$(subst $(BIN),$(LOWEST)/bin,$(PYTEST)) $(ARGS)
 
 # The first step must not need Flower. Tests marked "minutes" take twenty of them.
 coverage: $(READY) ## run the tests as CI does and measure how much of theory and fedtrain they reach
@@ -77,6 +87,6 @@ wheel: $(READY) ## build the wheel and try it in a clean virtual environment
 	venv/bin/fedco2 train --dataset digits --data standin --rounds 1 --set model.name=two-layer --set data.percent=0.02
 	@echo "the wheel works: $$(ls dist/fedco2-*.whl)"
 
-clean: ## remove .venv, dist and caches; results in runs/ stay
-	@rm -rf $(VENV) dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+clean: ## remove virtual environments, dist and caches; results in runs/ stay
+	@rm -rf $(VENV) $(LOWEST) dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
