@@ -17,8 +17,8 @@ from fedtrain.runs.selection import Summary, summarise_rows
 Name = Callable[[RunRecord], str]
 
 DOCS = Path(__file__).parents[1] / "docs"
-RUNS = sorted(path.parent for path in (DOCS / "results").rglob("config.toml"))
-TEXT = (DOCS / "results.md").read_text(encoding="utf-8")
+RUNS = sorted(path.parent for path in (DOCS / "results" / "records").rglob("config.toml"))
+TEXT = (DOCS / "results" / "index.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,7 @@ def test_the_forecasts_and_what_was_trained_are_what_the_records_say(records):
                         trained.setdefault((row, models[branch]), f"{100 * mean:.1f}")
             elif name in places:
                 trained[row, name] = f"{100 * record.rules[rule]['mean']['fused']:.1f}"
-    foretold = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((DOCS / "results/forecast").iterdir())]
+    foretold = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((DOCS / "results/records/forecast").iterdir())]
     assert len(foretold) == len(shown)
     assert not any(one["standin"] for one in foretold)
     means = {tuple(f"{100 * one['mean'][method]:.1f}" for method in places) for one in foretold}
