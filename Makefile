@@ -13,7 +13,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-lowest coverage lint format hooks wheel clean
+.PHONY: help demo test test-all lint format docs wheel clean
 
 help: ## list these targets
 	@echo 'usage: make <target>'
@@ -68,8 +68,14 @@ format: $(READY) ## rewrite the code in the house style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-hooks: $(READY) ## check style, types and spelling before each commit (pre-commit)
-	@$(BIN)/pre-commit install
+# NO_MKDOCS_2_WARNING: the theme's notice about MkDocs 2, which pyproject.toml keeps out.
+docs: $(VENV)/.docs-ready ## build the documentation into site/; every warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo 'open site/index.html in a browser'
+
+$(VENV)/.docs-ready: $(READY)
+	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev,docs]'
+	@touch $@
 
 # From another folder, so that what answers is the wheel and not the source tree.
 wheel: $(READY) ## build the wheel and try it in a clean virtual environment
@@ -87,6 +93,6 @@ wheel: $(READY) ## build the wheel and try it in a clean virtual environment
 	venv/bin/fedco2 train --dataset digits --data standin --rounds 1 --set model.name=two-layer --set data.percent=0.02
 	@echo "the wheel works: $$(ls dist/fedco2-*.whl)"
 
-clean: ## remove virtual environments, dist and caches; results in runs/ stay
-	@rm -rf $(VENV) $(LOWEST) dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+clean: ## remove .venv, dist and caches; results in runs/ stay
+	@rm -rf $(VENV) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
