@@ -1,4 +1,4 @@
-"""The records of the runs in docs/results, and that docs/results.md says what they say."""
+"""The records of the runs in docs/results/records, and that the pages of docs/results say what they say."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from fedtrain.runs.selection import Summary, summarise_rows
 
 Name = Callable[[RunRecord], str]
 
-DOCS = Path(__file__).parents[1] / "docs"
-RUNS = sorted(path.parent for path in (DOCS / "results" / "records").rglob("config.toml"))
-TEXT = (DOCS / "results" / "index.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+PAGES = ROOT / "docs" / "results"
+RECORDS = PAGES / "records"
+RUNS = sorted(path.parent for path in RECORDS.rglob("config.toml"))
+LONGEST = 300
+"""Lines of a record of JSON: one for each of a hundred clients and each rule, and some for the rest."""
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +47,24 @@ def test_a_record_is_whole(path):
         assert not re.search(r"/(root|home|tmp)/", file.read_text(encoding="utf-8")), file
 
 
-def tables(text: str, heading: str) -> list[list[list[str]]]:
-    """The cells of each table under a heading."""
-    part = text.split(f"\n## {heading}", 1)[1].split("\n## ", 1)[0]
-    found = re.findall(r"(?:^\|.*\n)+", part, re.MULTILINE)
+@pytest.mark.parametrize("path", sorted(RECORDS.rglob("*.json")), ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_record_is_compact(path):
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= LONGEST, "run docs/tools/compact_records.py"
+
+
+def tables(path: Path) -> list[list[list[str]]]:
+    """The cells of each table of a page."""
+    found = re.findall(r"(?:^\|.*\n)+", path.read_text(encoding="utf-8"), re.MULTILINE)
     return [
         [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "---" not in line]
         for table in found
     ]
+
+
+def on_page(name: str, number: int = 0) -> list[list[str]]:
+    """One table of a page of results."""
+    return tables(PAGES / f"{name}.md")[number]
 
 
 def said(table: list[list[str]]) -> dict[tuple[str, str], dict[str, str]]:
@@ -104,24 +117,24 @@ def compare(table: list[list[str]], found: dict[tuple[str, str], list[str]], oth
 
 
 @pytest.mark.parametrize(
-    ("heading", "number", "folder", "rule", "name", "other"),
+    ("page", "number", "folder", "rule", "name", "other"),
     [
-        ("Table 7", 0, "digits", "last", by_method, ()),
-        ("Table 1", 0, "office", "best-by-validation", by_method, ()),
-        ("Table 1", 1, "office", "last", by_method, ("the authors' WebCam",)),
-        ("Table 9", 0, "office9", "last", by_labels, ()),
+        ("digits", 0, "digits", "last", by_method, ()),
+        ("office", 0, "office", "best-by-validation", by_method, ()),
+        ("office", 1, "office", "last", by_method, ("the authors' WebCam",)),
+        ("label-and-feature-skew", 0, "office9", "last", by_labels, ()),
     ],
 )
-def test_the_page_says_what_the_records_say(heading, number, folder, rule, name, other, records):
+def test_the_page_says_what_the_records_say(page, number, folder, rule, name, other, records):
     assert records[folder]
-    compare(tables(TEXT, heading)[number], in_words(records[folder], rule, name), other)
+    compare(on_page(page, number), in_words(records[folder], rule, name), other)
 
 
 def test_the_page_says_what_the_records_of_the_ablations_say(records):
     whole = [record for record in records["digits"] if record.tables["method"]["name"] == "fedco2"]
     runs = [*records["digits-ablations"], *whole]
     assert len(runs) == 4
-    compare(tables(TEXT, "Table 5")[0], in_words(runs, "last", by_cooperation))
+    compare(on_page("cooperation"), in_words(runs, "last", by_cooperation))
 
 
 def skew(record: RunRecord) -> str:
@@ -139,7 +152,7 @@ def quirks(record: RunRecord) -> str:
 
 def test_the_page_says_what_the_records_of_cifar_say(records):
     """Table 3 has all test images over the window, and its std over evaluations; Figure 4 the mean after the last."""
-    table, figure = tables(TEXT, "Table 3")[:2]
+    table, figure = on_page("cifar10", 0), on_page("cifar10", 1)
     shown, drawn = said(table), said(figure)
     counted = 0
     for record in records["cifar10"]:
@@ -169,8 +182,8 @@ def forecast_row(record: RunRecord) -> tuple[str, str] | None:
 
 
 def test_the_forecasts_and_what_was_trained_are_what_the_records_say(records):
-    shown = said(tables(TEXT, "Forecasts")[0])
-    places = {"SingleSet": "trained", "FedBN": "trained, FedBN", "Fed-CO2": "trained, Fed-CO2"}
+    shown = said(on_page("forecasts"))
+    methods = ("SingleSet", "FedBN", "Fed-CO2")
     models = {"offline": "SingleSet", "online": "FedBN", "fused": "Fed-CO2"}  # what they are without transfer
     trained: dict[tuple[str, str], str] = {}
     for record in (one for runs in records.values() for one in runs):
@@ -181,16 +194,16 @@ def test_the_forecasts_and_what_was_trained_are_what_the_records_say(records):
                 for branch, mean in record.rules[rule]["mean"].items():
                     if branch == "fused" or row != "Office-Caltech10":
                         trained.setdefault((row, models[branch]), f"{100 * mean:.1f}")
-            elif name in places:
+            elif name in methods:
                 trained[row, name] = f"{100 * record.rules[rule]['mean']['fused']:.1f}"
-    foretold = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((DOCS / "results/records/forecast").iterdir())]
-    assert len(foretold) == len(shown)
-    assert not any(one["standin"] for one in foretold)
-    means = {tuple(f"{100 * one['mean'][method]:.1f}" for method in places) for one in foretold}
+    forecasts = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((RECORDS / "forecast").iterdir())]
+    assert len(forecasts) == len(shown)
+    assert not any(one["standin"] for one in forecasts)
+    means = {tuple(f"{100 * one['mean'][method]:.1f}" for method in methods) for one in forecasts}
     for (row, _), cells in shown.items():
-        assert tuple(cells[f"{method}: foretold"] for method in places) in means
-        for method, head in places.items():
-            assert cells[head] == trained[row, method], (row, method)
+        assert tuple(cells[f"{method}: forecast"] for method in methods) in means
+        for method in methods:
+            assert cells[f"{method}: trained"] == trained[row, method], (row, method)
 
 
 def over_rounds(rule: Summary) -> float:
@@ -198,5 +211,9 @@ def over_rounds(rule: Summary) -> float:
 
 
 def test_the_readme_says_what_the_records_say(records):
-    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
-    compare(tables(readme.replace("### Results", "## Results"), "Results")[0], in_words(records["digits"], "last"))
+    """Every accuracy on Digits in a table of it; the page has all rows."""
+    found = in_words(records["digits"], "last")
+    for table in tables(ROOT / "README.md"):
+        if "SVHN (subset)" in table[0]:
+            for key, row in said(table).items():
+                assert list(row.values()) == found[key], key
