@@ -71,7 +71,7 @@ format: $(READY) ## rewrite the code in the house style
 # NO_MKDOCS_2_WARNING: the theme's notice about MkDocs 2, which pyproject.toml keeps out.
 docs: $(VENV)/.docs-ready ## build the documentation into site/; every warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-	@echo 'open site/index.html in a browser'
+	@echo 'open site/index.html in a browser; with the search: $(BIN)/python -m http.server --directory site'
 
 $(VENV)/.docs-ready: $(READY)
 	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev,docs]'
