@@ -35,7 +35,7 @@ PRELOADED_MODULES = ["cli.train.run", "cli.data.run", "fedtrain.report.run_figur
 METHODS = ("singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa", "fedbn", "fedco2")
 CONVENTION_OPTIONS = {
     "feature": ["--dataset", "digits", "--set", "data.percent=none"],
-    "label": ["--dataset", "cifar10", "--skew", "pathological", "--clients", "5", "--sample", "0.6"],
+    "label": ["--dataset", "cifar10", "--skew", "pathological", "--clients", "5", "--participation", "0.6"],
 }
 SMALL_RUN_OPTIONS = ["--data", "real", "--set", "model.name=two-layer", "--set", "model.width=32", "--threads", "1"]
 CHECKPOINT_OPTIONS = ["--checkpoint-every", "1", "--eval-every", "1", "--set", "evaluation.window=4"]

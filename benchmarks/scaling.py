@@ -74,7 +74,7 @@ def measure_point(repeats: int, clients: int = 5, images: int = 50, width: int =
     model = {"model": {"name": "two-layer", "width": width}} if width else {}
     sizes = Workload("growth", "cifar10", 32, (images,) * clients, (10,) * clients, evaluate_train=False)
     work = sizes.build_experiment(
-        "fedco2", {"server": {"sample": CLIENTS_PER_ROUND / clients}, "local": {"epochs": 1}, **model}
+        "fedco2", {"server": {"participation": CLIENTS_PER_ROUND / clients}, "local": {"epochs": 1}, **model}
     )
     fleet, server = work.build_backend(), work.config.server
     training, evaluation = [], []

@@ -31,7 +31,6 @@ from training_speed_lib.report import format_table, plot
 from training_speed_lib.workloads import WORKLOADS
 
 from fedtrain.config.schema import BackendName
-from fedtrain.federated.client import StepEngine
 
 METHODS = ("fedavg", "fedbn", "fedco2")
 
@@ -45,7 +44,7 @@ def main() -> None:
         return
     first = Task(
         options.workload, options.method, options.repeats + 1, options.threads, options.small, options.plain_data,
-        options.engine, options.fleet,
+        not options.no_fast_path, options.backend,
     )  # fmt: skip
     chosen = product(
         WORKLOADS if options.workload == "all" else [options.workload],
@@ -72,8 +71,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each side")
     how = "how the plain loop gets its images: through Pillow, Office's from their files; or from memory"
     parser.add_argument("--plain-data", choices=("as-published", "memory"), default="as-published", help=how)
-    parser.add_argument("--engine", choices=get_args(StepEngine), default="fast", help="of the fleet")
-    parser.add_argument("--fleet", choices=get_args(BackendName), default="auto")
+    parser.add_argument("--no-fast-path", action="store_true", help="train with plain steps")
+    parser.add_argument("--backend", choices=get_args(BackendName), default="auto")
     parser.add_argument("--small", action="store_true", help="toy sizes, to see that it works")
     parser.add_argument("--json", action="store_true", help="print one JSON object; of several cases, {cases: [...]}")
     parser.add_argument("--plot", type=Path, help="draw it")

@@ -28,7 +28,7 @@ class Task:
     threads: int
     small: bool = False
     reference_data: str = "as-published"
-    engine: str = "fast"
+    fast_path: bool = True
     backend: str = "auto"
 
     @property
@@ -38,7 +38,7 @@ class Task:
 
     def build_experiment(self) -> Experiment:
         """The clients with their data; not augmented where the plain loop takes them as they are."""
-        machine = {"device": "cpu", "engine": self.engine, "fleet": self.backend}
+        machine = {"device": "cpu", "fast_path": self.fast_path, "backend": self.backend}
         given = {"machine": machine} | ({} if self.reads_published_data else {"data": {"augment": False}})
         return self.workload_spec.build_experiment(self.method, given)
 
@@ -71,7 +71,7 @@ class RoundSignal:
 
 def run_side(side: str, task: Task) -> None:
     """Make the rounds of one side; or, one client after the other, see where the time of a fleet's round goes."""
-    task = replace(task, threads=1, backend="in-turn") if side == "profile" else task
+    task = replace(task, threads=1, backend="serial") if side == "profile" else task
     torch.set_num_threads(task.threads)
     experiment, splits, turns = task.build_experiment(), task.workload_spec.splits, RoundSignal()
     if side == "plain":

@@ -75,7 +75,7 @@ def measure(task: Task) -> dict[str, Any]:
     return summarise_times(turns["plain"][1:], turns["fast"][1:], useful, around) | {
         "workload": task.workload, "method": task.method, "small": task.small, "what": task.workload_spec.title,
         "evaluated": task.workload_spec.splits,
-        "plain_data": task.reference_data, "engine": task.engine, "fleet": task.backend, "repeats": task.rounds - 1,
+        "plain_data": task.reference_data, "fast_path": task.fast_path, "backend": task.backend, "repeats": task.rounds - 1,
         "threads": task.threads, "torch": torch.__version__, "cpu": read_cpu_name(), "time_goes": goes,
         "load_before": load,
         "rounds": {"plain": turns["plain"][1:], "fast": turns["fast"][1:], "sgemm": around, "useful": useful},

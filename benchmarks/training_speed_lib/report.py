@@ -33,7 +33,8 @@ def format_table(cases: Sequence[Measurement]) -> str:
     about = (
         f"{machine['cpu']}, threads {machine['threads']}, torch {machine['torch']}, sgemm {machine['gemm_gflops']:.0f} "
         f"GFLOP/s; medians of {machine['repeats']}; the machine's load before: {machine['load_before']:.1f}; data of "
-        f"the plain loop: {machine['plain_data']}; engine {machine['engine']}, fleet {machine['fleet']}"
+        f"the plain loop: {machine['plain_data']}; backend {machine['backend']}"
+        f"{'' if machine['fast_path'] else ' without the fast path'}"
     )
     what = sorted({case["what"] for case in cases})
     return "\n".join([*rows, "", *goes, "", about, *what])

@@ -11,7 +11,7 @@ from cli.console import INTERRUPTED
 from cli.flower.deployment import down, status, up
 from cli.train import SETTING_FOR_OPTION, train
 
-EXCLUDED_TRAIN_OPTIONS = {"fleet", "nproc", "personal", "dry_run"}
+EXCLUDED_TRAIN_OPTIONS = {"backend", "nproc", "client_state", "dry_run"}
 """Options of `fedco2 train` that mean nothing here."""
 
 

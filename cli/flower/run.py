@@ -46,8 +46,8 @@ def build_plan(given: Mapping[str, Any], options: dict[str, Any]) -> ServerPlan:
     else:
         config = resolve_new_run(tables, options)
         folder = RunFolder(options["out"] or choose_new_folder(f"{config.data.dataset}-{config.method_name}"))
-    if config.machine.backend not in ("auto", "in-turn"):
-        raise InputError(f"machine.fleet is {config.machine.backend}; on Flower every client has a node: leave it out")
+    if config.machine.backend not in ("auto", "serial"):
+        raise InputError(f"machine.backend is {config.machine.backend}; on Flower every client has a node: leave it out")
     validate_data_settings(config.data)
     clients = count_clients(config.data)
     command = shlex.join(["fedco2", *sys.argv[1:]])

@@ -36,7 +36,7 @@ def show_all(screen: Console, report: dict[str, Any]) -> None:
     screen.print()
     screen.print(table)
     screen.print()
-    screen.print("A head is what follows the convolutions; of copa and moon the last layer alone (see model.cut).")
+    screen.print("A head is what follows the convolutions; of copa and moon the last layer alone (see model.split_at).")
     screen.print("More on one of them: fedco2 methods NAME")
 
 

@@ -18,7 +18,8 @@ SETTING_FOR_OPTION = {
     "clients": "data.clients",
     "data_seed": "data.seed",
     "rounds": "server.rounds",
-    "sample": "server.sample",
+    "model": "model.name",
+    "participation": "server.participation",
     "peers": "server.peers",
     "local_epochs": "local.epochs",
     "batch_size": "local.batch_size",
@@ -30,9 +31,9 @@ SETTING_FOR_OPTION = {
     "on_client_failure": "server.on_client_failure",
     "device": "machine.device",
     "threads": "machine.threads",
-    "engine": "machine.engine",
-    "fleet": "machine.fleet",
-    "personal": "machine.personal",
+    "fast_path": "machine.fast_path",
+    "backend": "machine.backend",
+    "client_state": "machine.client_state",
     "seed": "seed",
 }
 """Where in the configuration each option goes."""
@@ -43,6 +44,7 @@ SETTING_FOR_OPTION = {
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--method", default=None, help="singleset, fedavg, fedprox, fedper, moon, fedrod, copa, fedbn, fedco2.")
+@click.option("--model", default=None, help="digits, alexnet, cifar or two-layer.  [default: the data set's]")
 @click.option("--dataset", default=None, help="digits, office, domainnet, cifar10 or cifar100.  [default: digits]")
 @click.option(
     "--data",
@@ -53,8 +55,8 @@ SETTING_FOR_OPTION = {
 @click.option("--skew", default=None, help="domain, label+feature, iid, pathological, dirichlet or pachinko.")
 @click.option("--alpha", type=float, default=None, help="Dirichlet concentration; smaller is more skewed.")
 @click.option("--clients", type=int, default=None, help="How many clients (label skews).")
-@click.option("--sample", type=float, default=None, help="The share of the clients that trains in a round.")
-@click.option("--peers", type=int, default=None, help="Send each client so many heads, not all (not in the paper).")
+@click.option("--participation", type=float, default=None, help="Share of the clients that train in a round, in (0, 1].")
+@click.option("--peers", type=int, default=None, help="Number of peer heads sent to each client.  [default: all]")
 @click.option("--rounds", type=int, default=None, help="Rounds of federated training.")
 @click.option("--local-epochs", type=int, default=None, help="Passes over the local data in a round.")
 @click.option("--batch-size", type=int, default=None, help="Samples of a step.")
@@ -68,10 +70,10 @@ SETTING_FOR_OPTION = {
 @click.option("--on-client-failure", default=None, help="stop, or skip: go on without that client in that round.")
 @click.option("--device", default=None, help="auto, cpu or cuda.")
 @click.option("--threads", type=int, default=None, help="Cores to use.")
-@click.option("--engine", default=None, help="fast, or plain: no tricks, the same mathematics.  [default: fast]")
-@click.option("--fleet", default=None, help="Where clients run: auto, in-turn, threads, stacked or torchrun.")
-@click.option("--nproc", type=click.IntRange(1), default=None, help="With --fleet torchrun: start so many processes.")
-@click.option("--personal", default=None, help="Where clients' own entries wait: memory or disk.  [default: memory]")
+@click.option("--fast-path/--no-fast-path", default=None, help="Faster training steps, equal up to rounding.  [default: on]")
+@click.option("--backend", default=None, help="How clients run: auto, serial, threads, vmap or distributed.")
+@click.option("--nproc", type=click.IntRange(1), default=None, help="With --backend distributed: number of processes to start.")
+@click.option("--client-state", default=None, help="Where clients' personal state waits: memory or disk.  [default: memory]")
 @click.option("--preset", default=None, help="A protocol by name.  [default: the data set's]")
 @click.option("--config", type=click.Path(path_type=Path), default=None, help="A TOML file of settings.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Any other setting, e.g. method.mu=0.5.")
@@ -91,10 +93,10 @@ def train(ctx: click.Context, /, **options: Any) -> None:
     Examples:
       fedco2 train --dataset office
       fedco2 train --dataset digits --method fedbn --rounds 50
-      fedco2 train --dataset cifar10 --skew dirichlet --alpha 0.3 --clients 20 --sample 0.25
+      fedco2 train --dataset cifar10 --skew dirichlet --alpha 0.3 --clients 20 --participation 0.25
       fedco2 train --dataset digits --set method.intra=none --set method.inter=online
       fedco2 train --dataset digits --skew label+feature --dry-run
-      fedco2 train --dataset office --fleet torchrun --nproc 2
+      fedco2 train --dataset office --backend distributed --nproc 2
       fedco2 train --resume runs/digits-fedco2-20260101-120000
 
     Settings come from, the later the stronger: preset, --config, options and --set.

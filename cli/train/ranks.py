@@ -1,4 +1,4 @@
-"""``--fleet torchrun``: the processes of a run, when the user leaves it to us to start them."""
+"""``--backend distributed``: the processes of a run, when the user leaves it to us to start them."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from cli.train.view import TrainingView, show_plan, show_summary
 from fedtrain.backends.distributed.process_group import Rank
 from fedtrain.backends.distributed.ranks import check_rank_count, open_distributed_backend, serve_rank
 from fedtrain.config.data import SETTINGS_OF_SKEW
+from fedtrain.config.old_names import upgrade_tables
 from fedtrain.config.presets import load_preset_chain
 from fedtrain.config.schema import Config, load_toml
 from fedtrain.config.toml import TomlTable, merge_tables, parse_override
@@ -39,7 +40,7 @@ from theory.errors import InputError
 
 def run_train(given: Mapping[str, Any], options: dict[str, Any]) -> None:
     """Plan, show, train, show."""
-    if given.get("machine.fleet") == "torchrun":
+    if given.get("machine.backend") == "distributed":
         silence_other_ranks()
     tables = nest_settings(given, options["sets"])
     if options["resume"] is not None:
@@ -82,13 +83,13 @@ def run_train(given: Mapping[str, Any], options: dict[str, Any]) -> None:
 
 def find_own_rank(config: Config, options: dict[str, Any]) -> Rank | None:
     """Which of several processes this is; rank 0 speaks for all. None if there is but one, or they are not started."""
-    if config.machine.backend != "torchrun":
+    if config.machine.backend != "distributed":
         if options["nproc"]:
-            raise InputError("--nproc is for --fleet torchrun; add that or leave it out")
+            raise InputError("--nproc is for --backend distributed; add that or leave it out")
         return None
     place = Rank.from_environment()
     if place is None and not options["nproc"] and not options["dry_run"]:
-        raise InputError("--fleet torchrun needs its processes: start this with torchrun, or add --nproc 2")
+        raise InputError("--backend distributed needs its processes: start this with torchrun, or add --nproc 2")
     silence_other_ranks()
     return place
 
@@ -111,7 +112,7 @@ def nest_settings(given: Mapping[str, Any], sets: tuple[str, ...]) -> TomlTable:
 
 def choose_preset(tables: TomlTable, options: dict[str, Any]) -> tuple[str, TomlTable]:
     """The preset of a new run, and what file and options say beside it."""
-    own = merge_tables(load_toml(options["config"]) if options["config"] else {}, tables)
+    own = merge_tables(upgrade_tables(load_toml(options["config"])) if options["config"] else {}, tables)
     data = own.get("data")
     wanted = str(data["dataset"]) if isinstance(data, Mapping) and "dataset" in data else None
     preset = options["preset"] or (get_dataset_info(wanted).name if wanted is not None else "digits")

@@ -13,6 +13,7 @@ import torch
 
 from fedtrain.config.data import DataSettings
 from fedtrain.config.local import LocalSettings
+from fedtrain.config.old_names import NEW_NAMES
 from fedtrain.config.toml import (
     TomlTable,
     format_error,
@@ -21,13 +22,12 @@ from fedtrain.config.toml import (
     serialize_section,
     suggest_name,
 )
-from fedtrain.federated.client import StepEngine
 from fedtrain.federated.server import ClientWeighting
 from fedtrain.methods import METHODS, AnyMethod
 from fedtrain.methods.fedco2 import FedCO2
 from theory.errors import InputError
 
-BackendName = Literal["auto", "in-turn", "threads", "stacked", "torchrun"]
+BackendName = Literal["auto", "serial", "threads", "vmap", "distributed"]
 SelectionRule = Literal["last", "best-by-validation", "window"]
 
 
@@ -67,7 +67,7 @@ class ServerSettings:
             raise InputError(f"server.rounds is {self.rounds}; it must be at least 1")
         if not 0 < self.participation <= 1:
             raise InputError(
-                f"server.sample is {self.participation}; it is a share of the clients: choose it in (0, 1]"
+                f"server.participation is {self.participation}; it is a share of the clients: choose it in (0, 1]"
             )
         if self.peers < 0:
             raise InputError(f"server.peers is {self.peers}; it must be 0 (all) or more")
@@ -137,12 +137,12 @@ class MachineSettings:
     dtype: Literal["float32", "float64"] = "float32"
     amp: bool = False
     """Automatic mixed precision: losses and predictions in bfloat16, for GPUs that are fast with it."""
-    engine: StepEngine = "fast"
-    """How a step is computed: with all tricks, or as it is written."""
+    fast_path: bool = True
+    """Faster ways to compute a training step, equal to the plain one up to rounding."""
     backend: BackendName = "auto"
-    """in-turn: one client after the other; threads: several at a time, a core each (on CUDA a stream); stacked: all
-    clients of a round as one, by vmap (for GPUs); torchrun: divided among processes, each with cores or a GPU of its
-    own; auto: threads on CPUs with the fast engine, else in-turn."""
+    """serial: one client after the other; threads: several at a time, a core each (on CUDA a stream); vmap: all
+    clients of a round in one computation (for GPUs); distributed: divided among processes, each with cores or a GPU
+    of its own; auto: threads on CPUs with the fast path, else serial."""
     client_state: Literal["memory", "disk"] = "memory"
     """Where a client's own entries wait for its turn; on disk they take memory only while nobody else needs it."""
 
@@ -217,6 +217,9 @@ def parse_config(tables: Mapping[str, Any]) -> Config:
             raise InputError(f"unknown section {format_value(key)}; {suggest_name(key, [*SECTIONS, 'method', 'seed'])}")
         if key != "seed" and not isinstance(value, Mapping):
             raise InputError(f"{key} is {format_value(value)}; it must be a section: [{key}]")
+        for path in (f"{key}.{name}" for name in value) if isinstance(value, Mapping) else ():
+            if path in NEW_NAMES:
+                raise InputError(f"{path} has a new name; write {NEW_NAMES[path]}")
     sections = {name: parse_section(kind, tables.get(name, {}), name) for name, kind in SECTIONS.items()}
     method = dict(tables.get("method", {}))
     kind = get_method_class(method.pop("name", "fedco2"))

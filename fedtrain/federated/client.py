@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from threading import Event
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -29,8 +28,6 @@ from fedtrain.parameters import StateDict, all_entries, batch_norm_entries, copy
 from fedtrain.rng import make_generator
 
 EVAL_BATCH_SIZE = 256
-StepEngine = Literal["fast", "plain"]
-"""How a step is computed; the mathematics are the same."""
 OffloadFunction = Callable[[StateDict], StateDict]
 """Where entries are put until they are needed again; those handed back are the same."""
 
@@ -61,7 +58,7 @@ class ClientTrainer:
         seed: int = 0,
         device: torch.device | str = "cpu",
         precision: Precision | None = None,
-        engine: StepEngine = "fast",
+        fast_path: bool = True,
     ) -> None:
         self.method, self.make, self.classes, self.local, self.seed = method, make, classes, local, seed
         self.preprocessing, self.precision = preprocessing or Preprocessing(), precision or Precision()
@@ -75,7 +72,7 @@ class ClientTrainer:
         self.batch_norm_names = batch_norm_entries(self.module)
         self.shared_names = method.shared(self.module)
         self.personal_names = all_entries(self.module) - self.shared_names
-        self.step_class = self._enable_fast_path() if engine == "fast" and self.device.type != "meta" else SGDStep
+        self.step_class = self._enable_fast_path() if fast_path and self.device.type != "meta" else SGDStep
         self.stop_requested = Event()
         """Set from another thread, it makes training and evaluation end at the next batch."""
         self._round_start_model: nn.Module | None = None

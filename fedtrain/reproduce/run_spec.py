@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from fedtrain.config.old_names import OLD_NAMES
 from fedtrain.config.schema import SECTIONS, Config, get_method_class, serialize_config
 from fedtrain.config.toml import TomlTable, flatten_tables, serialize_section
 
@@ -80,6 +81,7 @@ def affects_result(key: str) -> bool:
 
 def hash_settings(tables: Mapping[str, Any], *, standin: bool) -> str:
     """Of all settings that decide a result. Defaults do not count, so that one that is new tomorrow changes nothing.
+    Settings count by the names that they had first, so that runs of earlier versions are still recognised.
 
     How often a run is evaluated does not count, unless there are validation data by which one of those rounds is
     chosen.
@@ -92,7 +94,7 @@ def hash_settings(tables: Mapping[str, Any], *, standin: bool) -> str:
     aside = () if told["data"]["val_size"] else ("evaluation.every",)
     kept = {
         name: {
-            key: value
+            OLD_NAMES.get(path, path).removeprefix(f"{name}."): value
             for key, value in table.items()
             if affects_result(path := f"{name}.{key}") and path not in aside
             if key not in defaults[name] or value != defaults[name][key]

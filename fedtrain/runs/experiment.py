@@ -88,9 +88,7 @@ class Experiment:
             seed=config.seed,
             device=device or config.machine.resolve_device(),
             precision=Precision(DTYPES[config.machine.dtype], config.machine.amp),
-            engine="plain"
-            if config.machine.backend == "stacked"
-            else config.machine.engine,  # vmap does without tricks
+            fast_path=config.machine.fast_path and config.machine.backend != "vmap",
         )
 
     def build_backend(self, folder: Path | None = None) -> SerialBackend:
@@ -103,14 +101,14 @@ class Experiment:
             "keep": keep,
             "peers": server.peers,
         }
-        quick = machine.engine == "fast" and first.device.type == "cpu"
-        if machine.backend == "threads" or (machine.backend in ("auto", "torchrun") and quick):
+        quick = machine.fast_path and first.device.type == "cpu"
+        if machine.backend == "threads" or (machine.backend in ("auto", "distributed") and quick):
             chosen = len(sample_cohort([client.name for client in clients], server.participation, 0, 0))
             cores = torch.get_num_threads()
             if cores > 1 and chosen > 1:
                 benches = [first, *(first.clone() for _ in range(min(chosen, cores + chosen % cores) - 1))]
                 return ThreadsBackend(benches, clients, **ways)
-        kind = VmapBackend if machine.backend == "stacked" else SerialBackend
+        kind = VmapBackend if machine.backend == "vmap" else SerialBackend
         return kind(first, clients, **ways)
 
 

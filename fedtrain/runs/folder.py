@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtrain.runs import checkpoint
+from fedtrain.config.old_names import upgrade_tables
 from fedtrain.config.schema import Config, format_config, load_toml, parse_config
 from fedtrain.runs.client_state import ClientStateStore
 from fedtrain.utils.atomic_files import replace_atomically
@@ -124,7 +125,7 @@ class RunFolder:
         """What the run was begun with, unread."""
         if not self.has_run:
             raise InputError(f"{self.path}: no run is here (no {CONFIG_FILE}); name the folder that a run has written")
-        return load_toml(self.path / CONFIG_FILE)
+        return upgrade_tables(load_toml(self.path / CONFIG_FILE))
 
     def load_config(self) -> Config:
         """What the run was begun with."""

@@ -33,7 +33,7 @@ def offload(entries: StateDict, folder: Path | None = None) -> StateDict:
     except (OSError, RuntimeError) as error:  # torch says the latter of memory that cannot be mapped
         raise InputError(
             f"{folder or 'the temporary folder'}: what clients keep cannot be written there ({format_error(error)}); "
-            "make room, or set machine.personal = memory"
+            "make room, or set machine.client_state = memory"
         ) from None
     return {
         name: held[places[name] :][: value.nbytes].view(value.dtype).view(value.shape)

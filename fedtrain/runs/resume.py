@@ -19,9 +19,9 @@ CHANGEABLE_KEYS = {
     "checkpoints.keep",
     "machine.device",
     "machine.threads",
-    "machine.engine",
-    "machine.fleet",
-    "machine.personal",
+    "machine.fast_path",
+    "machine.backend",
+    "machine.client_state",
 }
 """What may change when a run goes on."""
 

@@ -12,7 +12,7 @@ from fedtrain.federated.server import Broadcast, Failure, Update
 
 
 class VmapBackend(SerialBackend):
-    """For a device that one client's small kernels leave idle. Its bench must have the plain engine."""
+    """For a device that one client's small kernels leave idle. Its trainer must not use the fast path."""
 
     def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
         """Everyone named, together; if that fails they take turns, for in turn it shows whose fault it is."""
@@ -29,7 +29,7 @@ class VmapBackend(SerialBackend):
             self.client_states = before
             said = (str(error).splitlines() or [""])[0]
             raise TrainingError(
-                f"the clients cannot train together: {type(error).__name__}: {said}; in turn they can: --fleet in-turn"
+                f"the clients cannot train together: {type(error).__name__}: {said}; one by one they can: set machine.backend = serial"
             ) from error
 
         def turn(bench: ClientTrainer, name: str) -> TrainedClient:

@@ -1,1 +1,1 @@
-"""What makes the fast engine fast. Each equals the plain form to rounding; ``--engine plain`` goes without."""
+"""Faster ways to compute a training step. Each equals the plain step up to rounding; ``--no-fast-path`` turns them off."""
