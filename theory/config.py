@@ -31,8 +31,8 @@ MEMORY_REMEDIES = {
     "dim": "lower --dim or --clients",
 }
 USER_DATA_MEMORY_REMEDIES = MEMORY_REMEDIES | {
-    "samples": "give fewer samples in --data",
-    "dim": "project X in --data to fewer dimensions, or give fewer clients",
+    "samples": "give fewer samples in your data",
+    "dim": "project X to fewer dimensions, or give fewer clients",
 }
 
 

@@ -52,7 +52,7 @@ def expand_sweeps(
     if len(set(names)) != len(names):
         raise InputError(f"{names[0]} is swept twice; put all its values into one --sweep")
     if setting.data and set(names) & {"clients", "samples", "dim", "heterogeneity"}:
-        raise InputError("clients, samples, dim and heterogeneity come from --data; sweep width, alpha or steps")
+        raise InputError("clients, samples, dim and heterogeneity come from your data; sweep width, alpha or steps")
     combinations = itertools.product(*(values for _, values in sweeps))
     found = [dict(zip(names, values, strict=True)) for values in combinations]
     return [(chosen, replace(setting, **chosen)) for chosen in found]

@@ -9,32 +9,30 @@ import click
 
 from cli.options import DATASETS, add_partition_options, is_given
 
-FILE_OPTIONS = {"path", "target", "width", "network_seed", "as_json"}
-"""Options that mean something to --file."""
+FILE_OPTIONS = {"dataset", "target", "width", "network_seed", "as_json"}
+"""Options that mean something to a file of your own."""
 
 
 @click.command(
     short_help="Which method will win, and whom federation hurts, before training.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option("--dataset", type=click.Choice(DATASETS), default=None, help="Which data.")
+@click.option(
+    "--dataset",
+    required=True,
+    metavar="NAME|FILE.npz",
+    help=f"{', '.join(DATASETS)}; or a file of your own: arrays X (n, d), y (n), owner (n), as for `fedco2 theory`.",
+)
 @add_partition_options("the stand-in")
 @click.option(
     "--samples", type=click.IntRange(min=4), help="Training samples of each client.  [default: 4,000 of all together]"
-)
-@click.option(
-    "--file",
-    "path",
-    type=click.Path(path_type=Path),
-    metavar="FILE.npz",
-    help="Your own data instead: arrays X (n, d), y (n), owner (n), as for `fedco2 theory --data`.",
 )
 @click.option(
     "--target",
     type=click.Choice(["auto", "classes", "numbers"]),
     default="auto",
     show_default=True,
-    help="Of --file: what y are; auto: classes if they are whole numbers, each there four times on average.",
+    help="Of a file: what y are; auto: classes if they are whole numbers, each there four times on average.",
 )
 @click.option("--width", type=click.IntRange(min=1), default=2048, show_default=True, help="Hidden units.")
 @click.option(
@@ -59,15 +57,19 @@ def forecast(ctx: click.Context, /, **options: Any) -> None:
     Examples:
       fedco2 forecast --dataset digits
       fedco2 forecast --dataset cifar10 --skew dirichlet --alpha 0.3 --clients 20
-      fedco2 forecast --file clients.npz --json
+      fedco2 forecast --dataset clients.npz --json
     """
-    if (options["dataset"] is None) == (options["path"] is None):
-        raise click.UsageError("name the data: either --dataset, for instance digits, or --file FILE.npz")
+    name = options["dataset"]
+    is_file = name.endswith(".npz")
+    if not is_file and name not in DATASETS:
+        raise click.UsageError(
+            f"--dataset {name}: choose one of {', '.join(DATASETS)}, or name a file that ends in .npz"
+        )
     said = {option.name: option.opts[0] for option in ctx.command.params if is_given(ctx, str(option.name))}
-    if options["path"] is not None and (idle := [said[name] for name in said if name not in FILE_OPTIONS]):
-        raise click.UsageError(f"{idle[0]} is for --dataset; the file says who holds what")
-    if options["path"] is None and "target" in said:
-        raise click.UsageError("--target is for --file; the data sets have classes")
+    if is_file and (idle := [said[name] for name in said if name not in FILE_OPTIONS]):
+        raise click.UsageError(f"{idle[0]} is for a named data set; the file says who holds what")
+    if not is_file and "target" in said:
+        raise click.UsageError("--target is for a file of your own; the named data sets have classes")
     from cli.forecast.run import run
 
-    run(options)
+    run(options | {"path": Path(name) if is_file else None})

@@ -43,7 +43,8 @@ def show_forecast(screen: Console, told: dict[str, Any]) -> None:
     first = told["first"]
     clear = "ahead of" if first["word"] == "helps" else "level with"
     screen.print(
-        f"{first['method']} is {clear} {first['second']}: {format_points(first['gain'])} ± {100 * first['error']:.1f} points",
+        f"{first['method']} is {clear} {first['second']}: "
+        f"{format_points(first['gain'])} ± {100 * first['error']:.1f} points",
         style="bold",
     )
     screen.print("± standard error over samples. Beyond two of them federation is said to help or to hurt,")

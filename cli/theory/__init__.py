@@ -47,10 +47,14 @@ from cli.options import is_given
     "--sweep", "sweeps", multiple=True, metavar="NAME=A,B,..", help="Vary one setting, or two (give it twice)."
 )
 @click.option(
-    "--data", type=click.Path(path_type=Path), default=None, metavar="FILE.npz", help="Your data: arrays X, y, owner."
+    "--dataset",
+    type=click.Path(path_type=Path),
+    default=None,
+    metavar="FILE.npz",
+    help="Your data: arrays X, y, owner.",
 )
 @click.option(
-    "--ridge", type=float, default=1e-3, help="Added to covariances of --data, as a share of the mean variance."
+    "--ridge", type=float, default=1e-3, help="Added to covariances of --dataset, as a share of the mean variance."
 )
 @click.option("--allow-parallel", is_flag=True, help="Go on although two samples are parallel.")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder.  [default: a new one in runs/]")
@@ -69,13 +73,13 @@ def theory(ctx: click.Context, /, **options: Any) -> None:
       fedco2 theory --clients 5 --certify --draws 10
       fedco2 theory --claims O1,O2,O3 --width 65536
       fedco2 theory --sweep clients=2,5,10,20 --sweep heterogeneity=0.5,1,2
-      fedco2 theory --data clients.npz --out my-report
+      fedco2 theory --dataset clients.npz --out my-report
     """
     said = [p for p in ("clients", "samples", "dim", "covariance", "heterogeneity") if is_given(ctx, p)]
-    if options["data"] is not None and said:
-        raise click.UsageError(f"--{said[0]} contradicts --data: the data say what it is; leave --{said[0]} out")
-    if options["data"] is None and is_given(ctx, "ridge"):
-        raise click.UsageError("--ridge is for --data; synthetic clients have known covariances")
+    if options["dataset"] is not None and said:
+        raise click.UsageError(f"--{said[0]} contradicts --dataset: the data say what it is; leave --{said[0]} out")
+    if options["dataset"] is None and is_given(ctx, "ridge"):
+        raise click.UsageError("--ridge is for --dataset; synthetic clients have known covariances")
     if options["certify"] and options["sweeps"]:
         raise click.UsageError("--certify proves the orderings of one setting, not of a --sweep; leave one of them out")
     from cli.theory.run import run

@@ -35,7 +35,7 @@ REPORT_SECONDS = 4
 def run(options: dict[str, Any]) -> bool:
     """Examine, show, write; whether every ordering held."""
     fields = {name: options[name] for name in TheoryConfig.__dataclass_fields__ if name != "data"}
-    setting = TheoryConfig(**fields, data=None if options["data"] is None else str(options["data"]))
+    setting = TheoryConfig(**fields, data=None if options["dataset"] is None else str(options["dataset"]))
     sweeps = [parse_sweep(text) for text in options["sweeps"]]
     named = options["claim_ids"]
     claims = select_claims(SWEEP_CLAIMS if named is None and sweeps else named)

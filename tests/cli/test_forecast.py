@@ -55,7 +55,7 @@ def test_a_table_and_a_verdict_that_say_it_is_the_stand_in(ask):
 
 @pytest.mark.parametrize("classes", [True, False])
 def test_the_client_that_federation_hurts_is_found(ask, file, classes):
-    code, out, _ = ask("--file", file(classes), "--json")
+    code, out, _ = ask("--dataset", file(classes), "--json")
     told = json.loads(out)
     assert code == 0
     assert told["notes"][0] == f"y are taken as {'2 classes' if classes else 'numbers'}"
@@ -75,13 +75,13 @@ def test_ages_are_not_classes_unless_they_are_said_to_be(ask, tmp_path):
     x = np.random.default_rng(0).standard_normal((40, 3))
     np.savez(tmp_path / "ages.npz", X=x, y=np.arange(40) % 20, owner=np.arange(40) // 20)
     for target, words in ((), "numbers"), (("--target", "classes"), "20 classes"):
-        told = json.loads(ask("--file", tmp_path / "ages.npz", "--width", "16", *target, "--json")[1])
+        told = json.loads(ask("--dataset", tmp_path / "ages.npz", "--width", "16", *target, "--json")[1])
         assert told["notes"][0] == f"y are taken as {words}"
 
 
 def test_what_cannot_fit_is_refused_before_it_is_tried(ask, file, monkeypatch):
     monkeypatch.setattr("cli.forecast.run.get_available_memory", lambda: 2**20)
-    code, _, err = ask("--file", file(True))
+    code, _, err = ask("--dataset", file(True))
     assert code == 2
     assert "give fewer rows" in err
     assert "lower --samples" in ask(*SMALL[:-2], "--samples", "200")[2]
@@ -114,16 +114,16 @@ def test_errors_name_the_way_out(ask, file, tmp_path):
     np.savez(tmp_path / "one.npz", X=x, y=np.ones(20), owner=np.arange(20) // 10)
     np.savez(tmp_path / "alone.npz", X=np.random.default_rng(0).standard_normal((9, 2)), y=np.arange(9), owner=[0] * 9)
     for arguments, words in (
-        ([], "either --dataset"),
-        (["--dataset", "digits", "--file", file(True)], "either --dataset"),
-        (["--file", file(True), "--clients", "3"], "--clients is for --dataset"),
-        (["--file", file(True), "--data", "real"], "--data is for --dataset"),
-        (["--file", file(True), "--data-seed", "3"], "--data-seed is for --dataset"),
-        (["--dataset", "digits", "--target", "classes"], "--target is for --file"),
-        (["--file", file(True), "--network-seed", 2**70], "--network-seed"),
-        (["--file", tmp_path / "one.npz", "--target", "classes"], "of one class"),
-        (["--file", tmp_path / "none.npz"], "cannot read"),
-        (["--file", tmp_path / "alone.npz"], "two or more"),
+        ([], "Missing option '--dataset'"),
+        (["--dataset", "digit"], "choose one of digits"),
+        (["--dataset", file(True), "--clients", "3"], "--clients is for a named data set"),
+        (["--dataset", file(True), "--data", "real"], "--data is for a named data set"),
+        (["--dataset", file(True), "--data-seed", "3"], "--data-seed is for a named data set"),
+        (["--dataset", "digits", "--target", "classes"], "--target is for a file of your own"),
+        (["--dataset", file(True), "--network-seed", 2**70], "--network-seed"),
+        (["--dataset", tmp_path / "one.npz", "--target", "classes"], "of one class"),
+        (["--dataset", tmp_path / "none.npz"], "cannot read"),
+        (["--dataset", tmp_path / "alone.npz"], "two or more"),
         (["--dataset", "digits", "--skew", "domain", "--alpha", "1"], "means nothing to skew"),
     ):
         code, out, err = ask(*arguments)

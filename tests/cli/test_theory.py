@@ -177,7 +177,7 @@ def test_a_sweep_gives_a_table_and_a_figure(tmp_path, capsys):
         (["--dim", "100000", "--width", "64"], ["GiB", "lower --dim"]),
         (["--sweep", "dim=1,3"], ["parallel", "--allow-parallel"]),
         (["--dim", "1"], ["parallel", "λ_min", "--allow-parallel"]),
-        (["--data", "nowhere.npz"], ["nowhere.npz", "No such file"]),
+        (["--dataset", "nowhere.npz"], ["nowhere.npz", "No such file"]),
     ],
 )
 def test_bad_input_is_one_line_that_names_the_value(arguments, words, tmp_path, capsys, monkeypatch):
@@ -222,7 +222,7 @@ def npz(path, **changes):
 def test_own_data_are_examined_and_broken_assumptions_said(tmp_path, capsys):
     rng = np.random.default_rng(1)
     file = npz(tmp_path / "d.npz", X=rng.normal(size=(20, 3)) + 2)
-    quick = ["theory", "--claims", "O1,O2", "--width", "64", "--data", file, "--out", str(tmp_path / "out")]
+    quick = ["theory", "--claims", "O1,O2", "--width", "64", "--dataset", file, "--out", str(tmp_path / "out")]
     assert main(quick) == 0
     shown = capsys.readouterr().out
     assert "the user's own data" in shown
@@ -240,7 +240,7 @@ def test_own_data_with_parallel_samples_are_refused_unless_allowed(tmp_path, cap
     rest = x[[0, 2]].sum(0)  # keep the mean at zero, so that centring leaves the two parallel
     x[4:20:2] += (-rest - x[4:20:2].sum(0)) / 8
     file = npz(tmp_path / "d.npz", X=x)
-    base = ["theory", "--claims", "O1", "--width", "64", "--data", file, "--out", str(tmp_path / "out")]
+    base = ["theory", "--claims", "O1", "--width", "64", "--dataset", file, "--out", str(tmp_path / "out")]
     where = "samples X[0] (client 0) and X[2] (client 0) are parallel"
     refused(capsys, base, where, "λ_min(V_on) is", "--allow-parallel")
     assert main([*base, "--allow-parallel"]) == 0
@@ -250,7 +250,7 @@ def test_own_data_with_parallel_samples_are_refused_unless_allowed(tmp_path, cap
 def test_a_client_of_two_samples_is_examined(tmp_path):
     """Centred they are opposite, which no cure could change; no hidden unit is open to both."""
     file = npz(tmp_path / "d.npz", owner=np.array([0] * 2 + [1] * 18))
-    assert main(["theory", "--claims", "K3", "--width", "64", "--data", file, "--out", str(tmp_path / "out")]) == 0
+    assert main(["theory", "--claims", "K3", "--width", "64", "--dataset", file, "--out", str(tmp_path / "out")]) == 0
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["claims"][0]["verdict"] == "holds"
     with np.load(tmp_path / "out" / "matrices.npz") as m:
@@ -284,7 +284,7 @@ def test_the_figure_of_clients_shows_the_projection_of_the_run(tmp_path):
 
 
 def test_data_and_clients_contradict(tmp_path, capsys):
-    assert main(["theory", "--data", npz(tmp_path / "d.npz"), "--clients", "5"]) == 2
+    assert main(["theory", "--dataset", npz(tmp_path / "d.npz"), "--clients", "5"]) == 2
     assert "contradict" in capsys.readouterr().err
 
 

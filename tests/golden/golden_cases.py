@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from golden_words import CLIENTS, FORECAST, IN_TURN, SEVERAL, STACKED, THEORY, THREADS, TRAIN
+from golden_words import CLIENTS, DISTRIBUTED, FORECAST, SERIAL, THEORY, THREADS, TRAIN, VMAP
 
 METHODS = ("singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa", "fedbn", "fedco2")
 
@@ -38,19 +38,20 @@ class Case:
 
 SMALL = {"data": "standin", "network": "two-layer", "threads": 1}
 FEATURE = SMALL | {
-    "dataset": "digits", "skew": "domain", "hidden": 16, "share": 0.02, "sample": 0.6, "rounds": 2, "dtype": "float64",
+    "dataset": "digits", "skew": "domain", "hidden": 16, "share": 0.02, "participation": 0.6, "rounds": 2,
+    "dtype": "float64",
 }  # fmt: skip
 """In float64, so that other machines can be held to more digits."""
 SPREAD = SMALL | {
-    "dataset": "cifar10", "clients": 12, "hidden": 8, "local_epochs": 1, "eval_every": 2, "sample": 0.25, "rounds": 2,
-    "lr": 0.002, "dtype": "float64",
+    "dataset": "cifar10", "clients": 12, "hidden": 8, "local_epochs": 1, "eval_every": 2, "participation": 0.25,
+    "rounds": 2, "lr": 0.002, "dtype": "float64",
 }  # fmt: skip
-LABEL = SPREAD | {"skew": "dirichlet", "alpha": 0.3, "clients": 6, "sample": 0.5, "dtype": "float32"}
+LABEL = SPREAD | {"skew": "dirichlet", "alpha": 0.3, "clients": 6, "participation": 0.5, "dtype": "float32"}
 RESUMED = {"rounds": 4, "threads": 1}
-DIGITS = SMALL | {"dataset": "digits", "network": "digits", "share": 0.01, "sample": 0.6, "rounds": 1}
+DIGITS = SMALL | {"dataset": "digits", "network": "digits", "share": 0.01, "participation": 0.6, "rounds": 1}
 CIFAR = SMALL | {
-    "dataset": "cifar10", "network": "cifar", "skew": "dirichlet", "clients": 20, "local_epochs": 1, "sample": 0.1,
-    "rounds": 1, "lr": 0.002,
+    "dataset": "cifar10", "network": "cifar", "skew": "dirichlet", "clients": 20, "local_epochs": 1,
+    "participation": 0.1, "rounds": 1, "lr": 0.002,
 }  # fmt: skip
 OFFICE = SMALL | {"dataset": "office", "hidden": 8, "rounds": 1, "first": 20, "val_size": 10}
 
@@ -69,19 +70,21 @@ RESUMED_RUNS = [
     for method in METHODS
 ]
 OTHER_RUNS = [
-    # convolutions: the fast engine with threads, what is to give the same, and the other ways to compute it
-    train("digits threads", DIGITS, also={"method": "fedbn", "fleet": THREADS, "threads": 2}),
-    train("digits in turn", DIGITS, also={"method": "fedbn", "fleet": IN_TURN}, like="digits threads"),
-    train("digits stacked", DIGITS, also={"method": "fedbn", "fleet": STACKED}),
-    train("digits plain", DIGITS, also={"method": "fedbn", "engine": "plain"}),
+    # convolutions: the fast path with threads, what is to give the same, and the other ways to compute it
+    train("digits threads", DIGITS, also={"method": "fedbn", "backend": THREADS, "threads": 2}),
+    train("digits in turn", DIGITS, also={"method": "fedbn", "backend": SERIAL}, like="digits threads"),
+    train("digits stacked", DIGITS, also={"method": "fedbn", "backend": VMAP}),
+    train("digits plain", DIGITS, also={"method": "fedbn", "fast_path": "false"}),
     train("cifar fedco2", CIFAR, also={"method": "fedco2"}),
-    train("cifar plain fedco2", CIFAR, also={"method": "fedco2", "engine": "plain"}),
+    train("cifar plain fedco2", CIFAR, also={"method": "fedco2", "fast_path": "false"}),
     # two layers, and all the other switches
-    train("stacked fedco2", FEATURE, also={"method": "fedco2", "fleet": STACKED}, then=RESUMED),
-    train("plain fedco2", FEATURE, also={"method": "fedco2", "engine": "plain"}, then=RESUMED),
+    train("stacked fedco2", FEATURE, also={"method": "fedco2", "backend": VMAP}, then=RESUMED),
+    train("plain fedco2", FEATURE, also={"method": "fedco2", "fast_path": "false"}, then=RESUMED),
     train("single fedco2", FEATURE, also={"method": "fedco2", "dtype": "float32"}, then=RESUMED),
-    train("single plain copa", FEATURE, also={"method": "copa", "dtype": "float32", "engine": "plain"}),
-    train("kept on disk", FEATURE, also={"method": "fedco2", "personal": "disk"}, then=RESUMED, like="feature fedco2"),
+    train("single plain copa", FEATURE, also={"method": "copa", "dtype": "float32", "fast_path": "false"}),
+    train(
+        "kept on disk", FEATURE, also={"method": "fedco2", "client_state": "disk"}, then=RESUMED, like="feature fedco2"
+    ),
     train("few peers", FEATURE, also={"method": "fedco2", "peers": 2}),
     train("fedco2 online heads", FEATURE, also={"method": "fedco2", "intra": "none", "inter": "online"}),
     train("augmented", OFFICE, also={"method": "fedco2"}),
@@ -98,7 +101,7 @@ OTHER_RUNS = [
 ]
 
 RANKS = 2
-ON_SEVERAL = {"fleet": SEVERAL}
+ON_DISTRIBUTED = {"backend": DISTRIBUTED}
 """What a run is told beside the rest when its processes are already there."""
 ON_RANKS = {
     "feature": [f"feature {method}" for method in METHODS],
@@ -116,13 +119,13 @@ THEORIES = [
         tolerance=DOUBLE,
     ),
     Case("theory own data", THEORY, {"width": 256, "steps": 20, "certify": True}, tolerance=DOUBLE,
-         own_data={"data": "numbers"}),
+         own_data={"dataset": "numbers"}),
 ]  # fmt: skip
 FORECASTS = [
     Case("forecast", FORECAST, {"dataset": "digits", "data": "standin", "samples": 24, "width": 256}, tolerance=DOUBLE),
-    Case("forecast own data", FORECAST, {"width": 256}, tolerance=DOUBLE, own_data={"file": "classes"}),
+    Case("forecast own data", FORECAST, {"width": 256}, tolerance=DOUBLE, own_data={"dataset": "classes"}),
     Case("forecast numbers", FORECAST, {"width": 128, "network_seed": 5}, tolerance=DOUBLE,
-         own_data={"file": "numbers"}),
+         own_data={"dataset": "numbers"}),
 ]  # fmt: skip
 
 

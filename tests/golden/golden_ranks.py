@@ -10,9 +10,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from golden_cases import CASES, ON_SEVERAL
+from golden_cases import CASES, ON_DISTRIBUTED
 from golden_look import Seen, ask, commands, of_run
-from golden_words import IN_TURN, MODULE, STORE, leave
+from golden_words import MODULE, SERIAL, STORE, leave
 
 ROOT = str(Path(__file__).resolve().parents[2])
 LIMIT = 240
@@ -23,7 +23,7 @@ def look_on_ranks(names: Sequence[str], ranks: int, folder: Path) -> dict[str, S
     """Run these cases on so many processes of one thread each."""
     for name in names:
         (folder / name).mkdir()
-    calls = [call for name in names for call in commands(CASES[name], folder / name, **ON_SEVERAL)]
+    calls = [call for name in names for call in commands(CASES[name], folder / name, **ON_DISTRIBUTED)]
     (folder / "calls.json").write_text(json.dumps(calls))
     command = [sys.executable, "-X", "faulthandler", __file__, str(folder)]
     processes = [
@@ -44,9 +44,9 @@ def look_on_ranks(names: Sequence[str], ranks: int, folder: Path) -> dict[str, S
 def look_at_both(name: str, ranks: int, folder: Path) -> Seen:
     """Begin a case on processes that fedco2 itself starts, and end it in this one."""
     case = CASES[name]
-    begin, _ = commands(case, folder, **ON_SEVERAL, nproc=ranks)
+    begin, _ = commands(case, folder, **ON_DISTRIBUTED, nproc=ranks)
     subprocess.run([sys.executable, "-m", MODULE, *begin], env=environment(), check=True, capture_output=True)
-    _, end = commands(case, folder, fleet=IN_TURN)
+    _, end = commands(case, folder, backend=SERIAL)
     ask(end)
     return of_run(folder / "out")
 

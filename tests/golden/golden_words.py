@@ -20,7 +20,7 @@ OPTIONS = {
     "skew": "--skew",
     "alpha": "--alpha",
     "clients": "--clients",
-    "sample": "--sample",
+    "participation": "--participation",
     "peers": "--peers",
     "rounds": "--rounds",
     "local_epochs": "--local-epochs",
@@ -29,10 +29,9 @@ OPTIONS = {
     "seed": "--seed",
     "data_seed": "--data-seed",
     "threads": "--threads",
-    "engine": "--engine",
-    "fleet": "--fleet",
+    "backend": "--backend",
     "nproc": "--nproc",
-    "personal": "--personal",
+    "client_state": "--client-state",
     "preset": "--preset",
     "out": "--out",
     "resume": "--resume",
@@ -42,7 +41,6 @@ OPTIONS = {
     "steps": "--steps",
     "covariance": "--covariance",
     "draws": "--draws",
-    "file": "--file",
     "network_seed": "--network-seed",
     "classes_per_client": "--classes-per-client",
     "divide": "--divide",
@@ -59,6 +57,7 @@ SETTINGS = {
     "share": "data.percent",
     "noise": "data.noise",
     "dtype": "machine.dtype",
+    "fast_path": "machine.fast_path",
     "intra": "method.intra",
     "inter": "method.inter",
     "val_size": "data.val_size",
@@ -68,12 +67,12 @@ SETTINGS = {
 
 SET = "--set"
 
-IN_TURN, THREADS, STACKED, SEVERAL = "in-turn", "threads", "stacked", "torchrun"
+SERIAL, THREADS, VMAP, DISTRIBUTED = "serial", "threads", "vmap", "distributed"
 """Where clients may run: one after the other, side by side, as one, on several processes."""
 
 MODULE = "cli"
 """What ``python -m`` runs as fedco2."""
-FIGURES = "fedtrain.run.draw_figures"
+FIGURES = "fedtrain.runs.loop.draw_run_figures"
 """What draws the figures of a run, which take longer than all the rest of a small one."""
 
 METRICS, MANIFEST, CHECKPOINT = "metrics.jsonl", "manifest.json", "checkpoints/last.safetensors"
@@ -107,6 +106,6 @@ def fedco2(arguments: Sequence[str | Path]) -> int:
 
 def leave(code: int) -> None:
     """End a process that was a rank."""
-    from fedtrain.fleets.group import leave
+    from fedtrain.backends.distributed.process_group import exit_process
 
-    leave(code)
+    exit_process(code)

@@ -136,18 +136,18 @@ def test_time_is_predicted_by_the_speed_of_this_machine():
 MEASURE = """
 import json, re, sys
 from pathlib import Path
-from theory.claims import choose, verify
-from theory.config import Setting, predict_cost
+from theory.claims import check_claims, select_claims
+from theory.config import TheoryConfig, predict_cost
 def peak():
     return 1024 * int(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
 
-claims, options = choose(sys.argv[1]), json.loads(sys.argv[2])
+claims, options = select_claims(sys.argv[1]), json.loads(sys.argv[2])
 small = {"clients": 2, "samples": 3, "dim": min(options["dim"], 3), "width": 64, "steps": 2}
-verify(Setting(**small).study(), claims)  # what is loaded once is not counted
-setting = Setting(**options)
+check_claims(TheoryConfig(**small).build_study(), claims)  # what is loaded once is not counted
+setting = TheoryConfig(**options)
 predicted = predict_cost(setting, {claim.id for claim in claims}, figures=False).bytes
 before = peak()
-verify(setting.study(), claims)
+check_claims(setting.build_study(), claims)
 print(peak() - before, predicted)
 """
 HEAVY = {
@@ -232,7 +232,7 @@ def test_what_does_not_fit_is_refused_with_the_way_out():
 def test_the_way_out_for_own_data_names_no_option_that_contradicts_them(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "mine.npz", X=rng.normal(size=(900, 3)), y=rng.normal(size=900), owner=np.arange(900) % 2)
-    assert predict_cost_of({"O2"}, data=str(tmp_path / "mine.npz"), width=8).remedy == "give fewer samples in --data"
+    assert predict_cost_of({"O2"}, data=str(tmp_path / "mine.npz"), width=8).remedy == "give fewer samples in your data"
 
 
 def test_what_fits_is_not_refused():
