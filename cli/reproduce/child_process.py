@@ -1,4 +1,4 @@
-"""``python -m cli.reproduce.child_process PID ...``: the command ``fedco2 ...``, which saves and ends when the process PID has gone."""
+"""``python -m cli.reproduce.child_process PID ...``: the command ``fedco2 ...``; saves and ends when PID is gone."""
 
 from __future__ import annotations
 

@@ -112,7 +112,8 @@ class JobsProgress:
             end = "finished" if not outcome.code else f"FAILED ({read_last_log_line(outcome.job)})"
             self.reported_count += 1
             self.screen.print(
-                f"[{self.reported_count}/{len(self.weights)}] {outcome.job.folder.name} {end}, {format_duration(outcome.seconds)}",
+                f"[{self.reported_count}/{len(self.weights)}] {outcome.job.folder.name} {end}, "
+                f"{format_duration(outcome.seconds)}",
                 style="" if not outcome.code else "bold red",
                 soft_wrap=True,
             )

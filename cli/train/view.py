@@ -60,8 +60,8 @@ def show_header(screen: Console, work: Experiment, parts: ModelSummary) -> None:
     screen.print(f"network   {config.model.name}: {format_parameter_split(parts)}", soft_wrap=True)
     screen.print(f"a round   {format_traffic(parts.traffic)} for each client", soft_wrap=True)
     screen.print(
-        f"training  {format_count(config.server.rounds, 'round')} of {format_count(config.local.epochs, 'local epoch')}, batch "
-        f"{config.local.batch_size}, lr {config.local.lr:g}, momentum {config.local.momentum:g}, "
+        f"training  {format_count(config.server.rounds, 'round')} of "
+        f"{format_count(config.local.epochs, 'local epoch')}, batch {config.local.batch_size}, lr {config.local.lr:g}, momentum {config.local.momentum:g}, "
         f"{config.server.weights} weights, {100 * config.server.participation:g} % of the clients a round",
         soft_wrap=True,
     )
@@ -196,7 +196,8 @@ def show_plan(screen: Console, work: Experiment, as_json: bool) -> None:
     show_header(screen, work, parts)
     screen.print(format_config(config), soft_wrap=True)
     screen.print(
-        f"roughly {format_duration(training)} a round and {format_duration(evaluation)} an evaluation, {format_duration(seconds)} in all"
+        f"roughly {format_duration(training)} a round and {format_duration(evaluation)} an evaluation, "
+        f"{format_duration(seconds)} in all"
     )
     screen.print("dry run: nothing was trained, nothing was written")
 
@@ -231,7 +232,8 @@ def show_summary(screen: Console, summary: dict[str, Any], folder: Path) -> None
             screen.print(f"{RULE_DESCRIPTIONS[other]}: mean {format_percent(results['mean']['fused'])}")
     up, down = summary["bytes"]["up"]["total"], summary["bytes"]["down"]["total"]
     screen.print(
-        f"{format_count(summary['rounds'], 'round')} in {format_duration(summary['seconds'])}; {format_bytes(up)} up, {format_bytes(down)} down"
+        f"{format_count(summary['rounds'], 'round')} in {format_duration(summary['seconds'])}; "
+        f"{format_bytes(up)} up, {format_bytes(down)} down"
     )
     if summary["skipped"]:
         clients = ", ".join(sorted({one["client"] for one in summary["skipped"]}))

@@ -85,7 +85,8 @@ def choose_branch(run: TrainedRun) -> BranchChoice:
     apart = run.trainer.personal_names & entries_under(module, way.path)
     if apart - batch_norm_entries(module):
         raise InputError(
-            f"{run.config.method.title} has no model for {UNSEEN_CLIENT}: {describe_entries(module, apart)} was never shared; "
+            f"{run.config.method.title} has no model for {UNSEEN_CLIENT}: {describe_entries(module, apart)} was never "
+            "shared; "
             "predict as one of its clients (--client), or train with a method that shares it, such as fedbn or fedco2"
         )
     return way

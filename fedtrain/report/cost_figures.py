@@ -46,8 +46,8 @@ def draw_fairness_boxes(board: ResultTable, narrow: bool) -> SubFigure:
         worst = min(range(len(mine)), key=mine.__getitem__)
         text = f"{board.clients[worst]} {mine[worst]:.1f}"
         axes.annotate(
-            escape_mathtext(text), (mine[worst], place + 0.28), (0, 1), textcoords="offset points", fontsize=8.5, color=MUTED_COLOUR,
-            ha="left", va="top",
+            escape_mathtext(text), (mine[worst], place + 0.28), (0, 1), textcoords="offset points", fontsize=8.5,
+            color=MUTED_COLOUR, ha="left", va="top",
         )  # fmt: skip
     _label_rows(axes, board, narrow)
     axes.set_xlabel("test accuracy of a client, %")

@@ -82,7 +82,8 @@ def write_headline(board: ResultTable) -> str | None:
     when = f"After {rounds} rounds" if board.rule == "last" else f"Of {rounds} rounds, {RULE_DESCRIPTIONS[board.rule]},"
     return (
         f"{when} {seeds}, {best.label} has the highest mean accuracy on {board.title}, "
-        f"{format_percent(top)}\N{NO-BREAK SPACE}%, {format_points(top - next_).lstrip('+')} points above {second.label}. "
+        f"{format_percent(top)}\N{NO-BREAK SPACE}%, {format_points(top - next_).lstrip('+')} points above "
+        f"{second.label}. "
         f"{also} the highest worst client, {format_percent(fairest.client_statistic('worst').mean)}\N{NO-BREAK SPACE}%."
     )
 

@@ -88,8 +88,8 @@ def label_curve_ends(axes: Axes, ends: Sequence[CurveEnd], inches: float) -> Non
         right = max(end.x for end in column)
         for end, height in zip(column, space_heights([end.y for end in column], gap), strict=True):
             text = axes.annotate(
-                escape_mathtext(end.text), (right, height), (8, 0), textcoords="offset points", color=end.colour, va="center",
-                fontsize=9.5, annotation_clip=False, zorder=5,
+                escape_mathtext(end.text), (right, height), (8, 0), textcoords="offset points", color=end.colour,
+                va="center", fontsize=9.5, annotation_clip=False, zorder=5,
             )  # fmt: skip
             text.set_path_effects([withStroke(linewidth=3, foreground="white")])
 

@@ -29,7 +29,8 @@ class VmapBackend(SerialBackend):
             self.client_states = before
             said = (str(error).splitlines() or [""])[0]
             raise TrainingError(
-                f"the clients cannot train together: {type(error).__name__}: {said}; one by one they can: set machine.backend = serial"
+                f"the clients cannot train together: {type(error).__name__}: {said}; one by one they can: "
+                "set machine.backend = serial"
             ) from error
 
         def turn(bench: ClientTrainer, name: str) -> TrainedClient:

@@ -47,7 +47,7 @@ class _SafeRedirectHandler(urllib.request.HTTPRedirectHandler):
 def resume_download(url: str, part: Path, limit: int, progress: Progress) -> None:
     """Add to ``part`` what it lacks, or write it anew where the server does not know how to go on.
 
-    Raises `DownloadRefusedError` or `ConnectionCutError` for what the network does; trouble with the disk is an OSError.
+    Raises `DownloadRefusedError` or `ConnectionCutError` for what the network does; a full disk is an OSError.
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise DownloadRefusedError("not an http or https address")

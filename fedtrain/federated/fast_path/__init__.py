@@ -1,1 +1,1 @@
-"""Faster ways to compute a training step. Each equals the plain step up to rounding; ``--no-fast-path`` turns them off."""
+"""Faster training steps, each equal to the plain one up to rounding; ``machine.fast_path = false`` turns them off."""

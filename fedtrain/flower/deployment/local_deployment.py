@@ -170,7 +170,7 @@ class Deployment:
         for client in clients:
             if online.get(parts.state.nodes[client].node_id or "") != "online":
                 raise TrainingError(
-                    f"{format_node_name(client)} did not stay online; see {parts.get_log_path(format_node_name(client))}"
+                    f"{format_node_name(client)} went offline; see {parts.get_log_path(format_node_name(client))}"
                 )
 
     def _stop_all(self) -> int:
