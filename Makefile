@@ -7,13 +7,14 @@ READY := $(VENV)/.ready
 PIP_FLAGS := -q --disable-pip-version-check -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 4
 COVERAGE_FLOOR := 97
+FLOWER_TESTS := tests/fedtrain/flower tests/cli/flower
 LOWEST := .venv-lowest
 TORCH ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint format docs wheel clean
+.PHONY: help demo test test-all test-lowest coverage lint format hooks docs wheel clean
 
 help: ## list these targets
 	@echo 'usage: make <target>'
@@ -54,8 +55,8 @@ test-lowest: ## run the tests with the lowest versions that pyproject.toml allow
 
 # The first step must not need Flower. Tests marked "minutes" take twenty of them.
 coverage: $(READY) ## run the tests as CI does and measure how much of theory and fedtrain they reach
-	@$(MAKE) --no-print-directory test ARGS='--ignore tests/flower --cov --cov-report='
-	@$(MAKE) --no-print-directory test-all ARGS='tests/flower -m "not minutes" --cov --cov-append --cov-report='
+	@$(MAKE) --no-print-directory test ARGS='$(addprefix --ignore ,$(FLOWER_TESTS)) --cov --cov-report='
+	@$(MAKE) --no-print-directory test-all ARGS='$(FLOWER_TESTS) -m "not minutes" --cov --cov-append --cov-report='
 	@$(BIN)/coverage report --fail-under $(COVERAGE_FLOOR)
 
 lint: $(READY) ## check style (ruff), types (mypy) and spelling (codespell)
@@ -67,6 +68,9 @@ lint: $(READY) ## check style (ruff), types (mypy) and spelling (codespell)
 format: $(READY) ## rewrite the code in the house style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+hooks: $(READY) ## check style, types and spelling before each commit (pre-commit)
+	@$(BIN)/pre-commit install
 
 # NO_MKDOCS_2_WARNING: the theme's notice about MkDocs 2, which pyproject.toml keeps out.
 docs: $(VENV)/.docs-ready ## build the documentation into site/; every warning is an error
@@ -93,6 +97,6 @@ wheel: $(READY) ## build the wheel and try it in a clean virtual environment
 	venv/bin/fedco2 train --dataset digits --data standin --rounds 1 --set model.name=two-layer --set data.percent=0.02
 	@echo "the wheel works: $$(ls dist/fedco2-*.whl)"
 
-clean: ## remove .venv, dist and caches; results in runs/ stay
-	@rm -rf $(VENV) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+clean: ## remove virtual environments, dist and caches; results in runs/ stay
+	@rm -rf $(VENV) $(LOWEST) dist build site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
