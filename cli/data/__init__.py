@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cli.console import DATA_MISSING
-from cli.data.clients import clients
+from cli.data.clients import clients_command
 
 DATASET_NAMES = ("digits", "office", "domainnet", "cifar10", "cifar100")
 
@@ -114,4 +114,4 @@ def check(ctx: click.Context, name: str, data_dir: Path | None, as_json: bool) -
         ctx.exit(DATA_MISSING)
 
 
-data.add_command(clients)
+data.add_command(clients_command)

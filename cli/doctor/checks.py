@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-SOURCE_ROOT = Path(__file__).resolve().parents[1]
+SOURCE_ROOT = Path(__file__).resolve().parents[2]
 
 IMPORT_NAMES = {"pillow": "PIL", "tomli-w": "tomli_w"}
 """Distributions that are imported under another name than their own."""

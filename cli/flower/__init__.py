@@ -68,7 +68,7 @@ def simulate(ctx: click.Context, /, **options: Any) -> None:
     Example:
       fedco2 flower simulate --dataset digits --method fedbn --rounds 5
     """
-    train_on_flower(ctx, options, "in_simulation")
+    train_on_flower(ctx, options, simulated=True)
 
 
 WRITE_APP_OPTION = click.Option(
@@ -79,7 +79,7 @@ WRITE_APP_OPTION = click.Option(
 
 
 @flower.command(
-    params=select_train_options(MIN_CLIENTS_OPTION, TIMEOUT_OPTION, DEPLOYMENT_DIR_OPTION, WRITE_APP_OPTION)
+    "run", params=select_train_options(MIN_CLIENTS_OPTION, TIMEOUT_OPTION, DEPLOYMENT_DIR_OPTION, WRITE_APP_OPTION)
 )
 @click.pass_context
 def run_command(ctx: click.Context, /, **options: Any) -> None:
@@ -90,10 +90,10 @@ def run_command(ctx: click.Context, /, **options: Any) -> None:
       fedco2 flower up --clients 5
       fedco2 flower run --dataset digits --method fedbn --rounds 5
     """
-    train_on_flower(ctx, options, "on_deployment")
+    train_on_flower(ctx, options, simulated=False)
 
 
-def train_on_flower(ctx: click.Context, options: dict[str, Any], where: str) -> None:
+def train_on_flower(ctx: click.Context, options: dict[str, Any], *, simulated: bool) -> None:
     """As `fedco2 train` goes about it."""
     given = {SETTING_FOR_OPTION[name]: options[name] for name in SETTING_FOR_OPTION if options.get(name) is not None}
     from cli.flower import run
@@ -104,7 +104,7 @@ def train_on_flower(ctx: click.Context, options: dict[str, Any], where: str) -> 
         run.write_app_folder(plan, options["app"])
         return
     try:
-        summary = getattr(run, where)(plan, options)
+        summary = (run.run_on_simulation if simulated else run.run_on_deployment)(plan, options)
     except Interrupted as stop:
         click.echo(str(stop), err=True)
         ctx.exit(INTERRUPTED)

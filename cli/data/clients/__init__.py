@@ -11,6 +11,7 @@ from cli.options import DATASETS, add_partition_options
 
 
 @click.command(
+    "clients",
     short_help="Who holds how much of which class.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -18,7 +19,7 @@ from cli.options import DATASETS, add_partition_options
 @add_partition_options("published class counts or the stand-in")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.png", help="Draw the training images.")
-def clients(**options: Any) -> None:
+def clients_command(**options: Any) -> None:
     """Show how a skew spreads a data set over clients: images of each class, client by client.
 
     No image is needed for CIFAR-10 and CIFAR-100, whose class sizes are known.
