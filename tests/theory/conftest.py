@@ -54,7 +54,7 @@ def reach():
     def measure(problem, weights):
         total = 0.0
         for i, rows in enumerate(problem.blocks):
-            v, gamma, c = weights.of(i)
+            v, gamma, c = weights.get_client_weights(i)
             x, Sv = problem.x[rows], v @ problem.S[i]
             size, h = (Sv * v).sum(1).sqrt(), (x @ v.T).abs()
             terms = x.norm(dim=1)[:, None] + Sv.norm(dim=1) * h / size**2

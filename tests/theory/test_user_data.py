@@ -119,7 +119,7 @@ def test_samples_are_named_as_the_file_has_them(reads):
     found = reads(encode_npz(X=X[order], y=Y[order], owner=OWNER[order]))
     for sample in range(24):
         (row,) = np.flatnonzero(Y[order] == found.problem.y[sample].item())
-        assert found.name(sample) == f"X[{row}] (client {OWNER[order][row]})"
+        assert found.describe_sample(sample) == f"X[{row}] (client {OWNER[order][row]})"
 
 
 # ---- assumptions that do not hold are reported
@@ -127,24 +127,24 @@ def test_samples_are_named_as_the_file_has_them(reads):
 
 def test_sound_data_break_no_assumption(reads):
     centred = np.concatenate([part - part.mean(0) for part in X.reshape(3, 8, 3)])
-    assert reads(encode_npz(X=centred)).broken == []
+    assert reads(encode_npz(X=centred)).violated_assumptions == []
 
 
 def test_inputs_that_are_not_centred_are_centred_and_reported(reads):
     centred = np.concatenate([part - part.mean(0) for part in X.reshape(3, 8, 3)])
     shifted = centred + 7 * (OWNER == "lab")[:, None]
     found = reads(encode_npz(X=shifted))
-    assert len(found.broken) == 1
-    assert found.broken[0].startswith("inputs are not centred")
-    assert "lab" in found.broken[0]
-    assert "ward" not in found.broken[0]
+    assert len(found.violated_assumptions) == 1
+    assert found.violated_assumptions[0].startswith("inputs are not centred")
+    assert "lab" in found.violated_assumptions[0]
+    assert "ward" not in found.violated_assumptions[0]
     assert torch.allclose(found.problem.x, reads(encode_npz(X=centred)).problem.x, rtol=0, atol=1e-13)
 
 
 def test_covariances_that_do_not_differ_are_reported(reads):
     twin = X.copy()
     twin[8:16] = twin[:8]
-    (said,) = [line for line in reads(encode_npz(X=twin)).broken if "covariances do not differ" in line]
+    (said,) = [line for line in reads(encode_npz(X=twin)).violated_assumptions if "covariances do not differ" in line]
     assert "ward" in said
     assert "clinic" in said
     assert "lab" not in said
@@ -153,7 +153,7 @@ def test_covariances_that_do_not_differ_are_reported(reads):
 def test_few_samples_are_reported_and_carried_by_the_ridge(reads):
     owner = np.array(["few"] * 3 + ["many"] * 21)
     found = reads(encode_npz(owner=owner))
-    (said,) = [line for line in found.broken if "not more samples than dimensions" in line]
+    (said,) = [line for line in found.violated_assumptions if "not more samples than dimensions" in line]
     assert "few" in said
     assert "many" not in said
     with pytest.raises(InputError, match=r"client few: 3 samples in 3 dimensions.*raise --ridge \(now 0\)"):
@@ -180,13 +180,19 @@ BAD = {
     "NaN in X": (encode_npz(X=np.where(np.arange(72).reshape(24, 3) == 5, np.nan, X)), r"X\[1, 2\] is nan"),
     "infinity in y": (encode_npz(y=np.where(np.arange(24) == 7, np.inf, Y)), r"y\[7\] is inf"),
     "a sample at the mean": (encode_npz(X=AT_MEAN), r"X\[9\] \(client clinic\) equals its client's mean"),
-    "a client of one sample": (encode_npz(owner=np.array(["one"] + ["rest"] * 23)), "client one: its 1 samples are all"),
+    "a client of one sample": (
+        encode_npz(owner=np.array(["one"] + ["rest"] * 23)), "client one: its 1 samples are all",
+    ),
     "a client of equal samples": (encode_npz(X=np.concatenate([np.ones((8, 3)), X[8:]])), "client ward: its 8 samples"),
-    "a client equal but for rounding": (encode_npz(X=np.where(SEVEN[:, None] == "ward", 0.1, X), owner=SEVEN), "ward: its 7"),
+    "a client equal but for rounding": (
+        encode_npz(X=np.where(SEVEN[:, None] == "ward", 0.1, X), owner=SEVEN), "ward: its 7",
+    ),
     "a text": (b"1,2,3\n4,5,6\n", "is not a readable .npz"),
     "nothing": (b"", "is not a readable .npz"),
     "a single array": (encode_npy(X), "is not a readable .npz"),
-    "a shape that is not there": (encode_archive(X=encode_npy(X)[:-8], y=encode_npy(Y), owner=encode_npy(OWNER)), "is not a readable .npz"),
+    "a shape that is not there": (
+        encode_archive(X=encode_npy(X)[:-8], y=encode_npy(Y), owner=encode_npy(OWNER)), "is not a readable .npz",
+    ),
 }  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def test_progress_is_told_in_words_and_numbers(whole):
 
 def test_eigenvalues_are_those_of_the_matrices(whole):
     report, study, _ = whole
-    kernels = {"on": study.on, "off": study.off}
+    kernels = {"on": study.online_kernel, "off": study.offline_kernel}
     expected = {
         f"{letter}_{name}": getattr(k, letter) for letter in ("V", "G", "Lambda") for name, k in kernels.items()
     }
@@ -317,7 +317,7 @@ def test_the_summary_does_not_take_rounding_for_a_gain(dtype, npz):
 
 def test_spectra_fall_from_the_greatest_eigenvalue(whole):
     report, study, _ = whole
-    for name, k in (("V_on", study.on), ("V_off", study.off), ("V", study.co2)):
+    for name, k in (("V_on", study.online_kernel), ("V_off", study.offline_kernel), ("V", study.fused_kernel)):
         assert report["curves"]["spectra"][name] == pytest.approx(compute_spectrum(k.V)[::-1].tolist())
 
 

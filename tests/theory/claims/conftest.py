@@ -1,7 +1,7 @@
 """Every check both ways: on a case where the claim must hold, and on one built so that it must not.
 
 Cases are natural where mathematics allows it (other weights, other data, a step too large). A law that no network can
-break, such as Cauchy interlacing, is broken by handing the study a kernel that is not its own (``tampered``).
+break, such as Cauchy interlacing, is broken by handing the study a kernel that is not its own (``override_study``).
 """
 
 import pytest

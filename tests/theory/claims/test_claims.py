@@ -125,7 +125,7 @@ def test_a_network_that_sees_nothing_is_no_crash():
     v = draw_initial_weights(draw_synthetic_problem(1, 1, 3), 1, 0.5, seed=1).v
     problem = Problem(-v, torch.ones(1, dtype=torch.float64), torch.tensor([0]), build_scaled_identities(1, dim=3))
     study = build_study(problem, 1, steps=3)
-    assert not study.on.Lambda.any()
+    assert not study.online_kernel.Lambda.any()
     for name in CLAIMS:
         check_claim(name, study)
 

@@ -27,10 +27,11 @@ def test_c1_holds_for_a_wide_network():
         assert track["t"] == [0, 2, 4, 6, 8, 10, 12, 14, 16]
         assert {len(values) for values in track.values()} == {9}
     track = e["lambda_min"]["2048"]
-    for branch, k in (("online", study.on), ("offline", study.off), ("fused", study.co2)):
+    first = {"online": study.online_kernel, "offline": study.offline_kernel, "fused": study.fused_kernel}
+    for branch, k in first.items():
         assert track[branch][0] == pytest.approx(compute_eigenvalues(k.Lambda)[0])
     last_online, last_offline = study.descents["separate"].snapshots[-1][1:]
-    on, off = (study.kernel(w).Lambda for w in (last_online, last_offline))
+    on, off = (study.compute_kernel(w).Lambda for w in (last_online, last_offline))
     assert track["online"][-1] == pytest.approx(compute_eigenvalues(on)[0])
     assert track["fused"][-1] == pytest.approx(compute_eigenvalues((on + off) / 2)[0])
     least = min(v / (e["mu"][b] / (2 * 0.5**2)) for b in e["mu"] for v in track[b])
@@ -94,12 +95,12 @@ def test_c2_holds(usual):
     assert found.verdict == "holds"
     assert set(found.evidence["violations"].values()) == {0}
     assert set(found.evidence["violations"]) == {"online", "offline", "fused", "fused, joint"}
-    assert found.evidence["rate"] == pytest.approx(1 / compute_eigenvalues(usual.on.Lambda)[-1])
+    assert found.evidence["rate"] == pytest.approx(1 / compute_eigenvalues(usual.online_kernel.Lambda)[-1])
     assert found.margin == pytest.approx(1 - max(found.evidence["largest_ratio_to_bound"].values()))
 
 
 def test_c2_fails_for_a_step_far_too_large(usual):
-    found = check_claim("C2", override_study(usual, rate=100 / compute_eigenvalues(usual.on.Lambda)[-1]))
+    found = check_claim("C2", override_study(usual, rate=100 / compute_eigenvalues(usual.online_kernel.Lambda)[-1]))
     assert found.verdict == "fails"
     assert min(found.evidence["violations"].values()) > 10
 
@@ -123,7 +124,7 @@ def freeze_trajectory(path):
 
 def test_c2_counts_a_negative_bound_as_violated(usual):
     """With so large a step 1 - rate μ/(2α²) is below -1: no square lies under that, nor under its even powers."""
-    rate = 1e4 / compute_eigenvalues(usual.on.Lambda)[-1]
+    rate = 1e4 / compute_eigenvalues(usual.online_kernel.Lambda)[-1]
     assert 1 - rate * min(check_claim("C2", usual).evidence["mu"].values()) / (2 * 0.5**2) < -1
     still = {name: freeze_trajectory(path) for name, path in usual.descents.items()}
     for parts in ({}, {"descents": still}):

@@ -33,7 +33,9 @@ def test_k1_holds_for_the_printed_projection_on_isotropic_clients(isotropic):
 @pytest.mark.parametrize("wrong", ["online", "offline"])
 def test_k1_looks_at_both_models(usual, wrong):
     study = override_study(usual)
-    study.kernel = lambda weights: (1.001 if weights is getattr(usual, wrong) else 1.0) * usual.kernel(weights)
+    study.compute_kernel = lambda weights: (
+        (1.001 if weights is getattr(usual, wrong) else 1.0) * usual.compute_kernel(weights)
+    )
     found = check_claim("K1", study)
     assert found.verdict == "fails"
     assert found.evidence["relative_error"][wrong] == pytest.approx(1e-3)
@@ -56,31 +58,32 @@ def test_k2_holds(name, request):
     assert found.verdict == "holds"
     for part, value in found.evidence["lambda_min"].items():
         letter, _, model = part.rpartition("_")
-        assert value == pytest.approx(compute_eigenvalues(getattr(getattr(study, model), letter))[0], abs=1e-12)
+        kernel = {"on": study.online_kernel, "off": study.offline_kernel}[model]
+        assert value == pytest.approx(compute_eigenvalues(getattr(kernel, letter))[0], abs=1e-12)
 
 
-@pytest.mark.parametrize("model", ["on", "off"])
+@pytest.mark.parametrize(("attribute", "model"), [("online_kernel", "on"), ("offline_kernel", "off")])
 @pytest.mark.parametrize("letter", ["V", "G"])
-def test_k2_fails_for_an_indefinite_part(usual, model, letter):
+def test_k2_fails_for_an_indefinite_part(usual, attribute, model, letter):
     """Λ stays positive: the other part makes up for it."""
-    k = getattr(usual, model)
+    k = getattr(usual, attribute)
     eye, low = torch.eye(len(k.V), dtype=torch.float64), 0.01
     V, G = k.V + eye, k.G + 4 * eye
     broken = Kernel(V - (compute_eigenvalues(V)[0] + low) * eye, G, k.alpha)
     if letter == "G":
         broken = Kernel(V, G - (compute_eigenvalues(G)[0] + low) * eye, k.alpha)
     assert compute_eigenvalues(broken.Lambda)[0] > 0
-    found = check_claim("K2", override_study(usual, **{model: broken}))
+    found = check_claim("K2", override_study(usual, **{attribute: broken}))
     assert found.verdict == "fails"
     assert found.margin < 0
     assert found.evidence["lambda_min"][f"{letter}_{model}"] == pytest.approx(-low)
 
 
-@pytest.mark.parametrize("model", ["on", "off"])
-def test_k2_fails_where_the_whole_lies_below_a_part(usual, model):
-    k = getattr(usual, model)
+@pytest.mark.parametrize("attribute", ["online_kernel", "offline_kernel"])
+def test_k2_fails_where_the_whole_lies_below_a_part(usual, attribute):
+    k = getattr(usual, attribute)
     broken = SimpleNamespace(V=k.V, G=k.G, Lambda=0.5 * k.Lambda, alpha=k.alpha)
-    found = check_claim("K2", override_study(usual, **{model: broken}))
+    found = check_claim("K2", override_study(usual, **{attribute: broken}))
     assert found.verdict == "fails"
     assert min(found.evidence["lambda_min"].values()) > 0
 
@@ -98,7 +101,7 @@ def test_k5_holds_only_under_isotropy(name, request):
     study = request.getfixturevalue(name)
     found = check_claim("K5", study)
     assert found.verdict == "holds under: every S_i = s_i I"
-    V, exact = (study.kernel(study.online, projection=p).V for p in ("printed", "exact"))
+    V, exact = (study.compute_kernel(study.online, projection=p).V for p in ("printed", "exact"))
     assert found.lhs == pytest.approx(((V - exact).norm() / exact.norm()).item())
     assert found.lhs > 0.05
     assert found.evidence["relative_error_if_isotropic"] < 1e-12

@@ -146,7 +146,7 @@ def test_k4_measures_a_small_error_in_single_precision(usual):
     """Half a percent off at every width is no rounding, not even there."""
     study = build_study(usual.problem.to(torch.float32), steps=1)
     wrong = study.limit_kernels["online"]
-    study.with_width = lambda width, seed: SimpleNamespace(on=SimpleNamespace(V=1.005 * wrong.V.float()))
+    study.with_width = lambda width, seed: SimpleNamespace(online_kernel=SimpleNamespace(V=1.005 * wrong.V.float()))
     found = check_claim("K4", study)
     assert found.verdict == "fails"
     assert found.evidence["slope"] == pytest.approx(0, abs=1e-3)

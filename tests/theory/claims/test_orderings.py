@@ -14,7 +14,8 @@ from theory import Study, draw_initial_weights, draw_synthetic_problem
 
 def test_orderings_hold(usual, isotropic, printed):
     for study in (usual, isotropic, printed):
-        on, off, mean = (compute_eigenvalues(k.V) for k in (study.on, study.off, study.co2))
+        kernels = (study.online_kernel, study.offline_kernel, study.fused_kernel)
+        on, off, mean = (compute_eigenvalues(k.V) for k in kernels)
         found = {name: check_claim(name, study) for name in ("O1", "O2", "O3", "O4")}
         assert {one.verdict for one in found.values()} == {"holds"}
         assert found["O1"].lhs < 1e-12
@@ -24,7 +25,7 @@ def test_orderings_hold(usual, isotropic, printed):
         assert found["O2"].margin == pytest.approx(off[0] - on[0])
         assert found["O3"].margin == pytest.approx(min(mean[0] - (on[0] + off[0]) / 2, (off[0] - on[0]) / 2))
         assert found["O4"].margin == pytest.approx(on[-1] - mean[-1])
-        clients = [compute_eigenvalues(study.off.V[rows, rows])[0] for rows in study.problem.blocks]
+        clients = [compute_eigenvalues(study.offline_kernel.V[rows, rows])[0] for rows in study.problem.blocks]
         assert found["O2"].evidence["clients"] == pytest.approx(clients)
         assert found["O4"].evidence["condition"] == pytest.approx({"V": mean[-1] / mean[0], "V_on": on[-1] / on[0]})
 
@@ -48,12 +49,12 @@ def test_o1_fails_for_other_offline_weights(usual):
     found = check_claim("O1", Study(usual.problem, usual.online, other))
     assert found.verdict == "fails"
     same = usual.problem.owner[:, None] == usual.problem.owner[None, :]
-    apart = (usual.kernel(other).V - usual.on.V * same).abs().max().item()
+    apart = (usual.compute_kernel(other).V - usual.online_kernel.V * same).abs().max().item()
     assert found.lhs == pytest.approx(apart)
 
 
 def test_o1_fails_where_nothing_is_cut(usual):
-    assert check_claim("O1", override_study(usual, off=usual.on)).verdict == "fails"
+    assert check_claim("O1", override_study(usual, offline_kernel=usual.online_kernel)).verdict == "fails"
 
 
 @pytest.mark.parametrize(("name", "factor", "verdict"), [
@@ -68,7 +69,7 @@ def test_orderings_with_a_weaker_or_stronger_offline_network(usual, name, factor
 
 def test_o2_fails_where_the_offline_kernel_couples_clients(usual):
     """Its least eigenvalue is above V_on's, but no client's own."""
-    found = check_claim("O2", override_study(usual, off=2.0 * usual.on))
+    found = check_claim("O2", override_study(usual, offline_kernel=2.0 * usual.online_kernel))
     assert found.verdict == "fails"
     assert found.lhs > found.rhs
     assert min(found.evidence["clients"]) > found.lhs
@@ -77,28 +78,29 @@ def test_o2_fails_where_the_offline_kernel_couples_clients(usual):
 def test_o3_fails_where_the_mean_is_too_small(usual):
     """The first half of the chain is concavity: only a wrong mean can break it."""
     between = (
-        compute_eigenvalues(usual.co2.V)[0]
-        - (compute_eigenvalues(usual.on.V)[0] + compute_eigenvalues(usual.off.V)[0]) / 2
+        compute_eigenvalues(usual.fused_kernel.V)[0]
+        - (compute_eigenvalues(usual.online_kernel.V)[0] + compute_eigenvalues(usual.offline_kernel.V)[0]) / 2
     )
-    eye = torch.eye(len(usual.on.V), dtype=torch.float64)
-    lowered = {share: replace(usual.co2, V=usual.co2.V - share * between * eye) for share in (0.9, 1.1)}
-    assert check_claim("O3", override_study(usual, co2=lowered[0.9])).verdict == "holds"
-    assert check_claim("O3", override_study(usual, co2=lowered[1.1])).verdict == "fails"
+    eye = torch.eye(len(usual.online_kernel.V), dtype=torch.float64)
+    fused = usual.fused_kernel
+    lowered = {share: replace(fused, V=fused.V - share * between * eye) for share in (0.9, 1.1)}
+    assert check_claim("O3", override_study(usual, fused_kernel=lowered[0.9])).verdict == "holds"
+    assert check_claim("O3", override_study(usual, fused_kernel=lowered[1.1])).verdict == "fails"
 
 
 def test_o4_fails_where_the_mean_is_steeper(usual):
-    steeper = {
-        f: f * compute_eigenvalues(usual.on.V)[-1] / compute_eigenvalues(usual.co2.V)[-1] for f in (0.999, 1.001)
-    }
-    assert check_claim("O4", override_study(usual, co2=float(steeper[0.999]) * usual.co2)).verdict == "holds"
-    assert check_claim("O4", override_study(usual, co2=float(steeper[1.001]) * usual.co2)).verdict == "fails"
+    online, fused = usual.online_kernel, usual.fused_kernel
+    steeper = {f: f * compute_eigenvalues(online.V)[-1] / compute_eigenvalues(fused.V)[-1] for f in (0.999, 1.001)}
+    assert check_claim("O4", override_study(usual, fused_kernel=float(steeper[0.999]) * fused)).verdict == "holds"
+    assert check_claim("O4", override_study(usual, fused_kernel=float(steeper[1.001]) * fused)).verdict == "fails"
 
 
 def test_o4_fails_where_the_condition_number_rises(usual):
     """λ_max of the mean is no larger, but its λ_min is."""
-    eye = torch.eye(len(usual.on.V), dtype=torch.float64)
-    low = compute_eigenvalues(usual.co2.V)[0] - 0.5 * compute_eigenvalues(usual.on.V)[0]
-    found = check_claim("O4", override_study(usual, co2=replace(usual.co2, V=usual.co2.V - low * eye)))
+    online, fused = usual.online_kernel, usual.fused_kernel
+    eye = torch.eye(len(online.V), dtype=torch.float64)
+    low = compute_eigenvalues(fused.V)[0] - 0.5 * compute_eigenvalues(online.V)[0]
+    found = check_claim("O4", override_study(usual, fused_kernel=replace(fused, V=fused.V - low * eye)))
     assert found.lhs < found.rhs
     assert found.verdict == "fails"
     assert found.margin < 0
@@ -126,17 +128,20 @@ def test_o4_has_no_condition_number_for_singular_kernels():
 def test_b1_holds(isotropic):
     found = check_claim("B1", isotropic)
     assert found.verdict == "holds"
-    assert found.lhs == pytest.approx(compute_eigenvalues(isotropic.on.G)[0])
-    assert found.rhs == pytest.approx(compute_eigenvalues(isotropic.kernel(isotropic.online, share_gamma=True).G)[0])
+    assert found.lhs == pytest.approx(compute_eigenvalues(isotropic.online_kernel.G)[0])
+    shared = isotropic.compute_kernel(isotropic.online, share_gamma=True)
+    assert found.rhs == pytest.approx(compute_eigenvalues(shared.G)[0])
     assert found.margin == pytest.approx(found.lhs - found.rhs)
     ladder = found.evidence["ladder"]
     assert list(ladder) == ["FedAvg", "FedBN", "Fed-CO2", "SingleSet"]
-    kernels_of = (isotropic.avg, isotropic.on, isotropic.co2, isotropic.off)
+    kernels_of = (isotropic.fedavg_kernel, isotropic.online_kernel, isotropic.fused_kernel, isotropic.offline_kernel)
     assert list(ladder.values()) == pytest.approx([compute_eigenvalues(k.Lambda)[0] for k in kernels_of])
 
 
 def test_b1_fails_for_a_fedbn_below_fedavg(usual):
-    assert check_claim("B1", override_study(usual, on=replace(usual.on, G=0.01 * usual.on.G))).verdict == "fails"
+    online = usual.online_kernel
+    wrong = override_study(usual, online_kernel=replace(online, G=0.01 * online.G))
+    assert check_claim("B1", wrong).verdict == "fails"
 
 
 def test_b1_is_about_g_and_the_ladder_of_lambda_only_evidence():

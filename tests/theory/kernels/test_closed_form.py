@@ -63,7 +63,7 @@ def compute_dense_jacobians(problem, weights, projection="exact"):
     by_v = np.zeros((len(problem.x), m, problem.dim))
     by_gamma = np.zeros((len(problem.x), m))
     for p, i in enumerate(problem.owner.tolist()):
-        (v, gamma, c), S = (t.numpy() for t in weights.of(i)), problem.S[i].numpy()
+        (v, gamma, c), S = (t.numpy() for t in weights.get_client_weights(i)), problem.S[i].numpy()
         x = problem.x[p].numpy()
         for k in range(m):
             size = np.sqrt(v[k] @ S @ v[k])
@@ -290,12 +290,13 @@ def test_made_personal_gives_each_client_copies(trained):
     problem = draw_synthetic_problem(3, 2, 4)
     weights = trained(problem, 5)
     mine = weights.copy_per_client()
-    assert (weights.personal, mine.personal) == (False, True)
+    assert (weights.is_personal, mine.is_personal) == (False, True)
     assert mine.v.shape == (3, 5, 4)
     assert mine.c.shape == (3, 5)
     assert weights.width == mine.width == 5
     for i in range(3):
-        assert all(torch.equal(a, b) for a, b in zip(weights.of(i), mine.of(i), strict=True))
+        pairs = zip(weights.get_client_weights(i), mine.get_client_weights(i), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
     mine.v[0].zero_()
     mine.c[0].zero_()
     assert weights.v.count_nonzero() == weights.v.numel()
