@@ -131,7 +131,7 @@ def test_the_page_says_what_the_records_say(page, number, folder, rule, name, ot
 
 
 def test_the_page_says_what_the_records_of_the_ablations_say(records):
-    whole = [record for record in records["digits"] if record.tables["method"]["name"] == "fedco2"]
+    whole = [record for record in records["digits"] if record.settings["method"]["name"] == "fedco2"]
     runs = [*records["digits-ablations"], *whole]
     assert len(runs) == 4
     compare(on_page("cooperation"), in_words(runs, "last", by_cooperation))
@@ -156,7 +156,7 @@ def test_the_page_says_what_the_records_of_cifar_say(records):
     shown, drawn = said(table), said(figure)
     counted = 0
     for record in records["cifar10"]:
-        if record.tables["data"]["clients"] == 100:
+        if record.settings["data"]["clients"] == 100:
             rule, row = record.rules["window"], shown[quirks(record), "fused"]
             assert row[skew(record)] == f"{100 * rule['micro']['fused']:.1f} ± {100 * over_rounds(rule):.1f}"
             counted += 1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from cli.data.clients import clients
+from cli.data.clients import clients_command
 from cli.options import DATASETS, SKEWS
 from fedtrain.config import data
 from fedtrain.data import datasets, source
@@ -40,7 +40,7 @@ def nothing_here(monkeypatch, tmp_path):
 
 def ask(*arguments):
     """What the command prints."""
-    return CliRunner().invoke(clients, arguments, catch_exceptions=False).output
+    return CliRunner().invoke(clients_command, arguments, catch_exceptions=False).output
 
 
 def told(*arguments):
@@ -119,9 +119,9 @@ def test_the_source_can_be_chosen():
 
 
 def test_real_data_take_the_place_of_class_counts(monkeypatch):
-    monkeypatch.setattr(source.store, "present", lambda name, root: {name: name})
-    monkeypatch.setattr(source.store, "notes", lambda name, root, wanted: ("a subset",))
-    monkeypatch.setattr(source.store, "real_pools", lambda name, root, wanted: standin(name))
+    monkeypatch.setattr(source.store, "list_stored_titles", lambda name, root: {name: name})
+    monkeypatch.setattr(source.store, "collect_notes", lambda name, root, wanted: ("a subset",))
+    monkeypatch.setattr(source.store, "load_real_pools", lambda name, root, wanted: standin(name))
     report = told(*CIFAR)
     assert (report["source"], report["notes"]) == ("real", ["a subset"])
     assert np.sum([c["train"] for c in report["clients"]]) == 3000

@@ -166,11 +166,11 @@ def test_a_closed_pipe_is_quiet(arguments: list[str]) -> None:
     assert run_closed("-m", "cli", *arguments) == (141, "")
 
 
-@pytest.mark.parametrize("speak", ["console().print", "print"])
+@pytest.mark.parametrize("speak", ["make_console().print", "print"])
 def test_a_closed_pipe_is_quiet_however_a_command_speaks(speak: str) -> None:
     code = f"""
 import sys, click, cli.main
-from cli.console import console
+from cli.console import make_console
 cli.main.fedco2.add_command(click.Command("speak", callback=lambda: {speak}("x")))
 sys.exit(cli.main.main(["speak"]))
 """

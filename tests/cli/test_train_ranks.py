@@ -1,4 +1,4 @@
-"""``fedco2 train --fleet torchrun`` as a user meets it: on processes that it starts, or that torchrun has started."""
+"""``fedco2 train --backend distributed`` as a user meets it: on processes that it starts, or that torchrun has started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedtrain.runs.folder import METRICS_FILE, RunFolder
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["--set", "model.name=two-layer", "--set", "model.width=8", "--set", "data.percent=0.02", "--threads", "1"]
 TRAIN = ["train", "--dataset", "digits", "--data", "standin", *TINY]
-PARTS = ["--method", "fedbn", "--rounds", "3", "--sample", "0.6", "--json"]
+PARTS = ["--method", "fedbn", "--rounds", "3", "--participation", "0.6", "--json"]
 LIMIT = 120
 """Seconds; a run takes a twentieth of it on a quiet machine."""
 
@@ -69,7 +69,7 @@ def in_turn(tmp_path_factory):
     folder = tmp_path_factory.mktemp("in turn") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
-        assert main([*TRAIN, *PARTS, "--fleet", "in-turn", "--out", str(folder)]) == 0
+        assert main([*TRAIN, *PARTS, "--backend", "serial", "--out", str(folder)]) == 0
     return folder
 
 
@@ -84,7 +84,7 @@ def check(out, err, folder, in_turn):
 
 def test_processes_of_its_own_give_the_same_and_one_speaks_and_others_can_read_it(tmp_path, in_turn, capsys):
     folder = tmp_path / "mein Lauf é"
-    code, out, err = ended(fedco2(*TRAIN, *PARTS, "--fleet", "torchrun", "--nproc", 2, "--out", folder))
+    code, out, err = ended(fedco2(*TRAIN, *PARTS, "--backend", "distributed", "--nproc", 2, "--out", folder))
     assert code == 0, err
     check(out, err, folder, in_turn)
     found = []
@@ -99,7 +99,7 @@ def test_torchrun_gives_the_same(tmp_path, in_turn):
     """Torchrun's own words, if it has any, are on stderr."""
     torchrun, folder = Path(sys.executable).with_name("torchrun"), tmp_path / "run"
     command = [str(torchrun), "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2", "-m", "cli"]
-    process = start([*command, *TRAIN, *PARTS, "--fleet", "torchrun", "--out", str(folder)])
+    process = start([*command, *TRAIN, *PARTS, "--backend", "distributed", "--out", str(folder)])
     code, out, err = ended(process)
     assert code == 0, err
     check(out, "", folder, in_turn)
@@ -122,7 +122,7 @@ def test_a_run_listens_on_loopback_alone_and_is_stopped_by_ctrl_c_with_all_that_
     """Ctrl-C goes to all processes of a terminal's group."""
     folder, heard = tmp_path / "run", set()
     process = fedco2(
-        *TRAIN, "--method", "fedbn", "--rounds", 100000, "--eval-every", 2, "--fleet", "torchrun", "--nproc", 2,
+        *TRAIN, "--method", "fedbn", "--rounds", 100000, "--eval-every", 2, "--backend", "distributed", "--nproc", 2,
         "--json", "--out", folder,
     )  # fmt: skip
     end = time.monotonic() + LIMIT
@@ -145,7 +145,7 @@ def test_a_run_listens_on_loopback_alone_and_is_stopped_by_ctrl_c_with_all_that_
     assert f"{rounds} rounds, which are saved" in said[0]
     assert len(list(folder.glob("checkpoints/own/*/*.safetensors"))) == 5
     done = rounds + 2
-    code, out, err = ended(fedco2("train", "--resume", folder, "--rounds", done, "--fleet", "in-turn", "--json"))
+    code, out, err = ended(fedco2("train", "--resume", folder, "--rounds", done, "--backend", "serial", "--json"))
     assert (code, json.loads(out)["rounds"]) == (0, done), err
 
 
@@ -155,9 +155,9 @@ def test_a_run_listens_on_loopback_alone_and_is_stopped_by_ctrl_c_with_all_that_
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--nproc", "2"], "--nproc is for --fleet torchrun; add that or leave it out"),
-        (["--fleet", "torchrun"], "start this with torchrun, or add --nproc 2"),
-        (["--fleet", "torchrun", "--nproc", "0"], "x>=1"),
+        (["--nproc", "2"], "--nproc is for --backend distributed; add that or leave it out"),
+        (["--backend", "distributed"], "start this with torchrun, or add --nproc 2"),
+        (["--backend", "distributed", "--nproc", "0"], "x>=1"),
     ],
 )
 def test_wrong_use_is_refused_with_a_way_out(options, words, tmp_path, capsys, monkeypatch):
@@ -174,7 +174,7 @@ def test_an_error_is_said_once_with_its_code_and_ends_all(tmp_path):
         3: ["train", "--dataset", "digits", "--data", "real", "--data-dir", tmp_path, "--out", tmp_path / "run"],
         2: [*TRAIN, "--rounds", 2, "--out", tmp_path / "taken"],
     }
-    processes = {code: fedco2(*each, "--fleet", "torchrun", "--nproc", 2) for code, each in cases.items()}
+    processes = {code: fedco2(*each, "--backend", "distributed", "--nproc", 2) for code, each in cases.items()}
     for code, process in processes.items():
         found, out, err = ended(process)
         assert (found, out) == (code, "")
@@ -184,7 +184,7 @@ def test_an_error_is_said_once_with_its_code_and_ends_all(tmp_path):
 
 def test_ranks_but_the_first_keep_silent(tmp_path):
     """Torchrun starts them all alike; what is wrong is wrong for all of them."""
-    command = [sys.executable, "-m", "cli", "train", "--dataset", "digits", "--data", "real", "--fleet", "torchrun"]
+    command = [sys.executable, "-m", "cli", "train", "--dataset", "digits", "--data", "real", "--backend", "distributed"]
     command += ["--data-dir", str(tmp_path)]
     processes = [start(command, RANK=str(rank), WORLD_SIZE="2") for rank in (0, 1)]
     (first, _, said), (second, out, err) = map(ended, processes)

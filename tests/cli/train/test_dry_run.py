@@ -18,7 +18,7 @@ from fedtrain.data.storage import domain_file
 from fedtrain.data.storage.domain_file import DomainInfo, StoredImages
 from fedtrain.methods import METHODS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 UNUSED = ("scipy", "matplotlib", "jinja2", "sympy", "torch._dynamo", "torch.fx.experimental.symbolic_shapes")
 """Modules that take long to load; the last three are torch's compiler."""
 
@@ -75,7 +75,7 @@ def test_what_would_fail_later_is_refused_without_a_look_at_images(stored, monke
     monkeypatch.setattr(domain_file, "read_images", never)
     assert main(["train", "--dataset", "office", "--set", "model.name=cifar", "--dry-run"]) == 2
     assert "network 'cifar' does not fit inputs of 3 x 256 x 256" in capsys.readouterr().err
-    ranks = ["--fleet", "torchrun", "--dry-run", "--nproc"]
+    ranks = ["--backend", "distributed", "--dry-run", "--nproc"]
     assert [main(["train", "--dataset", "office", *ranks, number]) for number in ("4", "5")] == [0, 2]
     assert "5 ranks for 4 clients: some would idle; start fewer" in capsys.readouterr().err
 

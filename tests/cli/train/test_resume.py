@@ -87,7 +87,7 @@ def real(tmp_path):
     np.savez(tmp_path / "cifar10.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
     folder = ["--data-dir", str(tmp_path / "data")]
     assert main(["data", "add", "cifar10", str(tmp_path / "cifar10.npz"), *folder]) == 0
-    few = ["--skew", "iid", "--clients", "3", "--sample", "1", "--local-epochs", "1", "--set", "evaluation.window=1"]
+    few = ["--skew", "iid", "--clients", "3", "--participation", "1", "--local-epochs", "1", "--set", "evaluation.window=1"]
     command = ["train", "--dataset", "cifar10", *SMALL_MODEL, *few, "--threads", "1", "--method", "fedavg", *folder]
     return command, tmp_path / "data" / "cifar10" / "cifar10.safetensors"
 
@@ -151,7 +151,7 @@ def test_other_processes_share_the_cores_anew(tmp_path, no_figures):
     assert main([*QUICK_TRAIN, "--method", "fedavg", "--rounds", "1", "--out", str(out), "--json"]) == 0
     threads = [
         resume_config(RunFolder(out), {"machine": machine}).machine.threads
-        for machine in ({}, {"fleet": "torchrun"}, {"fleet": "torchrun", "threads": 3})
+        for machine in ({}, {"backend": "distributed"}, {"backend": "distributed", "threads": 3})
     ]
     assert threads == [1, None, 3]
 
@@ -258,7 +258,8 @@ def stop(monkeypatch):
             if not round or arguments[1].round == round:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr("cli.train.run.View.__call__" if round else "fedtrain.federated.client.Bench.adapt", press)
+        first = "fedtrain.federated.client.ClientTrainer.train_locally"
+        monkeypatch.setattr("cli.train.run.TrainingView.__call__" if round else first, press)
 
     return at
 

@@ -94,7 +94,7 @@ def test_without_real_data_the_default_is_the_stand_in_and_says_so(tmp_path, cap
 
 
 def test_every_option_goes_to_its_place(capsys):
-    given = {"--data-seed": 3, "--rounds": 7, "--sample": 0.5, "--local-epochs": 2, "--batch-size": 5}
+    given = {"--data-seed": 3, "--rounds": 7, "--participation": 0.5, "--local-epochs": 2, "--batch-size": 5}
     given |= {"--lr": 0.2, "--momentum": 0.1, "--weight-decay": 0.3, "--eval-every": 4, "--seed": 9, "--threads": 1}
     given |= {"--skew": "domain", "--clients": 5, "--device": "cpu", "--method": "fedprox", "--data": "standin"}
     given |= {"--checkpoint-every": 6, "--on-client-failure": "skip"}
@@ -166,7 +166,7 @@ def test_real_data_that_are_missing_name_the_command(tmp_path, capsys):
         (["--device", "gpu"], ("'gpu'", "cpu")),
         (["--threads", "0"], ("threads is 0",)),
         (["--rounds", "0"], ("rounds is 0",)),
-        (["--sample", "0"], ("sample is 0",)),
+        (["--participation", "0"], ("participation is 0",)),
         (["--lr", "-1"], ("lr is -1",)),
         (["--seed", "-1"], ("seed is -1",)),
         (["--config", "nowhere.toml"], ("No such file", "nowhere.toml")),
@@ -245,10 +245,10 @@ def test_a_loss_that_is_no_number_has_exit_code_1(tmp_path, capsys):
 
 def fails(client, round):
     """A client whose loss is lost in one round."""
-    adapt = ClientTrainer.train_locally
+    train_locally = ClientTrainer.train_locally
 
-    def spoilt(bench, data, personal, message):
-        loss = adapt(bench, data, personal, message)
+    def spoilt(trainer, data, personal, message):
+        loss = train_locally(trainer, data, personal, message)
         return loss * float("nan") if (data.name, message.round + 1) == (client, round) else loss
 
     return spoilt
@@ -257,7 +257,7 @@ def fails(client, round):
 def test_a_client_that_fails_stops_the_run_or_is_left_out(tmp_path, capsys, no_figures, monkeypatch):
     out = ["--out", str(tmp_path / "out")]
     command = [*QUICK_TRAIN, "--method", "fedavg", "--rounds", "3"]
-    monkeypatch.setattr(ClientTrainer, "adapt", fails("svhn", 2))
+    monkeypatch.setattr(ClientTrainer, "train_locally", fails("svhn", 2))
     assert_refused(capsys, [*command, *out], "client svhn, round 2: the loss is nan", "lower local.lr", code=1)
     assert RunFolder(tmp_path / "out").read_last_saved_round() == 1
     assert main([*command, "--on-client-failure", "skip", *out]) == 0  # that may change
@@ -274,7 +274,7 @@ def test_help_lists_every_option(capsys):
     assert main(["train", "--help"]) == 0
     shown = capsys.readouterr().out
     for option in (
-        *("--method", "--dataset", "--data", "--skew", "--alpha", "--clients", "--sample", "--rounds"),
+        *("--method", "--dataset", "--data", "--skew", "--alpha", "--clients", "--participation", "--rounds"),
         *("--local-epochs", "--batch-size", "--lr", "--momentum", "--weight-decay", "--seed", "--data-seed"),
         *("--device", "--threads", "--eval-every", "--preset", "--config", "--set", "--out", "--resume"),
         *("--dry-run", "--json", "--data-dir", "--checkpoint-every", "--on-client-failure"),
@@ -290,7 +290,7 @@ def test_a_misspelt_option_is_guessed(capsys):
 
 METHODS = ["singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa", "fedbn", "fedco2"]
 FEW = ["--set", "data.train_size=6", "--set", "data.val_size=2", "--batch-size", "3"]
-CIFAR = ["--clients", "20", "--sample", "0.1", "--local-epochs", "1", "--set", "local.batch_size=512"]
+CIFAR = ["--clients", "20", "--participation", "0.1", "--local-epochs", "1", "--set", "local.batch_size=512"]
 MATRIX = {
     "digits": [*SMALL_MODEL, "--set", "data.percent=0.002"],
     "office": [*SMALL_MODEL, *FEW],
