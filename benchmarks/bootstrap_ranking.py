@@ -36,8 +36,8 @@ def find_correct_predictions(run: TrainedRun, data_dir: Path | None) -> dict[str
     for client in load_run_data(run, data_dir).clients:
         if client.noise:
             raise InputError(f"{run.folder.path}: its images are noisy, so no two draws see the same; name other runs")
-        said = run.compute_logits(client.name, client.test.inputs)["fused"].argmax(1).cpu()
-        found[client.name] = (said == client.test.labels).numpy()
+        predicted = run.compute_logits(client.name, client.test.inputs)["fused"].argmax(1).cpu()
+        found[client.name] = (predicted == client.test.labels).numpy()
     return found
 
 
@@ -56,10 +56,10 @@ def rank_runs(
     names: Sequence[str], right: Sequence[dict[str, CorrectFlags]], draws: int, seed: int = 0
 ) -> list[RankedRun]:
     """The runs, the best first: mean accuracy over clients in %, its interval, and what is lost against the best."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     clients = list(right[0])
     means = 100 * np.mean(
-        [resample_accuracies([one[client] for one in right], draws, chance) for client in clients], axis=0
+        [resample_accuracies([one[client] for one in right], draws, rng) for client in clients], axis=0
     )
     here = [100 * float(np.mean([one[client].mean() for client in clients])) for one in right]
     order = sorted(range(len(names)), key=lambda k: -here[k])

@@ -143,7 +143,7 @@ def faults(rounds: int, as_json: bool) -> None:
 
 
 def select_cases(chosen: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Those that were asked for."""
+    """The cases that were requested."""
     return [case for case in CASES if not chosen or " ".join(case) in chosen]
 
 

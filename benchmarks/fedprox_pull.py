@@ -50,9 +50,9 @@ def measure_pull(dataset: str, source: str, more: dict[str, Any] | None = None) 
     alone: dict[str, StateDict] = {}
     for name, chosen in METHODS.items():
         config, data = plan_experiment(dataset, {"data": {"source": source}, "method": chosen, **(more or {})})
-        fleet = build_experiment(config, data).build_backend()
-        message = replace(fleet.initial_broadcast(), round=1)  # in round 0 the published one does not pull
-        for one in fleet.train(message, fleet.client_names):
+        backend = build_experiment(config, data).build_backend()
+        message = replace(backend.initial_broadcast(), round=1)  # in round 0 the published one does not pull
+        for one in backend.train(message, backend.client_names):
             if not isinstance(one, Update):
                 raise RuntimeError(f"{one.client} failed")
             if not isinstance(config.method, FedProx):

@@ -2,7 +2,7 @@
 
 Each reader works in a process of its own, with bounded memory. It may give a result or an `InputError` of one printable
 line, and nothing else: no other exception, no warning, no crash, no more than 5 s, no file outside of the target, no
-program called, no connection. The offending input is kept, and exit status 1 tells. Input i of a reader depends on
+program called, no connection. The offending input is kept, and the exit status is 1. Input i of a reader depends on
 (reader, seed, i) alone.
 """
 

@@ -1,4 +1,6 @@
-"""Kill training processes at random moments and resume them: python benchmarks/kill_and_resume.py --kills 50 --seed 0 [--json].
+"""Kill training processes at random moments and resume them.
+
+Usage: python benchmarks/kill_and_resume.py --kills 50 --seed 0 [--json]
 
 Each case is a random method under one of the two conventions, run by the real command in processes of its own on a
 tiny data set, with a checkpoint after every round. (They are forked from one that has loaded torch, so that the time
@@ -77,7 +79,7 @@ def main() -> int:
 
 def run_stress_test(place: Path, kills: int, each: int, rounds: int, seed: int) -> Tally:
     """Case after case until there were so many kills; every method once, then again under the other convention."""
-    chance, tally = random.Random(seed), Tally()
+    rng, tally = random.Random(seed), Tally()
     os.environ |= {"PYTHONPATH": str(REPO_ROOT), "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
     FORK_SERVER.set_forkserver_preload(PRELOADED_MODULES)
     make_data(place)
@@ -85,8 +87,8 @@ def run_stress_test(place: Path, kills: int, each: int, rounds: int, seed: int) 
     while tally.kills < kills:
         if not deck:
             methods, conventions = (
-                chance.sample(METHODS, len(METHODS)),
-                chance.sample(list(CONVENTION_OPTIONS), len(CONVENTION_OPTIONS)),
+                rng.sample(METHODS, len(METHODS)),
+                rng.sample(list(CONVENTION_OPTIONS), len(CONVENTION_OPTIONS)),
             )
             deck = [(method, conventions[(i + turn) % 2]) for turn in (0, 1) for i, method in enumerate(methods)]
         method, convention = deck.pop()
@@ -105,9 +107,7 @@ def run_stress_test(place: Path, kills: int, each: int, rounds: int, seed: int) 
         takes = time.monotonic() - begun
         wanted, ended = min(each, kills - tally.kills), False
         while wanted and not ended:  # a process that ends before its blow was not killed
-            ended = not kill_process(
-                start_training(place, settings, torn), torn, takes * chance.random(), tally, rounds
-            )
+            ended = not kill_process(start_training(place, settings, torn), torn, takes * rng.random(), tally, rounds)
             wanted -= not ended
         if not ended:
             over = (torn / "summary.json").exists()  # killed after its last word: refused as finished
@@ -119,11 +119,11 @@ def run_stress_test(place: Path, kills: int, each: int, rounds: int, seed: int) 
 
 def make_data(place: Path) -> None:
     """Forty images a client: noise will do, since what is compared is bits."""
-    chance, files = np.random.default_rng(0), {"cifar10": [("cifar10", 32, 200)]}
+    rng, files = np.random.default_rng(0), {"cifar10": [("cifar10", 32, 200)]}
     files["digits"] = [(name, 28, 40) for name in ("mnist", "svhn", "usps", "synthdigits", "mnist_m")]
     for dataset, domains in files.items():
         for name, side, count in domains:
-            images = chance.integers(0, 256, (2, count, side, side, 3), dtype=np.uint8)
+            images = rng.integers(0, 256, (2, count, side, side, 3), dtype=np.uint8)
             labels = np.arange(count, dtype=np.uint8) % 10
             np.savez(place / f"{name}.npz", x_train=images[0], y_train=labels, x_test=images[1], y_test=labels)
         paths = [str(place / f"{name}.npz") for name, _, _ in domains]
@@ -163,7 +163,7 @@ def wait_for_exit(process: BaseProcess, code: int = 0) -> None:
     """Let it come to its end, which must be this one."""
     process.join(600)
     if process.exitcode != code:
-        raise SystemExit(f"exit code {process.exitcode} instead of {code}; see what it said")
+        raise SystemExit(f"exit code {process.exitcode} instead of {code}; see its log")
 
 
 def kill_process(process: BaseProcess, out: Path, after: float, tally: Tally, rounds: int) -> bool:
@@ -196,7 +196,7 @@ def has_half_row(out: Path) -> bool:
 
 
 def classify_kill(out: Path, rounds: int) -> str:
-    """What a process was doing when it was killed, by what it was writing or else by what it had said."""
+    """What a process was doing when it was killed, judged by what it was writing, else by its log."""
     written = {part.parent.name for part in list_temporary_files(out)}
     if "checkpoints" in written:
         return "checkpoint"
@@ -204,8 +204,8 @@ def classify_kill(out: Path, rounds: int) -> str:
         return "figures"
     if written:
         return "other files"
-    said = get_log_path(out).read_text()
-    return "end" if f"round {rounds}/{rounds}" in said else "training" if "\nseeds " in said else "start"
+    log = get_log_path(out).read_text()
+    return "end" if f"round {rounds}/{rounds}" in log else "training" if "\nseeds " in log else "start"
 
 
 def compare_runs(name: str, whole: Path, torn: Path, tally: Tally) -> None:
@@ -239,21 +239,21 @@ def read_comparable_content(path: Path) -> object:
         bits = {(g, k): (v.shape, v.numpy().tobytes()) for g, entries in groups.items() for k, v in entries.items()}
         return bits, state.message.round, state.communication, state.rows_end
     if path.suffix == ".json":
-        told = json.loads(path.read_text())
-        return {key: value for key, value in told.items() if key not in ("seconds", "command", "started", "resumed")}
+        content = json.loads(path.read_text())
+        return {key: value for key, value in content.items() if key not in ("seconds", "command", "started", "resumed")}
     return path.read_bytes()
 
 
 def print_tally(tally: Tally) -> None:
     """As a table."""
-    told = {
+    counts = {
         "kills": tally.kills,
         **{f"  during {place}": tally.hit[place] for place in KILL_PHASES},
         "runs": tally.runs,
     }
-    told |= {"identical": tally.identical, "half rows at the kill": tally.half_rows_at_the_kill}
-    told |= {"half rows left": tally.half_rows_left, "stray files left": tally.stray_files_left}
-    for what, count in told.items():
+    counts |= {"identical": tally.identical, "half rows at the kill": tally.half_rows_at_the_kill}
+    counts |= {"half rows left": tally.half_rows_left, "stray files left": tally.stray_files_left}
+    for what, count in counts.items():
         print(f"{what:<24}{count:>5}")
     for difference in tally.differences:
         print(f"differs: {difference}")

@@ -1,10 +1,10 @@
 """Every method as a plain loop, slow and literal: python benchmarks/reference.py --method fedco2 --rounds 3.
 
-Nothing that trains is taken from fedtrain: only networks, clients' data, and chance (first weights, order of samples,
-who is asked in a round), so that both start alike and see the same batches. Two uses: in double precision the engine
-must come to the same numbers, and the engine's speed is told as a multiple of this. Hence no tricks: a deep copy
-wherever one is handy, an SGD for each model, samples one by one through a DataLoader, gradients even for frozen heads.
-Not here: augmentation and noise.
+Nothing that trains is taken from fedtrain: only networks, clients' data, and random numbers (first weights, order of
+samples, who trains in a round), so that both start alike and see the same batches. Two uses: in double precision the
+engine must come to the same numbers, and the engine's speed is given as a multiple of this. Hence no tricks: a deep
+copy wherever one is handy, an SGD for each model, samples one by one through a DataLoader, gradients even for frozen
+heads. Not here: augmentation and noise.
 """
 
 from __future__ import annotations
@@ -346,7 +346,7 @@ def fedrod(job: Job, *, balanced: bool = False, personal_sgd: str = "same") -> R
                     optimiser.zero_grad()
                     F.cross_entropy(logits + frequency.log() if balanced else logits, y).backward()
                     optimiser.step()
-                    # the personal head, on what the generic network said before its step
+                    # the personal head, on the output of the generic network before its step
                     head_optimiser.zero_grad()
                     F.cross_entropy(logits.detach() + head(z.detach()), y).backward()
                     head_optimiser.step()
@@ -491,7 +491,7 @@ def run_reference(method: str, make: Callable[[], Net], clients: Sequence[Client
 
 
 def run_fedtrain(method: str, make: Callable[[], Net], clients: Sequence[ClientData], **given: Any) -> Result:
-    """The same by fedtrain, told in the same form."""
+    """The same training by fedtrain, with the same arguments."""
     from fedtrain.backends.serial import SerialBackend
     from fedtrain.config.local import LocalSettings
     from fedtrain.data.client_data import Preprocessing
@@ -502,24 +502,24 @@ def run_fedtrain(method: str, make: Callable[[], Net], clients: Sequence[ClientD
     job, options = split_options(make, clients, given)
     local = LocalSettings(job.lr, job.momentum, job.weight_decay, job.epochs, job.batch_size)
     look, numbers = Preprocessing(job.mean, job.std), Precision(job.dtype)
-    bench = ClientTrainer(
+    trainer = ClientTrainer(
         OURS[method](**options), make, job.classes, local=local, preprocessing=look, seed=job.seed, precision=numbers
     )
-    fleet = SerialBackend(bench, clients)
+    backend = SerialBackend(trainer, clients)
     splits: list[Split] = ["train", "val", "test"] if job.evaluate_train else ["val", "test"]
-    message, scores = fleet.initial_broadcast(), []
+    message, scores = backend.initial_broadcast(), []
     for done in federate(
-        fleet, message, job.rounds, participation=job.participation, weights=job.weights, seed=job.seed
+        backend, message, job.rounds, participation=job.participation, weights=job.weights, seed=job.seed
     ):
         message = done.message
         found: Scores = {}
-        for name, by_split in fleet.evaluate(message, splits).items():
+        for name, by_split in backend.evaluate(message, splits).items():
             found[name] = {
                 split: {branch: Score(s.accuracy, s.loss) for branch, s in by_branch.items()}
                 for split, by_branch in by_split.items()
             }
         scores.append(found)
-    return Result({name: {**fleet.client_states[name], **message.shared} for name in fleet.client_names}, scores)
+    return Result({name: {**backend.client_states[name], **message.shared} for name in backend.client_names}, scores)
 
 
 class Differences(NamedTuple):
@@ -563,11 +563,11 @@ def build_small_clients(sizes: Mapping[str, int], seed: int = 0) -> list[ClientD
     clients = []
     patterns = torch.rand(4, 3, 8, 8, generator=make_generator(seed, "patterns"))
     for position, (name, size) in enumerate(sizes.items()):
-        chance = make_generator(seed, "images", name)
+        rng = make_generator(seed, "images", name)
         parts = []
         for n in (size, size // 2 + 3):
-            labels = torch.randint(4 if position else 3, (n,), generator=chance)  # the first client lacks a class
-            noise = torch.rand(n, 3, 8, 8, generator=chance)
+            labels = torch.randint(4 if position else 3, (n,), generator=rng)  # the first client lacks a class
+            noise = torch.rand(n, 3, 8, 8, generator=rng)
             images = 20 * position + 255 / (1 + position) * (0.7 * patterns[labels] + 0.3 * noise)
             parts.append(Samples(images.clamp(0, 255).to(torch.uint8), labels))
         clients.append(ClientData(name, train=parts[0], test=parts[1]))

@@ -76,19 +76,19 @@ def measure_point(repeats: int, clients: int = 5, images: int = 50, width: int =
     work = sizes.build_experiment(
         "fedco2", {"server": {"participation": CLIENTS_PER_ROUND / clients}, "local": {"epochs": 1}, **model}
     )
-    fleet, server = work.build_backend(), work.config.server
+    backend, server = work.build_backend(), work.config.server
     training, evaluation = [], []
     coming = federate(
-        fleet, fleet.initial_broadcast(), repeats + 1, participation=server.participation, weights=server.weights
+        backend, backend.initial_broadcast(), repeats + 1, participation=server.participation, weights=server.weights
     )
     for _ in range(repeats + 1):
         begun = time.perf_counter()
         message = next(coming).message
         trained = time.perf_counter()
-        fleet.evaluate(message, sizes.splits)
+        backend.evaluate(message, sizes.splits)
         training.append(trained - begun)
         evaluation.append(time.perf_counter() - trained)
-    kept = sum(value.nbytes for state in fleet.client_states.values() for value in state.values())
+    kept = sum(value.nbytes for state in backend.client_states.values() for value in state.values())
     data = sum(part.inputs.nbytes for client in work.federation.clients for part in (client.train, client.test))
     return {
         "train_s": statistics.median(training[1:]),
@@ -131,7 +131,8 @@ def plot(found: dict[str, list[ScalingPoint]], path: Path) -> None:
     blue, orange, green = "#0072B2", "#D55E00", "#009E73"
     with use_plot_style():
         body = create_canvas(
-            f"A round of Fed-CO2 in which {CLIENTS_PER_ROUND} clients train and all are evaluated (all axes logarithmic)",
+            f"A round of Fed-CO2 in which {CLIENTS_PER_ROUND} clients train and all are evaluated "
+            "(all axes logarithmic)",
             FULL_WIDTH,
             6.0,
         )

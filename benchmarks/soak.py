@@ -100,13 +100,13 @@ def run_soak(rounds: int, place: Path) -> list[Reading]:
 
 
 def build_yardstick(work: Experiment) -> Callable[[], float]:
-    """The same piece of work again and again, on a bench of its own; its seconds."""
-    fleet = work.build_backend()
-    message, client = fleet.initial_broadcast(), work.federation.clients[0]
+    """The same piece of work again and again, on a backend of its own; its seconds."""
+    backend = work.build_backend()
+    message, client = backend.initial_broadcast(), work.federation.clients[0]
 
     def measure() -> float:
         before = time.process_time()
-        fleet.trainer.train(client, fleet.client_states[client.name], message)
+        backend.trainer.train(client, backend.client_states[client.name], message)
         return time.process_time() - before
 
     measure()
@@ -115,10 +115,10 @@ def build_yardstick(work: Experiment) -> Callable[[], float]:
 
 def build_federation() -> Federation:
     """Three clients with 8 images each: noise will do."""
-    chance = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(0)
 
     def samples(count: int) -> Samples:
-        images = torch.randint(0, 256, (count, 3, 32, 32), generator=chance, dtype=torch.uint8)
+        images = torch.randint(0, 256, (count, 3, 32, 32), generator=rng, dtype=torch.uint8)
         return Samples(images, torch.arange(count) % 10)
 
     clients = tuple(ClientData(f"client{i}", samples(8), samples(10), samples(10)) for i in range(3))

@@ -1,16 +1,19 @@
-"""Seconds of a round, the plain literal loop beside fedtrain's fleet: python benchmarks/training_speed.py --workload w1 --json.
+"""Seconds of a round: the plain literal loop beside fedtrain's backend.
 
-The loop is `benchmarks/reference.py`: what the published code does, one client after the other, a DataLoader that prepares
-one sample at a time, a deep copy wherever one is handy, SGD of torch. Each side has a process of its own; they make
-their rounds in turn, and between them, while both wait, a large matrix product is timed. The first round warms up and
-is not counted (Fed-CO2 distils from the second on). A round is training, averaging and evaluation at the same schedule.
+Usage: python benchmarks/training_speed.py --workload w1 --json
 
-  ratio        plain / fleet, of rounds made one after the other: the median, the lowest and the highest
+The loop is `benchmarks/reference.py`: what the published code does, one client after the other, a DataLoader that
+prepares one sample at a time, a deep copy wherever one is handy, SGD of torch. Each side has a process of its own; they
+make their rounds in turn, and between them, while both wait, a large matrix product is timed. The first round warms up
+and is not counted (Fed-CO2 distils from the second on). A round is training, averaging and evaluation at the same
+schedule.
+
+  ratio        plain / backend, of rounds made one after the other: the median, the lowest and the highest
   gemm_share   useful flops a second, as a share of a large float32 product's on as many threads. Useful are products of
                convolutions and linear layers: no gradients of frozen weights or of images, nothing elementwise
                (gemm_share_cpu: the same of processor time, on a machine that others use too)
-  ratio_limit  the ratio that a fleet would reach at the speed of that product
-  time_goes    shares of a fleet's round, seen by torch's profiler, on one thread and one client after the other
+  ratio_limit  the ratio that a backend would reach at the speed of that product
+  time_goes    shares of a backend's round, seen by torch's profiler, on one thread and one client after the other
 """
 
 from __future__ import annotations
@@ -63,7 +66,7 @@ def main() -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """What was asked for."""
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", choices=[*WORKLOADS, "all"], default="w1")
     parser.add_argument("--method", choices=[*METHODS, "all"], default="fedco2")

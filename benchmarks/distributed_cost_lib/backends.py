@@ -1,4 +1,4 @@
-"""Where clients may be: each engine runs a case in processes of its own, and its meters tell what happened."""
+"""Where clients may be: each engine runs a case in processes of its own, and its meters record what happened."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run_on_backend(engine: str, case: Case, folder: Path) -> list[Event]:
     folder.mkdir(parents=True)
     world, meters = WORLD_SIZES.get(engine, 0), folder / EVENTS_FILE
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
-    told = {
+    environment = {
         **os.environ,
         LOG_VARIABLE: str(meters),
         "PYTHONPATH": path,
@@ -48,11 +48,11 @@ def run_on_backend(engine: str, case: Case, folder: Path) -> list[Event]:
     command = [sys.executable, "-m", "distributed_cost_lib.backends", engine, json.dumps(asdict(case)), str(folder)]
     ranks = [{"RANK": str(k), "LOCAL_RANK": str(k), "WORLD_SIZE": str(world)} for k in range(world)] or [{}]
     with ExitStack() as started:
-        processes = [subprocess.Popen(command, env={**told, **own}) for own in ranks]
+        processes = [subprocess.Popen(command, env={**environment, **own}) for own in ranks]
         for process in processes:
             started.callback(_terminate, process)
         if any([process.wait() for process in processes]):  # noqa: C419 - of all
-            raise SystemExit(f"{engine}: a process failed; what it said is above, the rest is in {folder}")
+            raise SystemExit(f"{engine}: a process failed; its output is above, the rest is in {folder}")
     return read_events(meters)
 
 
@@ -76,8 +76,8 @@ def run_distributed(case: Case, folder: Path) -> None:
     if place is None or place.rank:
         return serve_rank(work, place or Rank(0, 1, 0))
     out.begin(work.config, {})
-    with open_distributed_backend(work, place, out) as fleet, suppress(EnoughRounds):
-        run_rounds(work, out, build_round_logger(case.rounds), fleet)
+    with open_distributed_backend(work, place, out) as backend, suppress(EnoughRounds):
+        run_rounds(work, out, build_round_logger(case.rounds), backend)
     return None
 
 

@@ -49,27 +49,27 @@ def install_meters() -> None:
     train, give = ClientTrainer.train, TensorChannel._send_with
 
     def timed(
-        bench: ClientTrainer, data: ClientData, personal: StateDict, message: Broadcast
+        trainer: ClientTrainer, data: ClientData, personal: StateDict, message: Broadcast
     ) -> tuple[Update, StateDict]:
         begun = time.perf_counter()
         importlib.import_module("torch._dynamo")  # the first optimiser of a process does it: the process's price
         log_event("load", begun, round=message.round + 1)
         begun = time.perf_counter()
-        done = train(bench, data, personal, message)
+        done = train(trainer, data, personal, message)
         log_event("train", begun, client=data.name, round=message.round + 1)
         return done
 
     def counted(
-        wire: TensorChannel, move: Callable[[Tensor], object], told: Mapping[str, Any], entries: StateDict
+        channel: TensorChannel, move: Callable[[Tensor], object], note: Mapping[str, Any], entries: StateDict
     ) -> None:
         begun, given = time.perf_counter(), 0
 
-        def weighed(piece: Tensor) -> object:
+        def count_and_move(piece: Tensor) -> object:
             nonlocal given
             given += piece.nbytes
             return move(piece)
 
-        give(wire, weighed, told, entries)
+        give(channel, count_and_move, note, entries)
         log_event("give", begun, bytes=given, rank=int(os.environ["RANK"]))
 
     ClientTrainer.train, TensorChannel._send_with = timed, counted  # type: ignore[method-assign,assignment]

@@ -32,7 +32,7 @@ ROUNDS_BEFORE_FAULT, RUN_TIMEOUT, CLIENT_TIMEOUT, POLL_INTERVAL = 2, 1800.0, 30.
 
 @dataclass(frozen=True)
 class Fault:
-    """``strike`` gives what is to be killed; ``mend`` is done at once, or only when the run is over."""
+    """``find_victims`` lists the processes to kill; ``repair`` happens at once, or only when the run is over."""
 
     find_victims: Callable[[Deployment], Iterable[Process]] = lambda deployment: ()
     repair: Callable[[Deployment], None] = lambda deployment: None
@@ -81,9 +81,9 @@ def measure_faults(case: Case, scratch: Path) -> list[FaultTiming]:
     deployment.up(case.num_clients)
     try:
         for name, fault in FAULTS.items():
-            told = measure_fault(deployment, work, fault, scratch / f"run {len(rows)}")
+            timing = measure_fault(deployment, work, fault, scratch / f"run {len(rows)}")
             same = read_shared_bytes(RunFolder(scratch / f"run {len(rows)}")) == read_shared_bytes(alone)
-            rows.append({"fault": name, "same": same, **told})
+            rows.append({"fault": name, "same": same, **timing})
     finally:
         with defer_interrupts():
             deployment.down()
@@ -91,7 +91,7 @@ def measure_faults(case: Case, scratch: Path) -> list[FaultTiming]:
 
 
 def measure_fault(deployment: Deployment, work: Experiment, fault: Fault, path: Path) -> FaultTiming:
-    """A run that is struck in the round after the first ``STRUCK``."""
+    """A run that is struck in the round after the first ``ROUNDS_BEFORE_FAULT``."""
     log, clients, rounds = path.with_suffix(".log"), len(work.federation.clients), work.config.server.rounds
     least, patience = clients - fault.absent_clients, CLIENT_TIMEOUT if fault.absent_clients else RUN_TIMEOUT
 
@@ -145,7 +145,7 @@ def is_training(deployment: Deployment) -> bool:
 
 
 def read_logged_rounds(log: Path) -> list[int]:
-    """The rounds that the server said were over."""
+    """The rounds that the server logged as finished."""
     text = log.read_text(encoding="utf-8") if log.exists() else ""
     return [int(number) for number in re.findall(r"^round +(\d+)/", text, re.MULTILINE)]
 

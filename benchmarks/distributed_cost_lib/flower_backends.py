@@ -70,9 +70,9 @@ def run_deployment(case: Case, folder: Path) -> None:
             run_id = deployment.control.submit(folder / "app")
             marks = wait_for_run(deployment.control, run_id)
             seen = deployment.control.get_run(run_id)
-            told = {"inbound": seen.inbound_bytes, "outbound": seen.outbound_bytes}
+            totals = {"inbound": seen.inbound_bytes, "outbound": seen.outbound_bytes}
             ways = {"up": proxies[0].up.count_between(marks), "down": proxies[0].down.count_between(marks)}
-            (folder / TRAFFIC_FILE).write_text(json.dumps({**told, **ways}), encoding="utf-8")
+            (folder / TRAFFIC_FILE).write_text(json.dumps({**totals, **ways}), encoding="utf-8")
         finally:
             with defer_interrupts():
                 deployment.down()

@@ -48,7 +48,7 @@ def build_broadcast(clients: int, megabytes: float = 0.0) -> Broadcast:
 
 
 def build_messages(message: Broadcast, peers: int) -> Iterator[tuple[dict[str, object], dict[str, StateDict]]]:
-    """What each client is told, as the server on Flower has it."""
+    """The message to each client, as the server on Flower has it."""
     for name in message.peers:
         sent = message_for(message, name, peers, 0)
         yield encode_broadcast(replace(sent, peers={peer: head for peer, head in sent.peers.items() if peer != name}))
@@ -79,8 +79,8 @@ def measure_point(clients: int, peers: int, megabytes: float = 0.0) -> HeadCost:
 
 def count_downlink_bytes(message: Broadcast, peers: int) -> int:
     """Bytes to all clients by the ledger."""
-    told = ((name, message_for(message, name, peers, 0)) for name in message.peers)
-    return sum(measure_exchange(sent, Failure(name, ""), frozenset()).down.total for name, sent in told)
+    messages = ((name, message_for(message, name, peers, 0)) for name in message.peers)
+    return sum(measure_exchange(sent, Failure(name, ""), frozenset()).down.total for name, sent in messages)
 
 
 def read_resident_memory() -> float:

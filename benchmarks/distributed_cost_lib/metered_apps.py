@@ -44,17 +44,17 @@ def run_client_round(message: Message, context: Context) -> Message:
 
 
 def build_metered_session(
-    node: Mapping[str, Any], told: Mapping[str, Any], here: Any = ClientSession.from_node_config
+    node: Mapping[str, Any], note: Mapping[str, Any], here: Any = ClientSession.from_node_config
 ) -> ClientSession:
     """Made anew for each message."""
     begun = time.perf_counter()
-    site: ClientSession = here(node, told)
-    if "round" in told:
-        log_event("site", begun, client=site.name, round=told["round"] + 1)
+    site: ClientSession = here(node, note)
+    if "round" in note:
+        log_event("site", begun, client=site.name, round=note["round"] + 1)
     return site
 
 
-ClientSession.from_node_config = build_metered_session  # type: ignore[method-assign,assignment]
+ClientSession.from_node_config = build_metered_session  # type: ignore[method-assign]
 server_app = ServerApp()
 server_app.main()(main)
 client_app = ClientApp()

@@ -123,16 +123,16 @@ DTYPES = {"U8": "|u1", "I64": "<i8", "F64": "<f8", "BOOL": "|b1", "F32": "<f4"}
 
 def _rebuild_domain_file(parts: Sequence[bytes]) -> bytes:
     header = json.loads(parts[0])
-    said = header["__metadata__"]
-    if not isinstance(said, dict):
+    metadata = header["__metadata__"]
+    if not isinstance(metadata, dict):
         raise ValueError("nothing to seal")
     for name, entry in header.items():
-        if f"sha256 {name}" in said and isinstance(entry, dict) and entry.get("dtype") in DTYPES:
+        if f"sha256 {name}" in metadata and isinstance(entry, dict) and entry.get("dtype") in DTYPES:
             start, end = entry["data_offsets"]
             head = f"{DTYPES[entry['dtype']]}{tuple(entry['shape'])}".encode()
-            said[f"sha256 {name}"] = hashlib.sha256(head + parts[1][start:end]).hexdigest()
-    said.pop("seal", None)
-    said["seal"] = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+            metadata[f"sha256 {name}"] = hashlib.sha256(head + parts[1][start:end]).hexdigest()
+    metadata.pop("seal", None)
+    metadata["seal"] = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()
     return build_safetensors([json.dumps(header).encode(), *parts[1:]])
 
 

@@ -1,1 +1,1 @@
-"""The plain literal loop against fedtrain's fleet: what they train, how each makes a round, how it is told."""
+"""The plain literal loop against fedtrain's backend: what they train, how each makes a round, how it is reported."""

@@ -20,7 +20,7 @@ from training_speed_lib.workloads import TOY_WORKLOADS, WORKLOADS, Workload
 
 @dataclass(frozen=True)
 class Task:
-    """What both sides are to do, and what only one of them is told."""
+    """What both sides are to do, and what concerns only one of them."""
 
     workload: str
     method: str
@@ -49,14 +49,14 @@ class Task:
 
 
 class RoundSignal:
-    """Waits for the word, and answers when it is asked again."""
+    """Waits for the signal to begin a round, and reports the round at the next call."""
 
     def __call__(self, round: int) -> None:
         """A round begins: the one before it is over."""
         if round:
             self.report_round()
         if not sys.stdin.readline():
-            raise SystemExit  # whoever gave the word is gone
+            raise SystemExit  # the parent process is gone
         self.wall, self.cpu = time.perf_counter(), read_cpu_seconds()
 
     def report_round(self) -> None:
@@ -70,7 +70,7 @@ class RoundSignal:
 
 
 def run_side(side: str, task: Task) -> None:
-    """Make the rounds of one side; or, one client after the other, see where the time of a fleet's round goes."""
+    """Make the rounds of one side; or, one client after the other, profile where the time of a backend's round goes."""
     task = replace(task, threads=1, backend="serial") if side == "profile" else task
     torch.set_num_threads(task.threads)
     experiment, splits, turns = task.build_experiment(), task.workload_spec.splits, RoundSignal()

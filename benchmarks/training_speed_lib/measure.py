@@ -20,11 +20,11 @@ import torch
 from training_speed_lib.child import Task
 from training_speed_lib.timing import FlopRate, count_useful_flops, measure_sgemm_rate
 
-SCRIPT = Path(__file__).resolve().parents[1] / "rounds.py"
+SCRIPT = Path(__file__).resolve().parents[1] / "training_speed.py"
 
 
 class SideProcess:
-    """A process that makes one side's rounds, each when it is told to."""
+    """A process that makes one side's rounds, each on a signal."""
 
     def __init__(self, name: str, task: Task) -> None:
         self.name = name
@@ -42,18 +42,18 @@ class SideProcess:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if error:
             self.process.kill()
-        self.process.communicate()  # no more words: it ends by itself
+        self.process.communicate()  # closes its stdin: it ends by itself
 
     def run_round(self) -> dict[str, float]:
-        """Give the word, and wait for what it says."""
+        """Start a round, and wait for its measurements."""
         assert self.process.stdin
         assert self.process.stdout
         with suppress(BrokenPipeError):
             print(file=self.process.stdin, flush=True)
-        said = self.process.stdout.readline()
-        if not said:
-            raise SystemExit(f"error: the process of the {self.name} side ended early; its words are above")
-        found: dict[str, float] = json.loads(said)
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"error: the process of the {self.name} side ended early; its output is above")
+        found: dict[str, float] = json.loads(line)
         return found
 
 
@@ -75,9 +75,9 @@ def measure(task: Task) -> dict[str, Any]:
     return summarise_times(turns["plain"][1:], turns["fast"][1:], useful, around) | {
         "workload": task.workload, "method": task.method, "small": task.small, "what": task.workload_spec.title,
         "evaluated": task.workload_spec.splits,
-        "plain_data": task.reference_data, "fast_path": task.fast_path, "backend": task.backend, "repeats": task.rounds - 1,
-        "threads": task.threads, "torch": torch.__version__, "cpu": read_cpu_name(), "time_goes": goes,
-        "load_before": load,
+        "plain_data": task.reference_data, "fast_path": task.fast_path, "backend": task.backend,
+        "repeats": task.rounds - 1, "threads": task.threads, "torch": torch.__version__, "cpu": read_cpu_name(),
+        "time_goes": goes, "load_before": load,
         "rounds": {"plain": turns["plain"][1:], "fast": turns["fast"][1:], "sgemm": around, "useful": useful},
     }  # fmt: skip
 

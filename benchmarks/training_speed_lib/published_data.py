@@ -20,7 +20,7 @@ FILE_SIDE = 300
 
 @dataclass(frozen=True, eq=False)
 class ImageFiles(Samples):
-    """Samples that are files; ``inputs`` tells their shape and holds none."""
+    """Samples that are files; ``inputs`` has their shape and holds no data."""
 
     paths: tuple[Path, ...]
 

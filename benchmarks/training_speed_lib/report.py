@@ -19,8 +19,8 @@ Measurement = dict[str, Any]
 def format_table(cases: Sequence[Measurement]) -> str:
     """All cases in a table, then where the time of each goes."""
     rows = [
-        "| | plain, s a round | fleet, s a round | ratio (lowest to highest) | goal | ratio of CPU time | limit "
-        "| share of sgemm: fleet, plain | goal | peak memory: fleet, plain |",
+        "| | plain, s a round | backend, s a round | ratio (lowest to highest) | goal | ratio of CPU time | limit "
+        "| share of sgemm: backend, plain | goal | peak memory: backend, plain |",
         "|---" * 10 + "|",
         *(f"| {' | '.join(format_cells(case))} |" for case in cases),
     ]
@@ -87,7 +87,7 @@ def plot(cases: Sequence[Measurement], path: Path) -> None:
     rows = range(len(cases))
     with use_plot_style():
         body = create_canvas(
-            f"A round of the fleet is {faster} as fast as one of the plain loop", FULL_WIDTH, 2.0 + 0.36 * len(cases)
+            f"A round of the backend is {faster} as fast as one of the plain loop", FULL_WIDTH, 2.0 + 0.36 * len(cases)
         )
         ratio, share, goes = body.subplots(1, 3, sharey=True, width_ratios=(1, 0.7, 1.4))
         for row, case in zip(rows, cases, strict=True):
@@ -109,8 +109,8 @@ def plot(cases: Sequence[Measurement], path: Path) -> None:
         ratio.set_yticks(list(rows), [format_case_name(case) for case in cases])
         ratio.invert_yaxis()
         ratio.axvline(1, color=MUTED_COLOUR, lw=0.8)
-        ratio.set(title="plain / fleet (red: goal)", xlabel="times as fast", xlim=(0, None))
+        ratio.set(title="plain / backend (red: goal)", xlabel="times as fast", xlim=(0, None))
         share.set(title="speed, of a matrix product's", xlabel="% of sgemm (ring: plain loop)", xlim=(0, 100))
-        goes.set(title="where the fleet's time goes", xlabel="% of a round", xlim=(0, 100))
+        goes.set(title="where the backend's time goes", xlabel="% of a round", xlim=(0, 100))
         body.legend(*goes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8.5)
         save_figure(body, path)

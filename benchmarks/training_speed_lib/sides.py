@@ -1,4 +1,4 @@
-"""A round of either side, begun when it is told to: the plain literal loop, and fedtrain's fleet."""
+"""The rounds of either side, each begun on a signal: the plain literal loop, and fedtrain's backend."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run_reference_rounds(
             config.method_name, experiment.get_model_builder(), clients,
             rounds=rounds, classes=len(data.classes), seed=config.seed, lr=local.lr, momentum=local.momentum,
             weight_decay=local.weight_decay, epochs=local.epochs, batch_size=local.batch_size,
-            sample=config.server.participation, weights=config.server.weights, mean=data.preprocessing.mean,
+            participation=config.server.participation, weights=config.server.weights, mean=data.preprocessing.mean,
             std=data.preprocessing.std, evaluate_train="train" in splits, before_round=pace, load_sample=opened,
             **asdict(config.method),
         )  # fmt: skip
@@ -41,12 +41,17 @@ def run_backend_rounds(
     experiment: Experiment, splits: Sequence[Split], rounds: int, pace: RoundCallback
 ) -> list[dict[str, Scores]]:
     """The rounds of ``fedco2 train``; the scores after each."""
-    fleet, server, seed = experiment.build_backend(), experiment.config.server, experiment.config.seed
+    backend, server, seed = experiment.build_backend(), experiment.config.server, experiment.config.seed
     coming = federate(
-        fleet, fleet.initial_broadcast(), rounds, participation=server.participation, weights=server.weights, seed=seed
+        backend,
+        backend.initial_broadcast(),
+        rounds,
+        participation=server.participation,
+        weights=server.weights,
+        seed=seed,
     )
     scores = []
     for round in range(rounds):
         pace(round)
-        scores.append(fleet.evaluate(next(coming).message, splits))
+        scores.append(backend.evaluate(next(coming).message, splits))
     return scores

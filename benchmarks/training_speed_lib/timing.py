@@ -60,14 +60,14 @@ def measure_sgemm_rate(size: int, trials: int = 8) -> FlopRate:
 
 def profile_round(experiment: Experiment, splits: Sequence[Split]) -> dict[str, float]:
     """Shares of a second round."""
-    fleet, server, seed = experiment.build_backend(), experiment.config.server, experiment.config.seed
-    message = replace(fleet.initial_broadcast(), round=1)
-    chosen = sample_cohort(fleet.client_names, server.participation, seed, 1)
-    fleet.train(message, chosen[:1])  # to have memory and threads at hand
+    backend, server, seed = experiment.build_backend(), experiment.config.server, experiment.config.seed
+    message = replace(backend.initial_broadcast(), round=1)
+    chosen = sample_cohort(backend.client_names, server.participation, seed, 1)
+    backend.train(message, chosen[:1])  # to have memory and threads at hand
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         begun = time.perf_counter()
-        answers: Any = fleet.train(message, chosen)
-        fleet.evaluate(aggregate(message, answers, server.weights), splits)
+        answers: Any = backend.train(message, chosen)
+        backend.evaluate(aggregate(message, answers, server.weights), splits)
         took = time.perf_counter() - begun
     spent = dict.fromkeys([*OPERATION_KINDS, "optimiser"], 0.0)
     for event in seen.events() or ():

@@ -48,21 +48,21 @@ class Workload:
         kind = get_dataset_info(config.data.dataset)
         clients = []
         for i, (train, test) in enumerate(zip(self.train, self.test, strict=True)):
-            chance = make_generator(seed, "images", i)
-            trained, tested = (draw_samples(n, self.side, len(kind.classes), chance) for n in (train, test))
-            val = draw_samples(self.val, self.side, len(kind.classes), chance) if self.val else None
+            rng = make_generator(seed, "images", i)
+            trained, tested = (draw_samples(n, self.side, len(kind.classes), rng) for n in (train, test))
+            val = draw_samples(self.val, self.side, len(kind.classes), rng) if self.val else None
             clients.append(ClientData(f"client{i:03}", trained, tested, val))
         look = Preprocessing(kind.mean, kind.std, config.data.augment, config.data.augment_val)
         return Experiment(config, Federation(tuple(clients), kind.classes, self.title, True, look))
 
 
-def draw_samples(count: int, side: int, classes: int, chance: torch.Generator) -> Samples:
+def draw_samples(count: int, side: int, classes: int, rng: torch.Generator) -> Samples:
     """Images as smooth as photographs, so that their files are no larger than such files are; labels by chance."""
     images = torch.empty(count, 3, side, side, dtype=torch.uint8)
     for part in images.split(max(1, PIXELS_AT_ONCE // side**2)):
-        coarse = torch.randint(256, (len(part), 3, side // 6, side // 6), generator=chance, dtype=torch.uint8)
+        coarse = torch.randint(256, (len(part), 3, side // 6, side // 6), generator=rng, dtype=torch.uint8)
         part.copy_(resize_images(coarse, side))
-    return Samples(images, torch.randint(classes, (count,), generator=chance))
+    return Samples(images, torch.randint(classes, (count,), generator=rng))
 
 
 def resize_images(images: Tensor, side: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""What distribution costs is counted rightly: chains of training, bytes that pass, heads, a thousand sites on extrapolation."""
+"""The cost of distribution is counted correctly: chains of training, bytes sent, heads, and the extrapolation."""
 
 import os
 import socket
@@ -79,9 +79,9 @@ def test_bytes_of_ranks_are_those_of_the_last_round():
 def test_what_a_fault_costs():
     faults = pytest.importorskip("distributed_cost_lib.faults", reason="Flower is not installed: make test-all")
     ends = [(1, 10.0), (2, 14.0), (2, 30.0), (3, 37.0), (4, 41.0)]  # after the fault, round 2 was made again
-    told = faults.told(ends, struck=15.0, rounds=4)
+    told = faults.summarise_rounds(ends, struck=15.0, rounds=4)
     assert told == {"round_s": 4.0, "next_s": 22.0, "whole_s": 31.0, "twice": 1}
-    shown = faults.table([{"fault": "a fire", "same": True, **told}])
+    shown = faults.format_table([{"fault": "a fire", "same": True, **told}])
     assert "| a fire | 4 | 22 | 1 | yes |" in shown
 
 
@@ -127,7 +127,7 @@ def test_cases_are_as_large_as_they_say():
     assert (few.model.name, few.model.width, many.model.name) == ("two-layer", 8, "alexnet")
     assert [config.server.rounds for config in (few, many)] == [3, 3]
     assert not any(config.evaluation.is_due(round, 3) for config in (few, many) for round in (1, 2))
-    assert [Case(name, "fedbn", 2).clients for name in NETWORK_SIZES] == [5, 4]
+    assert [Case(name, "fedbn", 2).num_clients for name in NETWORK_SIZES] == [5, 4]
     assert select_cases(("large fedbn",)) == [("large", "fedbn")]
     assert len(select_cases(())) == 3
 

@@ -1,4 +1,4 @@
-"""The growth of a round is measured a point at a time."""
+"""How a round scales is measured one point at a time."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from scaling import SWEEPS, format_table, measure_point, plot
 
 
 def test_a_point(monkeypatch):
-    monkeypatch.setattr("growth.keep_freed_memory", lambda: None)  # it would hold for all tests to come
+    monkeypatch.setattr("scaling.keep_freed_memory", lambda: None)  # it would hold for all tests to come
     few, many = (measure_point(1, clients=n, images=8) for n in (5, 10))
     assert min(*few.values(), *many.values()) > 0
     assert many["kept_mb"] == 2 * few["kept_mb"]  # everyone has a network of its own
@@ -22,5 +22,5 @@ def test_the_table_and_the_figure(tmp_path):
     one = {"train_s": 0.5, "evaluate_s": 0.25, "peak_mb": 500.0, "bare_mb": 200.0, "kept_mb": 25.0, "data_mb": 5.0}
     found = {name: [{**one, **where} for where in points] for name, (_, points) in SWEEPS.items()}
     assert "| 500 | 0.5 | 0.25 | 500 | 200 | 25 | 5 |" in format_table("clients", found["clients"])
-    plot(found, tmp_path / "growth.png")
-    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
+    plot(found, tmp_path / "scaling.png")
+    assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")

@@ -23,7 +23,7 @@ from training_speed_lib.sides import run_backend_rounds, run_reference_rounds
 from training_speed_lib.timing import FlopRate, count_useful_flops
 from training_speed_lib.workloads import TOY_WORKLOADS, WORKLOADS
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "rounds.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "training_speed.py"
 
 
 def test_the_script_prints_one_object():
@@ -45,11 +45,11 @@ def test_the_script_prints_one_object():
 
 @pytest.mark.parametrize("method", ["fedbn", "fedco2"])
 def test_both_sides_come_to_the_same_scores(method):
-    work = TOY_WORKLOADS["w3"].experiment(method)
-    begun = {"plain": [], "fleet": []}
+    work = TOY_WORKLOADS["w3"].build_experiment(method)
+    begun = {"plain": [], "backend": []}
     literal = run_reference_rounds(work, TOY_WORKLOADS["w3"].splits, 2, begun["plain"].append, published=False)
-    ours = run_backend_rounds(work, TOY_WORKLOADS["w3"].splits, 2, begun["fleet"].append)
-    assert begun == {"plain": [0, 1], "fleet": [0, 1]}
+    ours = run_backend_rounds(work, TOY_WORKLOADS["w3"].splits, 2, begun["backend"].append)
+    assert begun == {"plain": [0, 1], "backend": [0, 1]}
     for one, other in zip(literal.scores, ours, strict=True):
         assert one.keys() == other.keys()
         for client, splits in one.items():
@@ -59,7 +59,7 @@ def test_both_sides_come_to_the_same_scores(method):
 
 
 def test_digits_through_pillow_are_the_same_numbers():
-    work = TOY_WORKLOADS["w1"].experiment("fedavg")
+    work = TOY_WORKLOADS["w1"].build_experiment("fedavg")
     images = work.federation.clients[0].train
     read = load_through_pillow(images, 3, training=True)
     assert read.dtype == torch.float32
@@ -68,7 +68,7 @@ def test_digits_through_pillow_are_the_same_numbers():
 
 
 def test_photographs_are_opened_resized_and_turned_while_training(tmp_path):
-    client = TOY_WORKLOADS["w2"].experiment("fedavg").federation.clients[0]
+    client = TOY_WORKLOADS["w2"].build_experiment("fedavg").federation.clients[0]
     stored = write_client_images(client, tmp_path)
     assert len(list(tmp_path.iterdir())) == len(client.train) + len(client.val) + len(client.test)
     with Image.open(stored.train.paths[0]) as image:
@@ -95,10 +95,10 @@ def test_workloads_are_those_of_the_paper():
     assert set(WORKLOADS["w2"].train) == {62}
     assert sum(WORKLOADS["w3"].train) / 100 == pytest.approx(500, rel=0.1)
     assert WORKLOADS["w2"].splits == ["train", "val", "test"]
-    config = TOY_WORKLOADS["w3"].experiment("fedco2").config
+    config = TOY_WORKLOADS["w3"].build_experiment("fedco2").config
     assert (config.local.epochs, config.local.batch_size, config.local.momentum) == (5, 64, 0.9)
     assert (config.method.intra, config.method.inter, config.method.start) == ("none", "none", "own")
-    assert TOY_WORKLOADS["w2"].experiment("fedbn").federation.preprocessing.augment
+    assert TOY_WORKLOADS["w2"].build_experiment("fedbn").federation.preprocessing.augment
 
 
 def test_useful_flops_by_hand():
@@ -106,7 +106,7 @@ def test_useful_flops_by_hand():
     conv1, conv2 = 2 * 3 * 25 * 16 * 28**2, 2 * 16 * 25 * 32 * 10**2
     dense = 2 * (800 * 120 + 120 * 84 + 84 * 10)
     forward, backward = conv1 + conv2 + dense, conv1 + 2 * (conv2 + dense)
-    work = TOY_WORKLOADS["w3"].experiment("fedavg")
+    work = TOY_WORKLOADS["w3"].build_experiment("fedavg")
     sizes = {sum(pair) for pair in ((20, 20), (20, 30), (30, 30))}
     found = count_useful_flops(work, ["test"], 2)
     assert found[0] in [5 * n * (forward + backward) + 200 * forward for n in sizes]
@@ -125,10 +125,10 @@ def test_rounds_are_judged_in_pairs(tmp_path):
     assert found["gemm_share_cpu"] == 1
     assert found["ratio_limit"] == 6
     goes = {"convolution": 0.5, "data": 0.3, "rest": 0.2}
-    case = found | {"workload": "w1", "method": "fedco2", "what": "toy", "plain_data": "memory", "engine": "fast"}
+    case = found | {"workload": "w1", "method": "fedco2", "what": "toy", "plain_data": "memory", "fast_path": True}
     case |= {
         "small": False,
-        "fleet": "auto",
+        "backend": "auto",
         "repeats": 3,
         "load_before": 0.5,
         "threads": 2,
