@@ -36,8 +36,13 @@ def render_page(tables: Sequence[ResultTable], comparison: dict[str, Any] | None
     """The page as text."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        name: getattr(formatting, name)
-        for name in ("percent", "spread", "points", "chance", "amount", "duration", "whole")
+        "percent": formatting.format_percent,
+        "spread": formatting.format_mean_std,
+        "points": formatting.format_points,
+        "chance": formatting.format_p_value,
+        "amount": formatting.format_bytes,
+        "duration": formatting.format_duration,
+        "whole": formatting.keep_standin_tag_unbroken,
     }
     template = environment.from_string(files("fedtrain.report").joinpath("page.html.j2").read_text(encoding="utf-8"))
     rows = [row for board in tables for row in board.rows]
