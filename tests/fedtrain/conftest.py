@@ -52,23 +52,23 @@ def frozen(module):
 
 @dataclass
 class Run:
-    """A fleet after its rounds, and every round of it."""
+    """A backend after its rounds, and every round of it."""
 
-    fleet: SerialBackend
+    backend: SerialBackend
     history: list
 
     @property
     def message(self):
         return self.history[-1].message
 
-    def entries(self, client):
+    def load_entries(self, client):
         """All that a client's module holds when it predicts."""
-        data = self.fleet.clients[client]
-        self.fleet.trainer.predict(data, self.fleet.client_states[client], self.message, data.test.inputs[:1])
-        return {name: value.clone() for name, value in self.fleet.trainer.module.state_dict().items()}
+        data = self.backend.clients[client]
+        self.backend.trainer.predict(data, self.backend.client_states[client], self.message, data.test.inputs[:1])
+        return {name: value.clone() for name, value in self.backend.trainer.module.state_dict().items()}
 
-    def scores(self):
-        return self.fleet.evaluate(self.message, ("train", "test"))
+    def evaluate(self):
+        return self.backend.evaluate(self.message, ("train", "test"))
 
 
 class Toy:
@@ -76,18 +76,20 @@ class Toy:
 
     names, sizes, dim, classes = ("b", "a", "c"), (14, 11, 12), 6, 3
 
-    def net(self):
+    def build_net(self):
         """Batch norm in both parts; no bias where batch norm would take it out again."""
         features = nn.Sequential(nn.Linear(self.dim, 12, bias=False), nn.BatchNorm1d(12), nn.ReLU())
         head = [nn.Linear(12, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, self.classes)]
         return Net(features, nn.Sequential(*head))
 
-    def clients(self):
+    def build_clients(self):
         chance = torch.Generator().manual_seed(5)
         centres = 3 * torch.randn(self.classes, self.dim, generator=chance)
-        return [self._client(name, size, centres, chance) for name, size in zip(self.names, self.sizes, strict=True)]
+        return [
+            self._build_client(name, size, centres, chance) for name, size in zip(self.names, self.sizes, strict=True)
+        ]
 
-    def _client(self, name, size, centres, chance):
+    def _build_client(self, name, size, centres, chance):
         stretch, shift = 0.5 + torch.rand(2, self.dim, generator=chance)
 
         def samples(n):
@@ -97,36 +99,44 @@ class Toy:
 
         return ClientData(name, samples(size), samples(30))
 
-    def bench(
-        self, method, *, make=None, seed=0, device="cpu", preparation=None, precision=None, engine="fast", **local
+    def build_client_trainer(
+        self, method, *, make=None, seed=0, device="cpu", preprocessing=None, precision=None, fast_path=True, **local
     ):
         how = {"lr": 0.1, "momentum": 0.5, "weight_decay": 1e-3, "epochs": 1, "batch_size": 8} | local
-        more = {"seed": seed, "device": device, "preparation": preparation, "precision": precision, "engine": engine}
-        return ClientTrainer(method, make or self.net, self.classes, local=LocalSettings(**how), **more)
+        more = {
+            "seed": seed,
+            "device": device,
+            "preprocessing": preprocessing,
+            "precision": precision,
+            "fast_path": fast_path,
+        }
+        return ClientTrainer(method, make or self.build_net, self.classes, local=LocalSettings(**how), **more)
 
-    def nets(self, count):
+    def build_nets(self, count):
         """Networks in double precision that all differ, with statistics that tell evaluation from training."""
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            made = [self.net().double() for _ in range(count)]
+            made = [self.build_net().double() for _ in range(count)]
             for net in made:
                 net.head[-1].weight.data *= 5
                 net(3 * torch.randn(9, self.dim, dtype=torch.float64) + 1)
             return made
 
-    def batch(self):
+    def build_batch(self):
         chance = torch.Generator().manual_seed(1)
         return torch.randn(7, self.dim, generator=chance, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2, 2])
 
-    def view(self, *, peers=(), counts=(1, 1, 1), anchor=None):
+    def build_context(self, *, peers=(), counts=(1, 1, 1), round_start_model=None):
         """What a client sees in the second round; all modules in it are frozen copies."""
-        start = None if anchor is None else frozen(anchor)
+        start = None if round_start_model is None else frozen(round_start_model)
         return RoundContext(1, Peers([frozen(head) for head in peers]), torch.tensor(counts), start)
 
-    def run(self, method, rounds=2, *, clients=None, sample=1.0, weights="uniform", seed=0, **options):
-        fleet = SerialBackend(self.bench(method, seed=seed, **options), clients or self.clients())
-        options = {"sample": sample, "weights": weights, "seed": seed}
-        return Run(fleet, list(federate(fleet, fleet.initial_broadcast(), rounds, **options)))
+    def train(self, method, rounds=2, *, clients=None, participation=1.0, weights="uniform", seed=0, **options):
+        backend = SerialBackend(
+            self.build_client_trainer(method, seed=seed, **options), clients or self.build_clients()
+        )
+        options = {"participation": participation, "weights": weights, "seed": seed}
+        return Run(backend, list(federate(backend, backend.initial_broadcast(), rounds, **options)))
 
 
 @pytest.fixture(scope="session")
@@ -173,7 +183,7 @@ def same_run():
 
     def judge(one, other):
         sent = zip(one.history, other.history, strict=True)
-        return equal(one.fleet.personal, other.fleet.personal) and all(
+        return equal(one.backend.client_states, other.backend.client_states) and all(
             equal(a.message.shared, b.message.shared) and equal(a.message.peers, b.message.peers) for a, b in sent
         )
 
@@ -196,10 +206,12 @@ def begin(toy, tmp_path):
     count = iter(range(99))
 
     def new(config, clients=None, place=None, **changes):
-        clients = clients or [replace(c, val=Samples(c.test.inputs[:5], c.test.labels[:5])) for c in toy.clients()]
+        clients = clients or [
+            replace(c, val=Samples(c.test.inputs[:5], c.test.labels[:5])) for c in toy.build_clients()
+        ]
         data = Federation(tuple(clients), ("x", "y", "z"), "Toy", False, Preprocessing(), ("a note",))
         folder = RunFolder(place or tmp_path / f"run {next(count)}")
-        work = Small(replace(config, **changes), data, toy.net)
+        work = Small(replace(config, **changes), data, toy.build_net)
         folder.begin(work.config, {})
         return work, folder
 

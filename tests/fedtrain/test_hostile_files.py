@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import struct
+import sys
 import tracemalloc
 import zipfile
 import zlib
@@ -17,11 +18,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from benchmarks.fuzzing import dataset_files, project_files
-from benchmarks.fuzzing.attacks import BOMB_SIZE
-from benchmarks.fuzzing.containers import MAT_HEADER, build_zip_seed, encode_npy
-from benchmarks.fuzzing.mutate import mutate_seed
-from benchmarks.fuzzing.readers import READERS, Reader
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))  # where its scripts look for each other
+
+from fuzzing import dataset_files, project_files
+from fuzzing.attacks import BOMB_SIZE
+from fuzzing.containers import MAT_HEADER, build_zip_seed, encode_npy
+from fuzzing.mutate import mutate_seed
+from fuzzing.readers import READERS, Reader
+
 from fedtrain.config.schema import parse_config
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers import extract_archive, read_cifar10, read_idx, read_libsvm, read_mat, read_npz

@@ -66,9 +66,9 @@ def fleet_of(method, lr=1e-3):
 def modules(fleet, message):
     """One module for each client, as it would be at the start of the next round."""
     made = []
-    for name in fleet.names:
-        made.append(copy.deepcopy(fleet.bench.module).train())
-        made[-1].load_state_dict({**fleet.personal[name], **message.shared})
+    for name in fleet.client_names:
+        made.append(copy.deepcopy(fleet.trainer.module).train())
+        made[-1].load_state_dict({**fleet.client_states[name], **message.shared})
     return made
 
 
@@ -126,7 +126,7 @@ EVERY = [*(make() for make in METHODS.values()), FedCO2(personal="head"), FedCO2
 @pytest.mark.parametrize("method", EVERY, ids=str)
 def test_a_round_moves_the_outputs_along_the_methods_kernel(method):
     """The error is of second order, so that a tenth of the step has a tenth of the relative error."""
-    large, middle, small = errors(method, fleet_of(method).bench.shared)
+    large, middle, small = errors(method, fleet_of(method).trainer.shared_names)
     assert small < 1e-3
     assert 0.08 <= middle / large <= 0.12
     assert 0.08 <= small / middle <= 0.12
@@ -134,10 +134,10 @@ def test_a_round_moves_the_outputs_along_the_methods_kernel(method):
 
 @pytest.mark.parametrize(("name", "other"), [("fedavg", "fedbn"), ("fedbn", "fedavg"), ("fedbn", "singleset")])
 def test_another_methods_names_give_another_movement(name, other):
-    large, _, small = errors(METHODS[name](), fleet_of(METHODS[other]()).bench.shared)
+    large, _, small = errors(METHODS[name](), fleet_of(METHODS[other]()).trainer.shared_names)
     assert small > 0.1
     assert small == pytest.approx(large, rel=0.05)
 
 
 def test_without_the_factor_of_averaging_it_is_not_what_a_round_does():
-    assert errors(FedBN(), fleet_of(FedBN()).bench.shared, pull=1.0)[-1] > 0.1
+    assert errors(FedBN(), fleet_of(FedBN()).trainer.shared_names, pull=1.0)[-1] > 0.1

@@ -82,7 +82,7 @@ def build_fake_results(one, place, level=0.8, numbers=None, leave=()):
     for identity, job in build_jobs([one], place).items():
         if job.spec.config.method_name not in leave:
             if not job.finished:
-                write_fake_run(job, level, look=one.found.__getitem__)
+                write_fake_run(job, level, look=one.sources.__getitem__)
             found[identity] = read_record(job.folder)
     return found, build_comparison_tables(
         one, found, paper_numbers.load_paper_numbers(one.paper_item.name) if numbers is None else numbers

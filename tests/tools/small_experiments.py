@@ -23,7 +23,7 @@ ALL = {"data": {"train_size": 24, "percent": "none"}, "server": {"rounds": 3}, "
 SOME = {
     "data": {"skew": "label+feature", "alpha": 5.0, "divide": 20, "least_per_class": 1},
     "local": {"momentum": 0.9, "weight_decay": 1e-5, "epochs": 2, "batch_size": 32},
-    "server": {"rounds": 5, "sample": 0.6, "weights": "size"},
+    "server": {"rounds": 5, "participation": 0.6, "weights": "size"},
     "evaluation": {"every": 3, "window": 2, "window_every": 1, "report": "window", "train": True},
 }
 """Five clients with 91 to 122 images, three in a round, who count by their size, with momentum, two passes."""
@@ -100,7 +100,9 @@ def everything(work: Experiment, folder: RunFolder) -> dict[str, object]:
     bench = work.build_client_trainer()
     names = [client.name for client in work.federation.clients]
     return agreeing(
-        folder, names, lambda state, name: state.own(name, folder.client_state_store, bench.initial_client_state)
+        folder,
+        names,
+        lambda state, name: state.load_client_state(name, folder.client_state_store, bench.initial_client_state),
     )
 
 

@@ -23,11 +23,11 @@ from fedtrain.runs.experiment import Experiment
 
 def work(toy, method, **changes):
     config = Config(method=METHODS[method](), model=ModelSettings("two-layer", width=16), **changes)
-    return Experiment(config, Federation(tuple(toy.clients()), ("x", "y", "z"), "Toy", True, Preprocessing()))
+    return Experiment(config, Federation(tuple(toy.build_clients()), ("x", "y", "z"), "Toy", True, Preprocessing()))
 
 
 def on_paper(toy, method, epochs=1):
-    return count_flops(METHODS[method](), toy.net, (toy.dim,), len(toy.names), epochs)
+    return count_flops(METHODS[method](), toy.build_net, (toy.dim,), len(toy.names), epochs)
 
 
 def test_flops_of_a_linear_network_counted_by_hand(toy):
@@ -56,7 +56,7 @@ def by_torch(method, make, inputs, clients, epochs):
     names, size = [f"client{i}" for i in range(clients)], 4
     with torch.device("meta"):
         how = LocalSettings(batch_size=size, epochs=epochs)
-        bench = ClientTrainer(method, make, 10, local=how, device="meta", engine="plain")
+        bench = ClientTrainer(method, make, 10, local=how, device="meta", fast_path=False)
         samples = Samples(torch.zeros(size, *inputs), torch.zeros(size, dtype=torch.int64))
         data, second = ClientData(names[0], samples, samples), replace(bench.initial_broadcast(names), round=1)
         with FlopCounterMode(display=False) as training:

@@ -147,7 +147,7 @@ def plain(name):
 def test_the_checkpoint_of_ranks_holds_nothing_personal_and_no_file_stays_that_it_does_not_need(divided):
     for case, folder in divided.items():
         state = folder.load_checkpoint()
-        assert not state.personal
+        assert not state.client_states
         assert turns_kept(folder) == {item for item in state.last_trained_round.items() if item[1]}, case
         assert not list(folder.path.rglob("*.part"))
     turns = divided["fedbn some"].load_checkpoint().last_trained_round

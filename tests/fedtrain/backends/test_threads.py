@@ -16,8 +16,8 @@ PATIENCE = 20  # seconds until a test that waits for another thread gives up
 
 
 def threaded(toy, method, benches=2, **options):
-    first = toy.bench(method)
-    return ThreadsBackend([first, *(first.clone() for _ in range(benches - 1))], toy.clients(), **options)
+    first = toy.build_client_trainer(method)
+    return ThreadsBackend([first, *(first.clone() for _ in range(benches - 1))], toy.build_clients(), **options)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def two_cores():
 
 @pytest.mark.parametrize("benches", [2, 3])
 def test_the_same_bits_as_one_after_the_other_on_one_core(benches, toy, method, same, two_cores):
-    fleets = SerialBackend(toy.bench(method), toy.clients()), threaded(toy, method, benches)
+    fleets = SerialBackend(toy.build_client_trainer(method), toy.build_clients()), threaded(toy, method, benches)
     found = []
     for fleet, cores in zip(fleets, (1, 2), strict=True):
         torch.set_num_threads(cores)
@@ -41,13 +41,13 @@ def test_the_same_bits_as_one_after_the_other_on_one_core(benches, toy, method, 
         assert same(one.message.shared, other.message.shared)
         assert [(update.client, update.loss) for update in one.updates] == [(u.client, u.loss) for u in other.updates]
     assert scores == other_scores
-    assert all(same(fleets[0].client_states[name], fleets[1].personal[name]) for name in toy.names)
+    assert all(same(fleets[0].client_states[name], fleets[1].client_states[name]) for name in toy.names)
 
 
 def test_clients_really_train_at_the_same_time(toy, two_cores):
     met = threading.Barrier(2)
     fleet = threaded(toy, METHODS["fedavg"]())
-    assert fleet.each(lambda bench, name: met.wait(PATIENCE) >= 0, ["a", "b"]) == [True, True]
+    assert fleet.map_clients(lambda bench, name: met.wait(PATIENCE) >= 0, ["a", "b"]) == [True, True]
 
 
 def test_one_over_a_multiple_of_the_cores_comes_along_and_one_alone_has_them_all(toy, two_cores):
@@ -57,8 +57,8 @@ def test_one_over_a_multiple_of_the_cores_comes_along_and_one_alone_has_them_all
         met.wait(PATIENCE)
         return torch.get_num_threads()
 
-    assert fleet.each(work, list("abc")) == [1, 1, 1]
-    assert fleet.each(lambda bench, name: torch.get_num_threads(), ["a"]) == [2]
+    assert fleet.map_clients(work, list("abc")) == [1, 1, 1]
+    assert fleet.map_clients(lambda bench, name: torch.get_num_threads(), ["a"]) == [2]
     assert torch.get_num_threads() == 2
 
 
@@ -73,7 +73,7 @@ def test_two_never_share_a_bench(toy, two_cores):
         with lock:
             busy.remove(bench)
 
-    threaded(toy, METHODS["fedavg"]()).each(work, list("abc") * 4)
+    threaded(toy, METHODS["fedavg"]()).map_clients(work, list("abc") * 4)
     assert not any(shared)
 
 
@@ -81,7 +81,7 @@ def test_no_more_at_a_time_than_are_worth_it(toy, two_cores):
     """Of four on two cores, two; a third bench is for five."""
     used, fleet = set(), threaded(toy, METHODS["fedavg"](), benches=3)
     fleet.clients |= {"d": fleet.clients["a"]}
-    fleet.each(lambda bench, name: used.add(bench) or threading.Event().wait(0.01), list("abcd"))
+    fleet.map_clients(lambda bench, name: used.add(bench) or threading.Event().wait(0.01), list("abcd"))
     assert len(used) <= 2
 
 
@@ -95,37 +95,37 @@ def test_a_round_that_is_given_up_ends_for_everyone(reason, toy, two_cores):
             waiting.wait(PATIENCE)
             raise reason("enough")
         waiting.set()
-        ended.append(bench.halt.wait(PATIENCE))
+        ended.append(bench.stop_requested.wait(PATIENCE))
 
     with pytest.raises(reason, match="enough"):
-        fleet.each(work, ["a", "b"])
+        fleet.map_clients(work, ["a", "b"])
     assert ended == [True]
-    assert not any(bench.halt.is_set() for bench in fleet.benches)
+    assert not any(bench.stop_requested.is_set() for bench in fleet.trainers)
 
 
 def test_a_fleet_that_is_halted_stops_all_of_its_benches(toy, two_cores):
     fleet = threaded(toy, METHODS["fedavg"]())
-    assert len(fleet.benches) > 1
-    fleet.halt()
-    assert all(bench.halt.is_set() for bench in fleet.benches)
+    assert len(fleet.trainers) > 1
+    fleet.request_stop()
+    assert all(bench.stop_requested.is_set() for bench in fleet.trainers)
 
 
 def test_a_halted_bench_stops_at_the_next_batch(toy):
-    bench = toy.bench(METHODS["fedavg"]())
-    client, message = toy.clients()[0], bench.initial_broadcast(toy.names)
-    bench.halt.set()
+    bench = toy.build_client_trainer(METHODS["fedavg"]())
+    client, message = toy.build_clients()[0], bench.initial_broadcast(toy.names)
+    bench.stop_requested.set()
     with pytest.raises(TrainingStopped):
-        bench.train(client, bench.start("b"), message)
+        bench.train(client, bench.initial_client_state("b"), message)
     with pytest.raises(TrainingStopped):
-        bench.evaluate(client, bench.start("b"), message, ["test"])
+        bench.evaluate(client, bench.initial_client_state("b"), message, ["test"])
 
 
 def test_a_client_that_fails_is_left_out_and_named(toy, monkeypatch):
     fleet = threaded(toy, METHODS["fedavg"](), skip_failures=True)
-    healthy = fleet.benches[0].train
-    for bench in fleet.benches:
+    healthy = fleet.trainers[0].train
+    for bench in fleet.trainers:
         monkeypatch.setattr(bench, "train", lambda data, *rest: healthy(data, *rest) if data.name != "b" else 1 / 0)
-    fleet.benches = fleet.benches[:1]  # one healthy bench serves them all
+    fleet.trainers = fleet.trainers[:1]  # one healthy bench serves them all
     answers = fleet.train(fleet.initial_broadcast(), ["a", "b", "c"])
     assert [answer.client for answer in answers if isinstance(answer, Failure)] == ["b"]
     assert [answer.client for answer in answers] == ["a", "b", "c"]

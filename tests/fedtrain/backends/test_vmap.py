@@ -58,8 +58,8 @@ def bare():
 
 def fleet(kind, method, clients=None, make=convolutional, skip_failures=False, precision=None, **local):
     how = LocalSettings(**{"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-2, "epochs": 2, "batch_size": 3} | local)
-    more = {"preparation": Preprocessing(augment=True), "precision": precision or Precision(torch.float64)}
-    bench = ClientTrainer(method, make, 3, local=how, engine="plain", **more)
+    more = {"preprocessing": Preprocessing(augment=True), "precision": precision or Precision(torch.float64)}
+    bench = ClientTrainer(method, make, 3, local=how, fast_path=False, **more)
     return kind(bench, clients or images(), skip_failures=skip_failures)
 
 
@@ -79,9 +79,11 @@ def close(one, other, tolerance=CLOSE):
         close(one[name], other[name], tolerance)
 
 
-def agree(in_turn, stacked, rounds=3, sample=1.0, tolerance=CLOSE):
+def agree(in_turn, stacked, rounds=3, participation=1.0, tolerance=CLOSE):
     """All that is answered, sent and kept, in every round, and the scores."""
-    runs = (federate(each, each.initial_broadcast(), rounds, participation=sample) for each in (in_turn, stacked))
+    runs = (
+        federate(each, each.initial_broadcast(), rounds, participation=participation) for each in (in_turn, stacked)
+    )
     for one, other in zip(*runs, strict=True):
         for a, b in zip(one.updates, other.updates, strict=True):
             assert (a.client, a.num_examples) == (b.client, b.num_examples)
@@ -90,9 +92,9 @@ def agree(in_turn, stacked, rounds=3, sample=1.0, tolerance=CLOSE):
             close(a.published, b.published, tolerance)
         assert [failure.client for failure in one.failures] == [failure.client for failure in other.failures]
         close(one.message.peers, other.message.peers, tolerance)
-        close(in_turn.personal, stacked.personal, tolerance)
+        close(in_turn.client_states, stacked.client_states, tolerance)
     scores = [each.evaluate(end.message, ("test",)) for each, end in ((in_turn, one), (stacked, other))]
-    for client in in_turn.names:
+    for client in in_turn.client_names:
         for branch, score in scores[0][client]["test"].items():
             assert score.loss == pytest.approx(scores[1][client]["test"][branch].loss, rel=tolerance)
 
@@ -102,7 +104,7 @@ def agree(in_turn, stacked, rounds=3, sample=1.0, tolerance=CLOSE):
 
 def test_together_is_as_in_turn(method):
     """Unequal sizes, a rest of one that batch norm cannot use, some clients absent, momentum, weight decay, noise."""
-    agree(*both(method), sample=0.75)
+    agree(*both(method), participation=0.75)
 
 
 @pytest.mark.parametrize("name", [name for name, kind in METHODS.items() if not kind.needs_batch_norm])
@@ -118,7 +120,7 @@ def test_a_personal_head_without_momentum_beside_weights_with_it():
 @pytest.mark.parametrize("name", ["fedavg", "fedprox"])
 def test_frozen_weights_stay_where_they_are(name):
     in_turn, stacked = both(METHODS[name](), make=lambda: build_two_layer_net(108, 3, width=8))
-    assert any(not weight.requires_grad for weight in stacked.bench.module.parameters())
+    assert any(not weight.requires_grad for weight in stacked.trainer.module.parameters())
     agree(in_turn, stacked, rounds=2)
 
 
@@ -191,10 +193,10 @@ def test_clients_that_published_nothing_hear_more_than_the_others(make):
     for each in (in_turn, stacked):
         opening = each.initial_broadcast()
         message = replace(opening, peers={name: opening.peers[name] for name in ("a", "d")})
-        answers.append(each.train(message, each.names))
+        answers.append(each.train(message, each.client_names))
     for one, other in zip(*answers, strict=True):
         close(one.shared, other.shared)
-    close(in_turn.personal, stacked.personal)
+    close(in_turn.client_states, stacked.client_states)
 
 
 def test_others_are_chosen_from_heads_that_are_there_once():
@@ -205,7 +207,10 @@ def test_others_are_chosen_from_heads_that_are_there_once():
     assert torch.equal(said(z), Peers([heads[3], heads[0]])(z))
     each = fleet(VmapBackend, FedCO2())
     stack = StackedClients(
-        each.bench, list(each.clients.values()), each.personal, dict.fromkeys(each.names, each.initial_broadcast())
+        each.trainer,
+        list(each.clients.values()),
+        each.client_states,
+        dict.fromkeys(each.client_names, each.initial_broadcast()),
     )
     assert len(stack.heads) == 4
     assert [len(set(which.tolist())) for which in stack.peer_indices] == [3] * 4
@@ -240,17 +245,17 @@ FAULTS = {
 @pytest.mark.parametrize("make", [FedAvg, FedCO2])
 def test_a_client_that_fails_is_named_and_nothing_has_changed(fault, make, same):
     stacked = fleet(VmapBackend, make(), spoilt(fault))
-    before = deepcopy(stacked.personal)
+    before = deepcopy(stacked.client_states)
     with pytest.raises(TrainingError, match=FAULTS[fault]):
-        stacked.train(stacked.initial_broadcast(), stacked.names)
-    assert same(stacked.personal, before)
+        stacked.train(stacked.initial_broadcast(), stacked.client_names)
+    assert same(stacked.client_states, before)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("make", [FedAvg, FedCO2])
 def test_the_others_go_on_if_so_wished(fault, make):
     in_turn, stacked = both(make(), spoilt(fault), skip_failures=True)
-    answers = [each.train(each.initial_broadcast(), each.names) for each in (in_turn, stacked)]
+    answers = [each.train(each.initial_broadcast(), each.client_names) for each in (in_turn, stacked)]
     assert [type(answer) is Failure for answer in answers[1]] == [False, True, False, False]
     assert answers[0][1] == answers[1][1]
     agree(in_turn, stacked, rounds=1)
@@ -266,11 +271,13 @@ class Peeking(SingleSet):
 
 def test_what_cannot_be_done_together_is_said_with_the_way_out(same):
     stacked = fleet(VmapBackend, Peeking())
-    before = deepcopy(stacked.personal)
-    with pytest.raises(TrainingError, match=r"^the clients cannot train together: .*: --fleet in-turn$") as said:
-        stacked.train(stacked.initial_broadcast(), stacked.names)
+    before = deepcopy(stacked.client_states)
+    with pytest.raises(
+        TrainingError, match=r"^the clients cannot train together: .*: set machine.backend = serial$"
+    ) as said:
+        stacked.train(stacked.initial_broadcast(), stacked.client_names)
     assert "\n" not in str(said.value)
-    assert same(stacked.personal, before)
+    assert same(stacked.client_states, before)
 
 
 # ---- the option
@@ -283,19 +290,19 @@ def test_a_run_has_the_same_cohorts_and_the_same_bytes(begin, monkeypatch):
         "fedtrain.federated.server.sample_cohort", lambda *about: seen.append(sample_cohort(*about)) or seen[-1]
     )
     ends = []
-    for name, kind in (("in-turn", SerialBackend), ("stacked", VmapBackend)):
+    for name, kind in (("serial", SerialBackend), ("vmap", VmapBackend)):
         machine = MachineSettings(dtype="float64", backend=name)
         work, folder = begin(
             Config(
                 local=LocalSettings(batch_size=8), server=ServerSettings(rounds=3, participation=0.7), machine=machine
             )
         )
-        assert type(work.fleet()) is kind
-        assert (work.fleet().bench.steps is SGDStep) == (name == "stacked")  # the tricks of the fast engine stay out
+        assert type(work.build_backend()) is kind
+        assert (work.build_backend().trainer.step_class is SGDStep) == (name == "vmap")  # without the fast path
         run_rounds(work, folder, lambda progress: None)
         ends.append(folder.load_checkpoint())
     assert seen[:3] == seen[3:]
     assert len(seen) == 6
     assert ends[0].communication == ends[1].communication
-    close(ends[0].personal, ends[1].personal)
+    close(ends[0].client_states, ends[1].client_states)
     close(ends[0].message.shared, ends[1].message.shared)

@@ -60,12 +60,12 @@ def test_the_common_setting_of_feature_skew(preset, method):
     config = of(preset, method)
     local, server = config.local, config.server
     assert (local.lr, local.momentum, local.weight_decay, local.epochs, local.batch_size) == (0.01, 0, 0, 1, 32)
-    assert (server.rounds, server.sample, server.weights) == (300, 1.0, "uniform")
+    assert (server.rounds, server.participation, server.weights) == (300, 1.0, "uniform")
     assert (local.last_batch, config.data.skew, config.seed, config.data.seed) == ("keep", "domain", 1, 1)
     dense_norm = method not in WITHOUT_DENSE_NORM or (method == "copa" and preset != "digits")
     assert config.model.norm == dense_norm
     assert config.model.name == ("digits" if preset == "digits" else "alexnet")
-    wanted = config.method.cut if config.model.cut == "auto" else config.model.cut
+    wanted = config.method.split_at if config.model.split_at == "auto" else config.model.split_at
     assert wanted == ("last" if method in ("moon", "copa") else "conv")
 
 
@@ -76,9 +76,9 @@ def test_the_common_setting_of_label_skew(preset, method):
     local, server = config.local, config.server
     assert (local.lr, local.momentum, local.weight_decay, local.epochs, local.batch_size) == (0.01, 0.9, 1e-5, 5, 64)
     assert (server.rounds, server.weights, config.data.clients) == (1500, "size", 100)
-    assert server.sample == (1.0 if method == "singleset" else 0.05)
+    assert server.participation == (1.0 if method == "singleset" else 0.05)
     assert (config.seed, config.data.seed) == (0, 0)
-    assert (config.model.name, config.model.cut) == ("cifar", "last")
+    assert (config.model.name, config.model.split_at) == ("cifar", "last")
     assert config.model.norm == (method in ("fedbn", "fedco2"))
     evaluated = [r for r in range(1, 1501) if config.evaluation.is_in_window(r, 1500)]
     assert evaluated == list(range(1300, 1501, 5))
@@ -115,7 +115,7 @@ def test_label_skews_of_cifar():
 def test_noise():
     config = of("cifar10-noise")
     assert (config.data.skew, config.data.clients, config.data.noise) == ("iid", 10, 20.0)
-    assert (config.server.sample, config.server.rounds, config.local.epochs) == (0.5, 500, 1)
+    assert (config.server.participation, config.server.rounds, config.local.epochs) == (0.5, 500, 1)
     assert config.data.noise_unit == "pixel"
     assert of("cifar10-noise-published").data == replace(config.data, noise_unit="normalised")
 

@@ -78,7 +78,9 @@ def test_what_is_wrong_is_named_with_the_way_out(tables, words):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("bad", [{"rounds": 0}, {"sample": 0.0}, {"sample": 1.1}, {"sample": float("nan")}])
+@pytest.mark.parametrize(
+    "bad", [{"rounds": 0}, {"participation": 0.0}, {"participation": 1.1}, {"participation": float("nan")}]
+)
 def test_rounds_and_shares_that_cannot_be(bad):
     with pytest.raises(InputError, match=rf"server\.{next(iter(bad))}"):
         ServerSettings(**bad)

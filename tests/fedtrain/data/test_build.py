@@ -276,10 +276,12 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return build_pools(name)
 
     monkeypatch.setattr(
-        source.store, "present", lambda name, root: {d: d for d in get_dataset_info(name).domains if d in there}
+        source.store,
+        "list_stored_titles",
+        lambda name, root: {d: d for d in get_dataset_info(name).domains if d in there},
     )
-    monkeypatch.setattr(source.store, "real_pools", real)
-    monkeypatch.setattr(source.store, "notes", lambda name, root, wanted: ("the split is ours",))
+    monkeypatch.setattr(source.store, "load_real_pools", real)
+    monkeypatch.setattr(source.store, "collect_notes", lambda name, root, wanted: ("the split is ours",))
     monkeypatch.setattr(source, "build_standin_pools", build_pools)
     return there
 
@@ -315,7 +317,7 @@ def test_real_refuses_to_fall_back(shelf: list[str], tmp_path: Path) -> None:
 
 def test_a_single_pool_goes_by_its_own_title(shelf: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     subset = replace(build_pools("cifar10")[0], title="CIFAR-10 (subset of 2,000 + 500)")
-    monkeypatch.setattr(source.store, "real_pools", lambda name, root, wanted: [subset])
+    monkeypatch.setattr(source.store, "load_real_pools", lambda name, root, wanted: [subset])
     shelf.append("cifar10")
     assert build_federation(CIFAR).title == "CIFAR-10 (subset of 2,000 + 500)"
 
@@ -325,8 +327,8 @@ def test_a_single_pool_goes_by_its_own_title(shelf: list[str], monkeypatch: pyte
 
 @every_settings
 def test_a_client_alone_is_the_one_among_all(settings, monkeypatch):
-    monkeypatch.setattr(source.store, "real_pools", lambda name, root, wanted: build_wanted_pools(name, wanted))
-    monkeypatch.setattr(source.store, "notes", lambda name, root, wanted: ())
+    monkeypatch.setattr(source.store, "load_real_pools", lambda name, root, wanted: build_wanted_pools(name, wanted))
+    monkeypatch.setattr(source.store, "collect_notes", lambda name, root, wanted: ())
     noisy = replace(settings, source="real", noise=3.0)
     everyone = build_federation(noisy)
     assert count_clients(noisy) == len(everyone.clients)
@@ -334,7 +336,7 @@ def test_a_client_alone_is_the_one_among_all(settings, monkeypatch):
         alone = build_single_client(noisy, place)
         (one,) = alone.clients
         assert one.fingerprint == everyone.clients[place].fingerprint
-        for about in ("classes", "title", "standin", "preparation", "notes"):
+        for about in ("classes", "title", "standin", "preprocessing", "notes"):
             assert getattr(alone, about) == getattr(everyone, about)
     with pytest.raises(InputError, match=rf"no client {len(everyone.clients)}: these settings make"):
         build_single_client(noisy, len(everyone.clients))

@@ -41,36 +41,36 @@ def only(client, samples):
 )
 @pytest.mark.parametrize("name", ["fedavg", "fedco2"])
 def test_a_client_that_cannot_train_is_named_with_the_way_out(name, samples, local, message, toy):
-    b, a, c = toy.clients()
+    b, a, c = toy.build_clients()
     with pytest.raises(InputError) as caught:
-        toy.run(METHODS[name](), 1, clients=[only(a, samples), b, c], **local)
+        toy.train(METHODS[name](), 1, clients=[only(a, samples), b, c], **local)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
 
 def test_without_batch_norm_one_sample_is_enough(toy):
-    a = only(toy.clients()[1], 1)
-    run = toy.run(FedAvg(), 1, clients=[a], make=lambda: Net(nn.Linear(6, 4), nn.Linear(4, 3)))
+    a = only(toy.build_clients()[1], 1)
+    run = toy.train(FedAvg(), 1, clients=[a], make=lambda: Net(nn.Linear(6, 4), nn.Linear(4, 3)))
     assert run.history[0].updates[0].num_examples == 1
 
 
 def test_a_loss_that_is_no_number_names_client_and_round(method, toy, same):
     """And the round is as if it had not begun, though another client trained in it already."""
-    fleet = toy.run(method, 0).fleet
+    fleet = toy.train(method, 0).backend
     history = federate(fleet, fleet.initial_broadcast(), 3)
     next(history)
-    before = copy.deepcopy(fleet.personal)
+    before = copy.deepcopy(fleet.client_states)
     a = fleet.clients["a"]
     fleet.clients["a"] = replace(a, train=Samples(torch.full_like(a.train.inputs, torch.nan), a.train.labels))
     with pytest.raises(TrainingError) as caught:
         next(history)
     assert str(caught.value) == "client a, round 2: the loss is nan; lower local.lr (0.1)"
-    assert same(fleet.personal, before)
+    assert same(fleet.client_states, before)
 
 
 def test_too_large_a_step_is_found_out(toy):
     with pytest.raises(TrainingError, match=r"^client b, round 1: the loss is (nan|inf); lower local.lr"):
-        toy.run(FedAvg(), 1, lr=1e36)
+        toy.train(FedAvg(), 1, lr=1e36)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_the_loss_told_is_the_mean_over_the_last_pass(toy):
             seen.append(super().loss(module, batch, view))
             return seen[-1]
 
-    run = toy.run(Watching(), 1, clients=toy.clients()[:1], epochs=3)
+    run = toy.train(Watching(), 1, clients=toy.build_clients()[:1], epochs=3)
     assert len(seen) == 6
     assert run.history[0].updates[0].loss == pytest.approx(np.mean([loss.item() for loss in seen[-2:]]), rel=1e-6)
 
@@ -110,10 +110,10 @@ def test_the_loss_told_is_the_mean_over_the_last_pass(toy):
 def test_a_round_is_plain_gradient_descent(toy):
     """FedBN, full batch, two passes: w - η ∂CE/∂w twice on each client by hand, then the mean of what is shared."""
     how = {"lr": 0.1, "momentum": 0.0, "weight_decay": 0.0, "epochs": 2, "batch_size": 100}
-    run = toy.run(FedBN(), 1, precision=Precision(torch.float64), **how)
+    run = toy.train(FedBN(), 1, precision=Precision(torch.float64), **how)
     trained = []
-    for client in toy.clients():
-        net = ModelFactory(toy.net, seed=0).build_common().double()
+    for client in toy.build_clients():
+        net = ModelFactory(toy.build_net, seed=0).build_common().double()
         for _ in range(2):
             net.zero_grad()
             F.cross_entropy(net(client.train.inputs.double()), client.train.labels).backward()
@@ -123,7 +123,7 @@ def test_a_round_is_plain_gradient_descent(toy):
     for name, value in run.message.shared.items():
         torch.testing.assert_close(value, sum(state[name] for state in trained) / 3, rtol=1e-10, atol=1e-12)
     for client, state in zip(toy.names, trained, strict=True):
-        for name, value in run.fleet.personal[client].items():
+        for name, value in run.backend.client_states[client].items():
             torch.testing.assert_close(value, state[name], rtol=1e-10, atol=1e-12)
 
 
@@ -135,8 +135,8 @@ def test_batches_are_in_another_order_for_every_client_round_and_pass(toy):
             seen.append(tuple(batch[0][:, 0].tolist()))
             return super().loss(module, batch, view)
 
-    twins = [replace(toy.clients()[0], name=name) for name in ("one", "other")]
-    toy.run(Watching(), 2, clients=twins, epochs=2, batch_size=100)
+    twins = [replace(toy.build_clients()[0], name=name) for name in ("one", "other")]
+    toy.train(Watching(), 2, clients=twins, epochs=2, batch_size=100)
     assert len(seen) == len(set(seen)) == 8
     assert len({tuple(sorted(x)) for x in seen}) == 1
 
@@ -146,14 +146,16 @@ def test_batches_are_in_another_order_for_every_client_round_and_pass(toy):
 
 def test_scores_are_those_worked_out_by_hand(toy):
     """More samples than go through the network at once, and a last batch that is smaller."""
-    run = toy.run(FedBN())
-    client, net = run.fleet.clients["a"], toy.net().eval()
+    run = toy.train(FedBN())
+    client, net = run.backend.clients["a"], toy.build_net().eval()
     inputs, labels = client.test.inputs.repeat(20, 1), client.test.labels.repeat(20).roll(7)
     assert len(labels) % EVAL_BATCH_SIZE
     assert len(labels) > 2 * EVAL_BATCH_SIZE
     client = replace(client, test=Samples(inputs, labels))
-    found = run.fleet.bench.evaluate(client, run.fleet.personal["a"], run.message, ("test",))["test"]["fused"]
-    net.load_state_dict(run.entries("a"))
+    found = run.backend.trainer.evaluate(client, run.backend.client_states["a"], run.message, ("test",))["test"][
+        "fused"
+    ]
+    net.load_state_dict(run.load_entries("a"))
     logits = net(inputs).detach()
     assert found.n == len(labels)
     assert found.accuracy == pytest.approx((logits.argmax(1) == labels).double().mean().item())
@@ -171,33 +173,35 @@ def test_scores_are_those_worked_out_by_hand(toy):
     ],
 )
 def test_each_branch_is_told_where_there_are_several(name, branches, toy):
-    run = toy.run(METHODS[name](), 1)
-    clients = {client: replace(data, val=data.test) for client, data in run.fleet.clients.items()}
-    assert set(run.fleet.evaluate(run.message, ("train", "val", "test"))["a"]) == {"train", "test"}
-    run.fleet.clients = clients
-    scores = run.fleet.evaluate(run.message, ("val", "test"))["a"]
+    run = toy.train(METHODS[name](), 1)
+    clients = {client: replace(data, val=data.test) for client, data in run.backend.clients.items()}
+    assert set(run.backend.evaluate(run.message, ("train", "val", "test"))["a"]) == {"train", "test"}
+    run.backend.clients = clients
+    scores = run.backend.evaluate(run.message, ("val", "test"))["a"]
     assert scores.keys() == {"val", "test"}
     assert scores["val"] == scores["test"]
     assert scores["test"].keys() == branches
 
 
 def test_evaluation_changes_nothing(method, toy, same):
-    run = toy.run(method, 1)
-    before = {client: run.entries(client) for client in toy.names}
-    first, second = run.scores(), run.scores()
+    run = toy.train(method, 1)
+    before = {client: run.load_entries(client) for client in toy.names}
+    first, second = run.evaluate(), run.evaluate()
     assert first == second
-    assert all(same(run.entries(client), before[client]) for client in toy.names)
+    assert all(same(run.load_entries(client), before[client]) for client in toy.names)
 
 
 def test_validation_is_augmented_only_if_so_wished(toy):
     images = torch.randint(256, (40, 3, 8, 8), generator=torch.Generator().manual_seed(0)).byte()
     samples = Samples(images, torch.arange(40) % 3)
-    client = replace(toy.clients()[0], train=samples, val=samples, test=samples)
+    client = replace(toy.build_clients()[0], train=samples, val=samples, test=samples)
     losses = {}
     for wish in (False, True):
         how = Preprocessing(augment=True, augment_val=wish)
-        bench = toy.bench(FedAvg(), make=lambda: Net(nn.Flatten(), nn.Linear(192, 3)), preprocessing=how)
-        scores = bench.evaluate(client, bench.start("b"), bench.initial_broadcast(["b"]), ("train", "val", "test"))
+        bench = toy.build_client_trainer(FedAvg(), make=lambda: Net(nn.Flatten(), nn.Linear(192, 3)), preprocessing=how)
+        scores = bench.evaluate(
+            client, bench.initial_client_state("b"), bench.initial_broadcast(["b"]), ("train", "val", "test")
+        )
         losses[wish] = {split: score["fused"].loss for split, score in scores.items()}
     assert losses[False]["val"] == losses[False]["test"] == losses[False]["train"]
     assert losses[True]["val"] != losses[True]["test"] == losses[False]["test"]
@@ -213,15 +217,15 @@ class Exploding(FedAvg):
 def test_a_last_step_that_explodes_is_found_in_its_own_round(toy):
     """The loss is taken before the step, so it knows nothing yet: the weights do."""
     with pytest.raises(TrainingError, match=r"^client b, round 1: its weights are not finite any more; lower local.lr"):
-        toy.run(Exploding(), 1)
+        toy.train(Exploding(), 1)
 
 
 def test_two_clients_of_one_name_are_refused(toy):
-    b, a, _ = toy.clients()
+    b, a, _ = toy.build_clients()
     with pytest.raises(InputError, match="two clients have the same name"):
-        toy.run(FedAvg(), 1, clients=[b, replace(a, name=b.name)])
+        toy.train(FedAvg(), 1, clients=[b, replace(a, name=b.name)])
 
 
 def test_a_network_without_the_two_parts_is_refused(toy):
     with pytest.raises(InputError, match="Linear has no part 'features'; a network needs features and head"):
-        toy.run(FedAvg(), 1, make=lambda: nn.Linear(6, 3))
+        toy.train(FedAvg(), 1, make=lambda: nn.Linear(6, 3))

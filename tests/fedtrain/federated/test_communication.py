@@ -44,25 +44,25 @@ def test_nothing_travels_for_who_is_alone():
 
 def test_a_round_costs_what_was_foretold(method, toy):
     """Every method, every client, rounds with few and with all."""
-    run = toy.run(method, 3, sample=0.7)
-    foretold = summarise_model(method, toy.net, len(toy.names)).traffic
-    before = run.fleet.initial_broadcast()
+    run = toy.train(method, 3, participation=0.7)
+    foretold = summarise_model(method, toy.build_net, len(toy.names)).traffic
+    before = run.backend.initial_broadcast()
     for round in run.history:
         for update in round.updates:
-            assert measure_exchange(before, update, run.fleet.bench.norm) == foretold
+            assert measure_exchange(before, update, run.backend.trainer.batch_norm_names) == foretold
         before = round.message
 
 
 @pytest.mark.parametrize("clients", [1, 2, 5])
 def test_heads_come_from_all_others(clients, toy):
-    parts = summarise_model(FedCO2(), toy.net, clients)
+    parts = summarise_model(FedCO2(), toy.build_net, clients)
     one = (12 * 8 + 8 * 3 + 3) * F32 + 4 * 8 * F32 + I64  # two linears, batch norm of 8 with its counter
     assert (parts.traffic.up.head, parts.traffic.down.head) == (one, (clients - 1) * one)
 
 
 def test_double_precision_costs_twice_but_for_counters(toy):
     single, double = (
-        summarise_model(METHODS["fedbn"](), toy.net, 3, dtype).traffic for dtype in (torch.float32, torch.float64)
+        summarise_model(METHODS["fedbn"](), toy.build_net, 3, dtype).traffic for dtype in (torch.float32, torch.float64)
     )
     assert (double.up.shared, single.up.bn, double.up.bn) == (2 * single.up.shared, 0, 0)
 
@@ -86,13 +86,13 @@ def test_double_precision_costs_twice_but_for_counters(toy):
     ],
 )
 def test_what_is_shared_personal_and_published(name, shared, personal, published, toy):
-    parts = summarise_model(METHODS[name](), toy.net, 3)
+    parts = summarise_model(METHODS[name](), toy.build_net, 3)
     assert (parts.shared.places, parts.personal.places, parts.published.places) == (shared, personal, published)
-    total = sum(value.numel() for value in toy.bench(METHODS[name]()).module.state_dict().values())
+    total = sum(value.numel() for value in toy.build_client_trainer(METHODS[name]()).module.state_dict().values())
     assert parts.shared.numbers + parts.personal.numbers == total
 
 
 def test_all_batch_norm_of_fedbn_is_personal(toy):
-    parts = summarise_model(METHODS["fedbn"](), toy.net, 3)
+    parts = summarise_model(METHODS["fedbn"](), toy.build_net, 3)
     assert parts.shared.in_norm == 0
     assert parts.personal.numbers == parts.personal.in_norm == 4 * 12 + 1 + 4 * 8 + 1

@@ -46,14 +46,16 @@ def on_meta(toy, method, unit="pixel"):
     samples = Samples(torch.zeros(10, 3, 16, 16, dtype=torch.uint8), torch.arange(10) % 3)
     client = ClientData("a", samples, samples, samples, noise=5.0).to("meta")
     how = Preprocessing(**IMAGES, noise_unit=unit)
-    return toy.bench(method, make=conv_net, device="meta", preprocessing=how, batch_size=10), client
+    return toy.build_client_trainer(method, make=conv_net, device="meta", preprocessing=how, batch_size=10), client
 
 
 def half_a_round(toy, method, round=1, unit="pixel"):
     bench, client = on_meta(toy, method, unit)
     opening = bench.initial_broadcast(["a", "b", "c"])
     with OneDevice():
-        return bench.train_locally(client, bench.start("a"), Broadcast(round, opening.shared, opening.peers))
+        return bench.train_locally(
+            client, bench.initial_client_state("a"), Broadcast(round, opening.shared, opening.peers)
+        )
 
 
 @pytest.mark.parametrize("round", [0, 1])
@@ -69,7 +71,7 @@ def test_prediction_leaves_nothing_on_the_cpu(method, toy):
     bench, client = on_meta(toy, method)
     message = bench.initial_broadcast(["a", "b", "c"])
     with OneDevice():
-        answers = bench.predict(client, bench.start("a"), message, client.test.inputs)
+        answers = bench.predict(client, bench.initial_client_state("a"), message, client.test.inputs)
     assert {tuple(logits.shape) for logits in answers.values()} == {(10, 3)}
     assert {logits.device.type for logits in answers.values()} == {"meta"}
 
@@ -78,9 +80,11 @@ def test_prediction_leaves_nothing_on_the_cpu(method, toy):
 def test_heads_may_come_from_the_cpu(method, toy):
     """As over a network; the averaged entries are copied into the module in any case."""
     bench, client = on_meta(toy, method)
-    heads = toy.bench(method, make=conv_net).initial_broadcast(["a", "b", "c"]).peers
+    heads = toy.build_client_trainer(method, make=conv_net).initial_broadcast(["a", "b", "c"]).peers
     with OneDevice():
-        loss = bench.train_locally(client, bench.start("a"), Broadcast(1, bench.initial_broadcast(["a"]).shared, heads))
+        loss = bench.train_locally(
+            client, bench.initial_client_state("a"), Broadcast(1, bench.initial_broadcast(["a"]).shared, heads)
+        )
     assert loss.device.type == "meta"
 
 
@@ -137,4 +141,4 @@ def test_a_tensor_on_the_cpu_is_an_error(method, toy):
 def test_data_on_the_cpu_are_an_error(toy):
     bench, client = on_meta(toy, FedAvg())
     with pytest.raises((RuntimeError, NotImplementedError), match=r"device|meta"):
-        bench.train_locally(client.to("cpu"), bench.start("a"), bench.initial_broadcast(["a"]))
+        bench.train_locally(client.to("cpu"), bench.initial_client_state("a"), bench.initial_broadcast(["a"]))

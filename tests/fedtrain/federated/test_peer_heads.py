@@ -88,11 +88,11 @@ def test_every_other_client_is_drawn_alike():
 def ran(tmp_path):
     """Runs a case with so many peers on a fleet: what came of it."""
 
-    def new(case, peers, fleet="in-turn"):
-        work = small_experiments.experiment(case, learning=True, server={"peers": peers}, machine={"fleet": fleet})
-        if fleet == "stacked":
-            work = replace(work, config=replace(work.config, machine=replace(work.config.machine, engine="plain")))
-        folder = RunFolder(tmp_path / f"{case} {peers} {fleet}")
+    def new(case, peers, backend="serial"):
+        work = small_experiments.experiment(case, learning=True, server={"peers": peers}, machine={"backend": backend})
+        if backend == "vmap":
+            work = replace(work, config=replace(work.config, machine=replace(work.config.machine, fast_path=False)))
+        folder = RunFolder(tmp_path / f"{case} {peers} {backend}")
         folder.begin(work.config, {})
         run_rounds(work, folder, small_experiments.quiet)
         return small_experiments.everything(work, folder), folder.load_checkpoint()
@@ -109,7 +109,7 @@ def test_fleets_agree_on_who_hears_whom(case, ran):
         torch.set_num_threads(1)
     in_turn, state = ran(case, 2)
     assert not small_experiments.different(in_turn, threads)
-    stacked, other = ran(case, 2, "stacked")  # another engine: other last digits
+    stacked, other = ran(case, 2, "vmap")  # other arithmetic: other last digits
     assert in_turn["ledger"] == stacked["ledger"]
     for one, two in ((state.message.shared, other.message.shared), *pairs(state.message.peers, other.message.peers)):
         for name, value in one.items():

@@ -75,7 +75,7 @@ def test_aggregate_makes_the_next_message():
 class Roll:
     """A fleet that only notes who was called."""
 
-    names = ("d", "b", "a", "c")
+    client_names = ("d", "b", "a", "c")
 
     def __init__(self):
         self.calls = []
@@ -115,10 +115,10 @@ def test_a_cohort_has_its_size_and_depends_on_seed_and_round_only(clients, data,
 
 
 @given(names, st.floats(0, 1))
-def test_a_cohort_is_rounded_down_but_never_empty(clients, sample):
-    size = len(sample_cohort(clients, sample, 0, 0))
-    assert 1 <= size <= max(1, len(clients) * sample + 1e-6)
-    assert size > len(clients) * sample - 1
+def test_a_cohort_is_rounded_down_but_never_empty(clients, participation):
+    size = len(sample_cohort(clients, participation, 0, 0))
+    assert 1 <= size <= max(1, len(clients) * participation + 1e-6)
+    assert size > len(clients) * participation - 1
 
 
 def test_every_client_is_asked_equally_often():

@@ -52,7 +52,7 @@ def trained(tmp_path_factory):
         config = parse_config(
             {
                 "data": {"dataset": "cifar10", "skew": "iid", "clients": 3, "noise": noise, "noise_unit": unit},
-                "model": {"name": "cifar", "cut": "last"},
+                "model": {"name": "cifar", "split_at": "last"},
                 "method": {"name": method, **options},
                 "local": {"lr": 0.05, "batch_size": 4},
                 "server": {"rounds": 1},
@@ -224,7 +224,7 @@ def test_what_is_damaged_is_refused(trained, tmp_path):
     with pytest.raises(InputError, match="no client 'aa' was trained; did you mean 'a'"):
         load_run(path).get_client("aa")
     config = (path / "config.toml").read_text()
-    (path / "config.toml").write_text(config.replace('cut = "last"', 'cut = "conv"'))
+    (path / "config.toml").write_text(config.replace('split_at = "last"', 'split_at = "conv"'))
     with pytest.raises(InputError, match="does not fit the network of client b"):
         load_run(path)
     (path / "config.toml").write_text(config.replace('device = "cpu"', 'device = "meta"'))

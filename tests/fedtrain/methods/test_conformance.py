@@ -19,13 +19,13 @@ def copied(state):
 
 
 def test_after_a_round_shared_entries_agree_and_personal_ones_do_not(method, toy):
-    run = toy.run(method)
-    bench = run.fleet.bench
-    states = [run.entries(client) for client in toy.names]
-    assert states[0].keys() == all_entries(bench.module) == bench.shared | bench.personal
+    run = toy.train(method)
+    bench = run.backend.trainer
+    states = [run.load_entries(client) for client in toy.names]
+    assert states[0].keys() == all_entries(bench.module) == bench.shared_names | bench.personal_names
     never_trained = isinstance(method, Moon) and method.previous == "initial"
     for name, value in states[0].items():
-        if name in bench.shared:
+        if name in bench.shared_names:
             assert all(torch.equal(value, other[name]) for other in states[1:]), name
         elif value.is_floating_point() and not never_trained:
             assert not any(torch.equal(value, other[name]) for other in states[1:]), name
@@ -33,37 +33,37 @@ def test_after_a_round_shared_entries_agree_and_personal_ones_do_not(method, toy
 
 def test_training_goes_on_from_what_was_averaged_and_kept(method, toy, same):
     """What a client predicts with is the last message and its own last personal entries, nothing else."""
-    run = toy.run(method)
+    run = toy.train(method)
     for client in toy.names:
-        assert same(run.entries(client), {**run.fleet.personal[client], **run.message.shared})
+        assert same(run.load_entries(client), {**run.backend.client_states[client], **run.message.shared})
 
 
 def test_what_is_sent_is_what_the_method_names(method, toy):
-    run = toy.run(method, 1)
-    bench = run.fleet.bench
+    run = toy.train(method, 1)
+    bench = run.backend.trainer
     for update in run.history[0].updates:
-        assert update.shared.keys() == bench.shared
-        assert run.fleet.personal[update.client].keys() == bench.personal
+        assert update.shared.keys() == bench.shared_names
+        assert run.backend.client_states[update.client].keys() == bench.personal_names
         for name, value in update.published.items():
-            assert torch.equal(value, run.fleet.personal[update.client][f"{method.published}.{name}"])
+            assert torch.equal(value, run.backend.client_states[update.client][f"{method.published}.{name}"])
 
 
 def test_absent_clients_keep_theirs_bit_by_bit(method, toy, same):
-    fleet = toy.run(method, 0).fleet
+    fleet = toy.train(method, 0).backend
     message = fleet.initial_broadcast()
     for present in (["c"], ["a"], ["c", "a"]):
-        before, peers = copied(fleet.personal), copied(dict(message.peers))
+        before, peers = copied(fleet.client_states), copied(dict(message.peers))
         message = aggregate(message, fleet.train(message, present), "uniform")
         for client in toy.names:
             if client not in present:
-                assert same(fleet.personal[client], before[client])
+                assert same(fleet.client_states[client], before[client])
                 assert not method.published or same(message.peers[client], peers[client])
-    assert same(fleet.personal["b"], fleet.bench.start("b"))
+    assert same(fleet.client_states["b"], fleet.trainer.initial_client_state("b"))
 
 
 def test_batch_norm_goes_where_the_convention_says(method, toy):
     """Shared statistics are averaged like all else; of personal ones the server hears nothing."""
-    run = toy.run(method, 1)
+    run = toy.train(method, 1)
     network = {"Fed-CO2": "online.", "FedRoD": "generic.", "MOON": "model."}.get(method.title, "")
     alone = method.title == "SingleSet"
     keeps_norm = method.title == "FedBN" or (method.title == "Fed-CO2" and "bn" in method.personal)
@@ -73,7 +73,7 @@ def test_batch_norm_goes_where_the_convention_says(method, toy):
         name = f"{network}features.1.{entry}"
         sent = [update.shared.get(name) for update in run.history[0].updates]
         if kept[entry] or alone:
-            assert name in run.fleet.bench.personal
+            assert name in run.backend.trainer.personal_names
             assert sent == [None] * 3
         else:
             assert not torch.equal(sent[0], sent[1])
@@ -85,7 +85,7 @@ def test_batch_norm_goes_where_the_convention_says(method, toy):
 
 @pytest.mark.parametrize("weights", ["uniform", "size"])
 def test_the_average_is_the_hand_worked_one(method, toy, weights):
-    run = toy.run(method, 1, weights=weights)
+    run = toy.train(method, 1, weights=weights)
     share = np.array([1, 1, 1]) / 3 if weights == "uniform" else np.array([14, 11, 12]) / 37
     updates = {update.client: update for update in run.history[0].updates}
     assert [updates[client].num_examples for client in "bac"] == [14, 11, 12]
@@ -96,9 +96,9 @@ def test_the_average_is_the_hand_worked_one(method, toy, weights):
 
 
 def test_the_order_of_replies_does_not_matter(method, toy, same):
-    fleet = toy.run(method, 0).fleet
+    fleet = toy.train(method, 0).backend
     message = fleet.initial_broadcast()
-    updates = fleet.train(message, fleet.names)
+    updates = fleet.train(message, fleet.client_names)
     expected = aggregate(message, updates, "size")
     for arrival in ([0, 2, 1], [1, 0, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]):
         found = aggregate(message, [updates[i] for i in arrival], "size")
@@ -109,7 +109,7 @@ def test_the_order_of_replies_does_not_matter(method, toy, same):
 
 @pytest.mark.parametrize("weights", ["uniform", "size"])
 def test_for_one_client_averaging_is_the_identity(method, toy, same, weights):
-    run = toy.run(method, clients=toy.clients()[:1], weights=weights)
+    run = toy.train(method, clients=toy.build_clients()[:1], weights=weights)
     for each in run.history:
         assert same(each.message.shared, each.updates[0].shared)
 
@@ -119,37 +119,43 @@ def test_for_one_client_averaging_is_the_identity(method, toy, same, weights):
 
 def test_a_run_depends_on_its_seeds_only(method, toy, same_run):
     torch.manual_seed(1)
-    one = toy.run(method, sample=0.7)
+    one = toy.train(method, participation=0.7)
     torch.manual_seed(2)
     torch.rand(7)
-    two = toy.run(method, sample=0.7)
+    two = toy.train(method, participation=0.7)
     assert same_run(one, two)
-    assert one.scores() == two.scores()
-    assert not same_run(one, toy.run(method, sample=0.7, seed=1))
+    assert one.evaluate() == two.evaluate()
+    assert not same_run(one, toy.train(method, participation=0.7, seed=1))
 
 
 def test_the_global_generator_is_neither_read_nor_moved(method, toy):
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    toy.run(method, 1, sample=0.7).scores()
+    toy.train(method, 1, participation=0.7).evaluate()
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("sample", [1.0, 0.7])
-def test_the_order_of_the_clients_does_not_matter(method, toy, same_run, sample):
-    one, other = (toy.run(method, clients=clients, sample=sample) for clients in (toy.clients(), toy.clients()[::-1]))
+@pytest.mark.parametrize("participation", [1.0, 0.7])
+def test_the_order_of_the_clients_does_not_matter(method, toy, same_run, participation):
+    one, other = (
+        toy.train(method, clients=clients, participation=participation)
+        for clients in (toy.build_clients(), toy.build_clients()[::-1])
+    )
     assert same_run(one, other)
-    assert one.scores() == other.scores()
-    assert one.fleet.names == other.fleet.names[::-1]
+    assert one.evaluate() == other.evaluate()
+    assert one.backend.client_names == other.backend.client_names[::-1]
 
 
 def test_what_a_client_learns_does_not_depend_on_who_trained_before(method, toy, same):
     """The bench is shared by all; nothing of one client may stay on it."""
-    fleet = toy.run(method, 1).fleet
-    message, personal = fleet.initial_broadcast(), {name: fleet.bench.start(name) for name in toy.names}
-    fresh = toy.bench(method).train(fleet.clients["a"], personal["a"], message)
-    fleet.bench.train(fleet.clients["c"], personal["c"], message)
-    again = fleet.bench.train(fleet.clients["a"], personal["a"], message)
+    fleet = toy.train(method, 1).backend
+    message, personal = (
+        fleet.initial_broadcast(),
+        {name: fleet.trainer.initial_client_state(name) for name in toy.names},
+    )
+    fresh = toy.build_client_trainer(method).train(fleet.clients["a"], personal["a"], message)
+    fleet.trainer.train(fleet.clients["c"], personal["c"], message)
+    again = fleet.trainer.train(fleet.clients["a"], personal["a"], message)
     assert same(again[0].shared, fresh[0].shared)
     assert same(again[1], fresh[1])
     assert again[0].loss == fresh[0].loss
@@ -157,12 +163,12 @@ def test_what_a_client_learns_does_not_depend_on_who_trained_before(method, toy,
 
 def test_images_that_are_augmented_and_noisy_depend_on_seeds_only_too(method, toy, same_run):
     torch.manual_seed(1)
-    one = toy.run(method, clients=noisy_images(), make=convolutional, preprocessing=Preprocessing(augment=True))
+    one = toy.train(method, clients=noisy_images(), make=convolutional, preprocessing=Preprocessing(augment=True))
     torch.manual_seed(2)
     clients = noisy_images()[::-1]
-    other = toy.run(method, clients=clients, make=convolutional, preprocessing=Preprocessing(augment=True))
+    other = toy.train(method, clients=clients, make=convolutional, preprocessing=Preprocessing(augment=True))
     assert same_run(one, other)
-    assert one.scores() == other.scores()
+    assert one.evaluate() == other.evaluate()
 
 
 def noisy_images():
@@ -184,7 +190,7 @@ def convolutional():
 
 def test_it_learns(method, toy):
     """Chance is a third."""
-    run = toy.run(method, 6, epochs=3, batch_size=20)
-    assert min(score["test"]["fused"].accuracy for score in run.scores().values()) > 0.8
+    run = toy.train(method, 6, epochs=3, batch_size=20)
+    assert min(score["test"]["fused"].accuracy for score in run.evaluate().values()) > 0.8
     first, last = (sum(update.loss for update in run.history[i].updates) for i in (0, -1))
     assert last < first

@@ -19,10 +19,10 @@ NO_COOPERATION = FedCO2(intra="none", inter="none")
 
 
 def test_both_models_are_equal_after_the_first_local_training(toy, same, below):
-    bench = toy.bench(FedCO2(), momentum=0.9, epochs=2)
+    bench = toy.build_client_trainer(FedCO2(), momentum=0.9, epochs=2)
     message = bench.initial_broadcast(toy.names)
-    for client in toy.clients():
-        start = bench.start(client.name)
+    for client in toy.build_clients():
+        start = bench.initial_client_state(client.name)
         bench.train(client, start, message)
         assert same(bench.module.online.state_dict(), bench.module.offline.state_dict())
         assert not same(bench.module.offline.state_dict(), below(start, "offline."))
@@ -30,8 +30,8 @@ def test_both_models_are_equal_after_the_first_local_training(toy, same, below):
 
 def test_in_the_first_round_nothing_is_learnt_from_the_other_model(toy, same_run):
     intra = FedCO2(inter="none")
-    assert same_run(toy.run(intra, 1), toy.run(NO_COOPERATION, 1))
-    assert not same_run(toy.run(intra, 2), toy.run(NO_COOPERATION, 2))
+    assert same_run(toy.train(intra, 1), toy.train(NO_COOPERATION, 1))
+    assert not same_run(toy.train(intra, 2), toy.train(NO_COOPERATION, 2))
     assert intra.phases(0, 3) == [intra.loss] * 3
     assert intra.phases(1, 3) == [intra.mutual_loss, *[intra.loss] * 3]
     assert NO_COOPERATION.phases(1, 3) == [NO_COOPERATION.loss] * 3
@@ -42,9 +42,9 @@ def test_in_the_first_round_nothing_is_learnt_from_the_other_model(toy, same_run
 
 def test_under_equal_frozen_heads_l_gen_is_n_minus_one_times_cross_entropy(toy):
     """The own head in evaluation, as the peers' are."""
-    (net,), (x, y) = toy.nets(1), toy.batch()
+    (net,), (x, y) = toy.build_nets(1), toy.build_batch()
     pair = OnlineOfflineModel(net, copy.deepcopy(net)).eval()
-    ce, view = F.cross_entropy(net(x), y).item(), toy.view(peers=[net.head] * 4)
+    ce, view = F.cross_entropy(net(x), y).item(), toy.build_context(peers=[net.head] * 4)
     for gen, factor in (("sum", 4), ("mean", 1)):
         for inter, models in (("both", 2), ("online", 1), ("offline", 1), ("none", 0)):
             loss = FedCO2(inter=inter, gen=gen, mu=0.3).loss(pair, (x, y), view).item()
@@ -54,12 +54,12 @@ def test_under_equal_frozen_heads_l_gen_is_n_minus_one_times_cross_entropy(toy):
 
 @pytest.mark.parametrize("inter", ["online", "offline", "both"])
 def test_peers_judge_the_features_of_the_models_that_are_named(inter, toy):
-    online, offline, *peers = toy.nets(4)
-    (x, y), pair = toy.batch(), OnlineOfflineModel(online, offline).eval()
+    online, offline, *peers = toy.build_nets(4)
+    (x, y), pair = toy.build_batch(), OnlineOfflineModel(online, offline).eval()
     expected = F.cross_entropy(online(x), y) + F.cross_entropy(offline(x), y)
     for net in {"online": [online], "offline": [offline], "both": [online, offline]}[inter]:
         expected += sum(F.cross_entropy(peer.eval().head(net.features(x)), y) for peer in peers)
-    loss = FedCO2(inter=inter).loss(pair, (x, y), toy.view(peers=[peer.head for peer in peers]))
+    loss = FedCO2(inter=inter).loss(pair, (x, y), toy.build_context(peers=[peer.head for peer in peers]))
     assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
 
 
@@ -71,20 +71,20 @@ def hand_worked_kl(teacher, pupil):
 
 
 def test_pupils_learn_from_the_other_model_as_the_round_began(toy):
-    online, offline, online0, offline0 = (net.eval() for net in toy.nets(4))
-    x, _ = toy.batch()
+    online, offline, online0, offline0 = (net.eval() for net in toy.build_nets(4))
+    x, _ = toy.build_batch()
     to_online, to_offline = hand_worked_kl(offline0(x), online(x)), hand_worked_kl(online0(x), offline(x))
     assert abs(to_online - hand_worked_kl(online(x), offline0(x))) > 0.01 * to_online  # no symmetry to hide behind
-    view = toy.view(round_start_model=OnlineOfflineModel(online0, offline0))
+    view = toy.build_context(round_start_model=OnlineOfflineModel(online0, offline0))
     for intra, expected in (("online", to_online), ("offline", to_offline), ("both", to_online + to_offline)):
-        loss = FedCO2(intra=intra).mutual_loss(OnlineOfflineModel(online, offline), toy.batch(), view)
+        loss = FedCO2(intra=intra).mutual_loss(OnlineOfflineModel(online, offline), toy.build_batch(), view)
         assert loss.item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_an_equal_pupil_has_nothing_to_learn(toy, gradients):
-    (net,) = toy.nets(1)
+    (net,) = toy.build_nets(1)
     pair = OnlineOfflineModel(net, copy.deepcopy(net)).eval()
-    loss = FedCO2().mutual_loss(pair, toy.batch(), toy.view(round_start_model=pair))
+    loss = FedCO2().mutual_loss(pair, toy.build_batch(), toy.build_context(round_start_model=pair))
     assert abs(loss.item()) < 1e-12
     assert all(gradient.abs().max() < 1e-12 for gradient in gradients(loss, pair).values())
 
@@ -103,11 +103,11 @@ def test_what_is_looked_at_is_not_touched(name, toy, same):
             seen.append(view)
             return super().loss(module, batch, view)
 
-    run = toy.run(Watching(), 1)
-    message, own = run.message, run.fleet.personal["a"]
-    before, begun = copy.deepcopy((message.shared, message.peers, own)), run.entries("a")
+    run = toy.train(Watching(), 1)
+    message, own = run.message, run.backend.client_states["a"]
+    before, begun = copy.deepcopy((message.shared, message.peers, own)), run.load_entries("a")
     seen.clear()
-    update, _ = run.fleet.bench.train(run.fleet.clients["a"], own, message)
+    update, _ = run.backend.trainer.train(run.backend.clients["a"], own, message)
     assert all(same(old, new) for old, new in zip(before, (message.shared, message.peers, own), strict=True))
     assert not same(update.shared, message.shared)
     for view in seen:
@@ -132,9 +132,9 @@ def test_peers_are_the_heads_as_the_last_round_left_them(step, toy, same, below)
             return super().loss(module, batch, view)
 
     def heads(fleet):
-        return {client: below(fleet.personal[client], "offline.head.") for client in toy.names}
+        return {client: below(fleet.client_states[client], "offline.head.") for client in toy.names}
 
-    fleet = toy.run(Watching(), 0, clients=toy.clients()[::step], batch_size=100).fleet  # one batch a round
+    fleet = toy.train(Watching(), 0, clients=toy.build_clients()[::step], batch_size=100).backend  # one batch a round
     expected = heads(fleet)
     for each in federate(fleet, fleet.initial_broadcast(), 4, participation=0.7):
         assert len(each.updates) == 2
@@ -155,8 +155,14 @@ def test_what_a_phase_does_not_touch_is_not_moved_by_momentum_or_weight_decay(to
 
     ended = []
     for then in (True, False):
-        bench = toy.bench(ThenMutual(intra="online", inter="none", then=then), momentum=0.9, weight_decay=0.1)
-        bench.train(toy.clients()[0], bench.start("b"), Broadcast(1, bench.initial_broadcast(toy.names).shared, {}))
+        bench = toy.build_client_trainer(
+            ThenMutual(intra="online", inter="none", then=then), momentum=0.9, weight_decay=0.1
+        )
+        bench.train(
+            toy.build_clients()[0],
+            bench.initial_client_state("b"),
+            Broadcast(1, bench.initial_broadcast(toy.names).shared, {}),
+        )
         ended.append(bench.module)
     assert same(ended[0].offline.state_dict(), ended[1].offline.state_dict())
     assert not same(ended[0].online.state_dict(), ended[1].online.state_dict())

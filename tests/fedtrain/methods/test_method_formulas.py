@@ -17,13 +17,13 @@ from fedtrain.methods.moon import Moon, MoonModel
 
 
 def test_copa_predicts_by_the_mean_of_all_heads(toy):
-    run = toy.run(Copa())
-    client, net = run.fleet.clients["a"], toy.net().eval()
-    found = run.fleet.bench.predict(client, run.fleet.personal["a"], run.message, client.test.inputs)
+    run = toy.train(Copa())
+    client, net = run.backend.clients["a"], toy.build_net().eval()
+    found = run.backend.trainer.predict(client, run.backend.client_states["a"], run.message, client.test.inputs)
     answers = []
     for name in toy.names:  # the features of a, the head of each
-        head = {entry: value for entry, value in run.entries(name).items() if entry.startswith("head.")}
-        net.load_state_dict(run.entries("a") | head)
+        head = {entry: value for entry, value in run.load_entries(name).items() if entry.startswith("head.")}
+        net.load_state_dict(run.load_entries("a") | head)
         answers.append(net(client.test.inputs).detach())
     torch.testing.assert_close(found["fused"], torch.stack(answers).mean(0))
     torch.testing.assert_close(found["own"], answers[1])
@@ -31,18 +31,18 @@ def test_copa_predicts_by_the_mean_of_all_heads(toy):
 
 
 def test_copa_of_one_client_has_one_head(toy):
-    run = toy.run(Copa(), 1, clients=toy.clients()[:1])
-    assert set(run.scores()["b"]["test"]) == {"fused"}
+    run = toy.train(Copa(), 1, clients=toy.build_clients()[:1])
+    assert set(run.evaluate()["b"]["test"]) == {"fused"}
 
 
 # ---- FedRoD
 
 
 def test_the_personal_head_corrects_the_generic_one_and_sends_no_gradient_back(toy, gradients):
-    net, other = toy.nets(2)
-    x, y = toy.batch()
+    net, other = toy.build_nets(2)
+    x, y = toy.build_batch()
     module = TwoHeadModel(net, other.head)
-    found = gradients(FedRoD().loss(module, (x, y), toy.view()), module)
+    found = gradients(FedRoD().loss(module, (x, y), toy.build_context()), module)
     generic = gradients(F.cross_entropy(net(x), y), net)
     z = net.features(x).detach()
     personal = gradients(F.cross_entropy(net.head(z).detach() + other.head(z), y), other.head)
@@ -52,12 +52,12 @@ def test_the_personal_head_corrects_the_generic_one_and_sends_no_gradient_back(t
 
 def test_balanced_softmax_is_the_hand_worked_one(toy, gradients):
     """-log of n_y e^{z_y} / Σ_c n_c e^{z_c}; a class that the client does not have is harmless."""
-    net, other = toy.nets(2)
-    module, (x, _), y = TwoHeadModel(net, other.head).eval(), toy.batch(), torch.tensor([0, 2, 2, 0, 2, 2, 2])
+    net, other = toy.build_nets(2)
+    module, (x, _), y = TwoHeadModel(net, other.head).eval(), toy.build_batch(), torch.tensor([0, 2, 2, 0, 2, 2, 2])
     weighed = np.array([2, 0, 5]) * np.exp(net(x).detach().numpy())
     generic = -np.log(weighed[np.arange(7), y] / weighed.sum(1)).mean()
     personal = F.cross_entropy(net(x) + other.head(net.features(x)), y).item()
-    loss = FedRoD(balanced=True).loss(module, (x, y), toy.view(counts=(2, 0, 5)))
+    loss = FedRoD(balanced=True).loss(module, (x, y), toy.build_context(counts=(2, 0, 5)))
     assert loss.item() == pytest.approx(generic + personal, rel=1e-12)
     assert all(gradient.isfinite().all() for gradient in gradients(loss, module).values())
 
@@ -67,10 +67,10 @@ def test_the_prior_counts_the_clients_own_classes(toy):
 
     class Watching(FedRoD):
         def loss(self, module, batch, view):
-            seen.append(view.counts.tolist())
+            seen.append(view.class_counts.tolist())
             return super().loss(module, batch, view)
 
-    toy.run(Watching(balanced=True), 1, batch_size=100)
+    toy.train(Watching(balanced=True), 1, batch_size=100)
     assert seen == [[5, 5, 4], [4, 4, 3], [4, 4, 4]]
 
 
@@ -78,8 +78,10 @@ def test_the_prior_counts_the_clients_own_classes(toy):
 def test_a_plain_personal_head_is_trained_without_momentum_and_weight_decay(kind, toy):
     """Three full-batch steps by hand, in double precision, where the order of a batch is a matter of rounding."""
     how = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}
-    bench = toy.bench(FedRoD(personal_sgd=kind), epochs=3, batch_size=100, precision=Precision(torch.float64), **how)
-    client, start, message = toy.clients()[0], bench.start("b"), bench.initial_broadcast(toy.names)
+    bench = toy.build_client_trainer(
+        FedRoD(personal_sgd=kind), epochs=3, batch_size=100, precision=Precision(torch.float64), **how
+    )
+    client, start, message = toy.build_clients()[0], bench.initial_client_state("b"), bench.initial_broadcast(toy.names)
     module = copy.deepcopy(bench.module)
     module.load_state_dict({**start, **message.shared})
     update, personal = bench.train(client, start, message)
@@ -107,9 +109,11 @@ def test_a_plain_personal_head_is_trained_without_momentum_and_weight_decay(kind
 @pytest.mark.parametrize("squared", [True, False])
 def test_fedprox_pulls_towards_the_start(squared, toy, gradients):
     """By μ (w - w0), or without the square by μ/2 (w - w0) / |w - w0|."""
-    (net, start), mu = toy.nets(2), 0.7
-    x, y = toy.batch()
-    found = gradients(FedProx(mu=mu, squared=squared).loss(net, (x, y), toy.view(round_start_model=start)), net)
+    (net, start), mu = toy.build_nets(2), 0.7
+    x, y = toy.build_batch()
+    found = gradients(
+        FedProx(mu=mu, squared=squared).loss(net, (x, y), toy.build_context(round_start_model=start)), net
+    )
     plain = gradients(F.cross_entropy(net(x), y), net)
     drift = {name: (w - start.get_parameter(name)).detach() for name, w in net.named_parameters()}
     length = np.sqrt(sum((d.numpy() ** 2).sum() for d in drift.values()))
@@ -120,16 +124,16 @@ def test_fedprox_pulls_towards_the_start(squared, toy, gradients):
 
 @pytest.mark.parametrize("squared", [True, False])
 def test_fedprox_feels_no_pull_at_the_start(squared, toy, gradients):
-    (net,), (x, y) = toy.nets(1), toy.batch()
-    found = gradients(FedProx(mu=5.0, squared=squared).loss(net, (x, y), toy.view(round_start_model=net)), net)
+    (net,), (x, y) = toy.build_nets(1), toy.build_batch()
+    found = gradients(FedProx(mu=5.0, squared=squared).loss(net, (x, y), toy.build_context(round_start_model=net)), net)
     plain = gradients(F.cross_entropy(net(x), y), net)
     assert all(torch.equal(found[name], value) for name, value in plain.items())
 
 
 def test_moon_contrasts_with_the_global_and_the_previous_model(toy):
-    net, world, previous = toy.nets(3)
-    (x, y), mu, tau = toy.batch(), 0.8, 0.4
-    view = toy.view(round_start_model=MoonModel(world, previous))
+    net, world, previous = toy.build_nets(3)
+    (x, y), mu, tau = toy.build_batch(), 0.8, 0.4
+    view = toy.build_context(round_start_model=MoonModel(world, previous))
     loss = Moon(mu=mu, tau=tau).loss(MoonModel(net, copy.deepcopy(net)), (x, y), view)
     z, z_world, z_previous = (each.features(x).detach().numpy() for each in (net, world.eval(), previous.eval()))
     near, far = (

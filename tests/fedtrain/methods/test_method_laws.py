@@ -30,7 +30,7 @@ STATS = {f"{at}.1.{stat}" for at in ("features", "head") for stat in ("running_m
 ALL = WEIGHTS | AFFINE | STATS
 FEATURES = {name for name in ALL if name.startswith("features.")}
 
-LABEL_SKEW = {"momentum": 0.9, "weight_decay": 1e-5, "last_batch": "drop", "sample": 0.7, "weights": "size"}
+LABEL_SKEW = {"momentum": 0.9, "weight_decay": 1e-5, "last_batch": "drop", "participation": 0.7, "weights": "size"}
 
 BY_NAMES = [
     (FedAvg(), ALL),
@@ -67,53 +67,55 @@ class OfflineAlone(SingleSet):
     """SingleSet from the weights that Fed-CO2 draws for its offline models."""
 
     def build(self, nets):
-        return nets.own("offline")
+        return nets.build_own("offline")
 
 
 @pytest.mark.parametrize(("method", "names"), BY_NAMES + OTHERS, ids=[str(method) for method, _ in BY_NAMES + OTHERS])
 def test_what_is_shared(method, names, toy):
-    assert toy.bench(method).shared == names
+    assert toy.build_client_trainer(method).shared_names == names
 
 
 @pytest.mark.parametrize(("method", "names"), BY_NAMES, ids=[str(method) for method, _ in BY_NAMES])
 def test_fedavg_fedper_fedbn_and_singleset_differ_by_names_only(method, names, toy, same_run):
-    assert same_run(toy.run(method), toy.run(Naming(frozenset(names))))
+    assert same_run(toy.train(method), toy.train(Naming(frozenset(names))))
 
 
 @pytest.mark.parametrize("squared", [True, False])
 def test_fedprox_without_pull_is_fedavg(squared, toy, same_run):
-    assert same_run(toy.run(FedProx(mu=0, squared=squared)), toy.run(FedAvg()))
-    assert not same_run(toy.run(FedProx(mu=0.1, squared=squared)), toy.run(FedAvg()))
+    assert same_run(toy.train(FedProx(mu=0, squared=squared)), toy.train(FedAvg()))
+    assert not same_run(toy.train(FedProx(mu=0.1, squared=squared)), toy.train(FedAvg()))
 
 
 def test_unsquared_fedprox_leaves_out_the_first_round(toy, same_run):
-    assert same_run(toy.run(FedProx(mu=1.0, squared=False), 1), toy.run(FedAvg(), 1))
-    assert not same_run(toy.run(FedProx(mu=1.0), 1), toy.run(FedAvg(), 1))
+    assert same_run(toy.train(FedProx(mu=1.0, squared=False), 1), toy.train(FedAvg(), 1))
+    assert not same_run(toy.train(FedProx(mu=1.0), 1), toy.train(FedAvg(), 1))
 
 
 @pytest.mark.parametrize("previous", ["last", "initial"])
 def test_moon_without_contrast_is_fedavg(previous, toy, same, below):
-    fedavg = toy.run(FedAvg()).message.shared
-    assert same(below(toy.run(Moon(mu=0, previous=previous)).message.shared, "model."), fedavg)
-    assert not same(below(toy.run(Moon(previous=previous)).message.shared, "model."), fedavg)
+    fedavg = toy.train(FedAvg()).message.shared
+    assert same(below(toy.train(Moon(mu=0, previous=previous)).message.shared, "model."), fedavg)
+    assert not same(below(toy.train(Moon(previous=previous)).message.shared, "model."), fedavg)
 
 
 def test_moon_remembers_what_it_trained_before_the_average(toy, same, below):
-    run, random = toy.run(Moon()), toy.run(Moon(previous="initial"))
+    run, random = toy.train(Moon()), toy.train(Moon(previous="initial"))
     for update in run.history[-1].updates:
-        previous = below(run.fleet.personal[update.client], "previous.")
+        previous = below(run.backend.client_states[update.client], "previous.")
         assert same(previous, below(update.shared, "model."))
-        assert same(random.fleet.personal[update.client], random.fleet.bench.start(update.client))
+        assert same(
+            random.backend.client_states[update.client], random.backend.trainer.initial_client_state(update.client)
+        )
 
 
 @pytest.mark.parametrize("options", [{}, LABEL_SKEW], ids=["feature skew", "label skew"])
 def test_without_cooperation_fedco2_is_fedbn_beside_singleset(options, toy, same, below):
     stats, start, alone = ("shared", "own", OfflineAlone()) if options else ("local", "common", SingleSet())
-    pairs = toy.run(FedCO2(intra="none", inter="none", bn_stats=stats, start=start), 3, **options)
-    online, offline = toy.run(FedBN(bn_stats=stats), 3, **options), toy.run(alone, 3, **options)
+    pairs = toy.train(FedCO2(intra="none", inter="none", bn_stats=stats, start=start), 3, **options)
+    online, offline = toy.train(FedBN(bn_stats=stats), 3, **options), toy.train(alone, 3, **options)
     for client in toy.names:
-        assert same(below(pairs.entries(client), "online."), online.entries(client))
-        assert same(below(pairs.entries(client), "offline."), offline.entries(client))
+        assert same(below(pairs.load_entries(client), "online."), online.load_entries(client))
+        assert same(below(pairs.load_entries(client), "offline."), offline.load_entries(client))
 
 
 def bare():
@@ -123,7 +125,7 @@ def bare():
 @pytest.mark.parametrize("name", METHODS)
 def test_only_fedbn_and_fedco2_refuse_a_network_without_batch_norm(name, toy):
     if name not in ("fedbn", "fedco2"):
-        assert toy.run(METHODS[name](), 1, make=bare).scores()
+        assert toy.train(METHODS[name](), 1, make=bare).evaluate()
         return
     with pytest.raises(InputError, match=r"keeps batch norm personal and this network has none; take one that has"):
-        toy.bench(METHODS[name](), make=bare)
+        toy.build_client_trainer(METHODS[name](), make=bare)

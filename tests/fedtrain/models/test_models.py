@@ -32,7 +32,7 @@ def build(make, **options):
 )
 @pytest.mark.parametrize("cut", ["conv", "last"])
 def test_parameter_counts(make, options, total, cut):
-    assert count(build(make, cut=cut, **options)) == total
+    assert count(build(make, split_at=cut, **options)) == total
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_the_cut_after_the_convolutions(make, features, head, affine):
 
 @pytest.mark.parametrize(("make", "inputs"), [(build_digits_net, 512), (build_alexnet, 4096), (build_cifar_net, 84)])
 def test_the_cut_before_the_last_layer(make, inputs):
-    head = build(make, cut="last").head
+    head = build(make, split_at="last").head
     assert [type(layer) for layer in head] == [nn.Linear]
     assert head[0].in_features == inputs
 

@@ -34,15 +34,21 @@ def said(board):
 
 def test_a_finished_run_tells_all(records):
     run = records("fedco2", 3)
-    assert (run.title, run.seeds, run.reached, run.rounds, run.finished) == ("Fed-CO2", (3, 0), 10, 10, True)
+    assert (run.title, run.seeds, run.last_evaluated_round, run.rounds, run.finished) == (
+        "Fed-CO2",
+        (3, 0),
+        10,
+        10,
+        True,
+    )
     assert run.branches == ["fused", "online", "offline"]
     assert list(run.clients) == ["b", "a", "c"]
-    assert (run.bytes, run.seconds, run.done) == ({"up": 10_000_000, "down": 20_000_000}, 30.0, 10)
+    assert (run.bytes, run.seconds, run.rounds_done) == ({"up": 10_000_000, "down": 20_000_000}, 30.0, 10)
 
 
 def test_an_unfinished_run_tells_what_its_checkpoint_knows(records):
     run = records("fedbn", reached=6)
-    assert (run.finished, run.reached, run.done, run.seconds) == (False, 6, 6, 18.0)
+    assert (run.finished, run.last_evaluated_round, run.rounds_done, run.seconds) == (False, 6, 6, 18.0)
     assert run.bytes == {"up": 6_000_000, "down": 12_000_000}
 
 
@@ -82,8 +88,8 @@ def test_an_accuracy_beyond_one_is_refused(fake_run, tmp_path):
 @pytest.mark.parametrize("clients", [3, [], [{"name": "a", "train": [1]}], [{"name": "a", "train": [0, 0, 0]}]])
 def test_without_counts_of_classes_there_is_no_figure_of_them(records, clients):
     run = records()
-    assert run.held == {"b": [10, 20, 30], "a": [11, 20, 29], "c": [12, 20, 28]}
-    assert replace(run, manifest={"data": run.data | {"clients": clients}}).held is None
+    assert run.class_counts == {"b": [10, 20, 30], "a": [11, 20, 29], "c": [12, 20, 28]}
+    assert replace(run, manifest={"data": run.data | {"clients": clients}}).class_counts is None
 
 
 def test_rows_of_a_half_written_round_are_left_out(fake_run, tmp_path):
@@ -127,7 +133,11 @@ def test_where_test_data_waited_validation_is_shown_over_rounds(records):
 def test_an_unfinished_run_whose_last_round_was_not_tested(records):
     best = {"evaluation": {"report": "best-by-validation", "test": "chosen"}}
     run = records("fedbn", tested=(4,), reached=8, sections=best)
-    assert (run.reached, run.reporting_rule, list(run.rules)) == (8, "best-by-validation", ["best-by-validation"])
+    assert (run.last_evaluated_round, run.reporting_rule, list(run.rules)) == (
+        8,
+        "best-by-validation",
+        ["best-by-validation"],
+    )
     (board,) = build_result_tables([run])
     assert "round 8 of 10" in said(board)
     with pytest.raises(InputError, match="nothing to report by the rule 'last'"):

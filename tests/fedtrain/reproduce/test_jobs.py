@@ -117,7 +117,7 @@ def test_time_is_estimated_in_proportion():
         make_plan("T7", lambda name: make_dataset_finder(STANDIN_REQUEST)(name), rounds=r, methods=("fedavg",))
         for r in (20, 200)
     )
-    some, more = (estimate_total_seconds(one.run_specs.values(), one.found) for one in (few, many))
+    some, more = (estimate_total_seconds(one.run_specs.values(), one.sources) for one in (few, many))
     assert 0 < some < more < 12 * some
 
 

@@ -110,7 +110,7 @@ def test_label_skew_has_the_spread_over_the_window(tmp_path):
     assert entry.ours.mean == pytest.approx(100 * rules["micro"]["fused"])
     assert entry.ours.std == pytest.approx(100 * rules["micro_std_over_rounds"]["fused"])
     assert entry.paper.value == 52.85
-    assert "ddof 0" in grid.spread
+    assert "ddof 0" in grid.std_description
 
 
 def test_figure_2_shows_rounds_and_branches(tmp_path):

@@ -83,7 +83,7 @@ def test_test_data_wait_for_a_round_that_may_be_reported_unless_a_curve_is_wante
     write_fake_run(other)
     assert build_jobs([curve], tmp_path)[identity].finished
     assert "evaluation.test" not in " ".join(
-        make_plan("T7").run_specs[0, 0, 1].arguments()
+        make_plan("T7").run_specs[0, 0, 1].build_arguments()
     )  # there is nothing to choose by
 
 
@@ -191,7 +191,7 @@ def test_methods():
 
 
 def test_less_than_the_paper_in_words():
-    one = make_plan("T7", rounds=50, seeds="1", sets={"local": {"lr": 0.1}, "machine": {"engine": "plain"}})
+    one = make_plan("T7", rounds=50, seeds="1", sets={"local": {"lr": 0.1}, "machine": {"fast_path": False}})
     assert list_deviations(one) == ["50 of 300 rounds", "1 of 5 seeds", "local.lr = 0.1"]
     assert list_deviations(make_plan("T7", rounds=400, seeds="9")) == ["400 rounds instead of 300"]
     assert list_deviations(make_plan("T7", eval_every=20)) == []  # the last round is evaluated all the same

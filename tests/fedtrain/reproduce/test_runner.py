@@ -31,7 +31,7 @@ class Script:
     def finished(self):
         return (self.folder / "done").exists()
 
-    def arguments(self, threads):
+    def build_arguments(self, threads):
         return [self.program, str(threads)]
 
 
@@ -85,9 +85,9 @@ def test_who_does_not_end_is_killed(monkeypatch):
 HOLD = """
 import sys, time
 from pathlib import Path
-from fedtrain.runs.folder import Folder
+from fedtrain.runs.folder import RunFolder
 folder = Path(sys.argv[1])
-with Folder(folder).alone():
+with RunFolder(folder).exclusive_lock():
     print("held", flush=True)
     sys.stdin.readline()
     (folder / "done").touch()
@@ -103,7 +103,7 @@ def test_a_cell_that_another_program_works_on_is_waited_for(tmp_path):
     def look(running, done, waiting):
         looks.append([one.process for one in running])
         if len(looks) == 3:
-            other.stdin.write_text(b"\n")
+            other.stdin.write(b"\n")
             other.stdin.flush()
 
     (outcome,) = run_jobs([job], COMMAND, [], 1, 1, look)
@@ -140,7 +140,7 @@ import cli.reproduce.child_process as tied
 from threading import Thread
 tied.PAUSE = 0.05
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("saved", flush=True)))
-Thread(target=tied.watch, args=(int(sys.argv[1]),), daemon=True).start()
+Thread(target=tied.stop_when_parent_exits, args=(int(sys.argv[1]),), daemon=True).start()
 print("ready", flush=True)
 time.sleep(60)
 """

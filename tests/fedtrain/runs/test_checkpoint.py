@@ -13,11 +13,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fedtrain.serialization import checked_file
-from fedtrain.runs.checkpoint import CHECKPOINT_FORMAT, RunState, load_checkpoint, read_round, save_checkpoint
 from fedtrain.federated.communication import CommunicationCost, PayloadBytes
-from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.federated.server import Broadcast
+from fedtrain.methods.fedco2 import FedCO2
+from fedtrain.runs.checkpoint import CHECKPOINT_FORMAT, RunState, load_checkpoint, read_round, save_checkpoint
+from fedtrain.serialization import checked_file
 from fedtrain.serialization.checked_file import compute_checksum
 from theory.errors import InputError
 
@@ -40,13 +40,13 @@ def bits(states):
 
 def all_of(state):
     groups = {"shared": state.message.shared}
-    groups |= {f"personal {name}": entries for name, entries in state.personal.items()}
+    groups |= {f"personal {name}": entries for name, entries in state.client_states.items()}
     return groups | {f"peers {name}": entries for name, entries in state.message.peers.items()}
 
 
 def test_every_method_comes_back_bit_by_bit_after_a_round(method, toy, tmp_path):
-    run = toy.run(method, 1, sample=0.7)
-    state = RunState(run.message, run.fleet.personal, LEDGER, 1.25, 17)
+    run = toy.train(method, 1, participation=0.7)
+    state = RunState(run.message, run.backend.client_states, LEDGER, 1.25, 17)
     save_checkpoint(state, tmp_path / "c.safetensors")
     back = load_checkpoint(tmp_path / "c.safetensors")
     assert bits(all_of(back)) == bits(all_of(state))
@@ -57,9 +57,9 @@ def test_every_method_comes_back_bit_by_bit_after_a_round(method, toy, tmp_path)
 
 
 def test_the_start_where_all_clients_hold_the_same_tensors(method, toy, tmp_path):
-    fleet = toy.run(method, 0).fleet
-    one = next(iter(fleet.personal.values()))
-    state = RunState(fleet.initial_broadcast(), dict.fromkeys(fleet.personal, one))
+    fleet = toy.train(method, 0).backend
+    one = next(iter(fleet.client_states.values()))
+    state = RunState(fleet.initial_broadcast(), dict.fromkeys(fleet.client_states, one))
     save_checkpoint(state, tmp_path / "c.safetensors")
     assert bits(all_of(load_checkpoint(tmp_path / "c.safetensors"))) == bits(all_of(state))
 
@@ -68,7 +68,7 @@ def test_odd_numbers_types_shapes_and_memory_formats(tmp_path):
     images = torch.arange(48.0).reshape(2, 2, 3, 4).to(memory_format=torch.channels_last)
     shared = {"images": images, "turned": torch.arange(6).reshape(2, 3).T, "flag": torch.tensor(True)}
     shared |= {"double": torch.tensor([torch.pi], dtype=torch.float64), "none": torch.empty(0, 3)}
-    state = RunState(Broadcast(3, shared, {}), tiny().personal)
+    state = RunState(Broadcast(3, shared, {}), tiny().client_states)
     save_checkpoint(state, tmp_path / "c")
     assert bits(all_of(load_checkpoint(tmp_path / "c"))) == bits(all_of(state))
     save_checkpoint(tiny(), tmp_path / "c")
@@ -91,7 +91,7 @@ def test_others_may_do_with_it_what_the_user_lets_them(tmp_path, monkeypatch, ma
 
 
 def test_the_users_mask_is_known_and_left_alone():
-    code = "import os; os.umask(0o027); from fedtrain import files; print(files.UMASK, os.umask(0))"
+    code = "import os; os.umask(0o027); from fedtrain.utils import atomic_files; print(atomic_files.UMASK, os.umask(0))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "23 23\n"
 
 
@@ -237,8 +237,8 @@ def test_another_version_is_named(tmp_path):
 
 
 def test_to_a_device_and_nothing_else_changes(toy):
-    run = toy.run(FedCO2(), 1)
-    state = RunState(run.message, run.fleet.personal, LEDGER, 1.25, 17)
+    run = toy.train(FedCO2(), 1)
+    state = RunState(run.message, run.backend.client_states, LEDGER, 1.25, 17)
     moved = state.to(torch.device("cpu"))
     assert bits(all_of(moved)) == bits(all_of(state))
     assert (moved.communication, moved.seconds, moved.rows_end) == (LEDGER, 1.25, 17)

@@ -12,15 +12,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedtrain.federated import server
-from fedtrain.federated.client import ClientTrainer
+from fedtrain.backends.serial import SerialBackend
+from fedtrain.config.local import LocalSettings
 from fedtrain.config.schema import CheckpointSettings, Config, EvaluationSettings, ServerSettings
 from fedtrain.data.client_data import Samples
 from fedtrain.errors import TrainingError
-from fedtrain.backends.serial import SerialBackend
-from fedtrain.runs.folder import LAST_CHECKPOINT, METRICS_FILE, SUMMARY_FILE, RunFolder
-from fedtrain.config.local import LocalSettings
+from fedtrain.federated import server
+from fedtrain.federated.client import ClientTrainer
 from fedtrain.methods import METHODS
+from fedtrain.runs.folder import LAST_CHECKPOINT, METRICS_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.runs.loop import run_rounds
 from theory.errors import InputError
 
@@ -51,7 +51,7 @@ def broken(patch, fault, clients="a", rounds=(2,)):
             return loss
         raise fault
 
-    patch.setattr("fedtrain.federated.client.Bench.adapt", spoilt)
+    patch.setattr("fedtrain.federated.client.ClientTrainer.train_locally", spoilt)
 
 
 FAULTS = {
@@ -73,11 +73,11 @@ def test_stop_names_client_and_round_and_keeps_what_was_complete(fault, words, b
             run_rounds(work, folder, quiet)
     assert error.value.exit_code == 1
     assert "\n" not in str(error.value)
-    assert (folder.read_last_saved_round(), folder.finished) == (1, False)
-    assert {row["round"] for row in folder.rows()} == {1}
+    assert (folder.read_last_saved_round(), folder.is_finished) == (1, False)
+    assert {row["round"] for row in folder.load_rows()} == {1}
     run_rounds(work, folder, quiet)
     assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
-    assert same(folder.load_checkpoint().personal, other.load_checkpoint().personal)
+    assert same(folder.load_checkpoint().client_states, other.load_checkpoint().client_states)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -90,8 +90,8 @@ def test_skip_is_a_round_without_that_client(name, begin, monkeypatch, same):
         run_rounds(work, folder, quiet)
     chosen = server.sample_cohort
 
-    def without(names, sample, seed, round):
-        return [name for name in chosen(names, sample, seed, round) if (name, round) != ("a", 1)]
+    def without(names, participation, seed, round):
+        return [name for name in chosen(names, participation, seed, round) if (name, round) != ("a", 1)]
 
     peer, other = begin(config)
     with monkeypatch.context() as patch:
@@ -100,7 +100,7 @@ def test_skip_is_a_round_without_that_client(name, begin, monkeypatch, same):
     one, two = folder.load_checkpoint(), other.load_checkpoint()
     assert same(one.message.shared, two.message.shared)
     assert same(one.message.peers, two.message.peers)
-    assert same(one.personal, two.personal)
+    assert same(one.client_states, two.client_states)
     assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
     assert one.communication.up == two.communication.up
     assert one.communication.down.total - two.communication.down.total >= (
@@ -111,12 +111,12 @@ def test_skip_is_a_round_without_that_client(name, begin, monkeypatch, same):
 @pytest.mark.parametrize(("fault", "words"), FAULTS.values(), ids=FAULTS.keys())
 def test_who_is_skipped_is_said_everywhere_and_keeps_its_own(fault, words, begin, monkeypatch, same):
     work, folder = begin(SKIP)
-    seen, kept = [], [work.fleet().personal]
+    seen, kept = [], [work.build_backend().client_states]
     train = SerialBackend.train
 
     def noted(fleet, message, cohort):
         answers = train(fleet, message, cohort)
-        kept.append(dict(fleet.personal))
+        kept.append(dict(fleet.client_states))
         return answers
 
     with monkeypatch.context() as patch:
@@ -176,21 +176,21 @@ def test_a_client_short_of_memory_is_named_when_skipped(begin, monkeypatch):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_client_without_data(name, begin, toy):
-    first, second, third = toy.clients()
+    first, second, third = toy.build_clients()
     clients = [first, replace(second, train=Samples(second.train.inputs[:0], second.train.labels[:0])), third]
     config = replace(SKIP, method=METHODS[name]())
     work, folder = begin(config, clients)
     with pytest.raises(InputError, match="client a: it has no training samples"):
-        replace(work, config=replace(config, server=STOP.server)).check()
-    work.check()
+        replace(work, config=replace(config, server=STOP.server)).validate()
+    work.validate()
     summary = run_rounds(work, folder, quiet)
     assert [one["round"] for one in summary["skipped"]] == [1, 2, 3]
     assert {(one["client"], one["reason"].partition(";")[0]) for one in summary["skipped"]} == {
         ("a", "client a: it has no training samples")
     }
-    start = work.fleet().personal["a"]
-    assert all(torch.equal(value, start[key]) for key, value in folder.load_checkpoint().personal["a"].items())
-    assert {row["client"] for row in folder.rows()} == set("abc")  # it is evaluated all the same
+    start = work.build_backend().client_states["a"]
+    assert all(torch.equal(value, start[key]) for key, value in folder.load_checkpoint().client_states["a"].items())
+    assert {row["client"] for row in folder.load_rows()} == set("abc")  # it is evaluated all the same
 
 
 KEEPING = replace(STOP, checkpoints=CheckpointSettings(every=1, keep=2))
@@ -221,7 +221,7 @@ def test_a_kept_checkpoint_is_the_run_at_that_round(begin, same):
     assert folder.read_last_saved_round() == 2
     run_rounds(work, folder, quiet)
     assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
-    assert same(folder.load_checkpoint().personal, other.load_checkpoint().personal)
+    assert same(folder.load_checkpoint().client_states, other.load_checkpoint().client_states)
     assert kept(folder) == ["last.safetensors", "round-000002.safetensors", "round-000003.safetensors"]
 
 
@@ -284,7 +284,7 @@ def test_a_full_disk_leaves_the_old_checkpoint_to_go_on_from(small_disk, begin, 
     filler.unlink()
     run_rounds(work, folder, quiet)
     assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
-    assert same(folder.load_checkpoint().personal, other.load_checkpoint().personal)
+    assert same(folder.load_checkpoint().client_states, other.load_checkpoint().client_states)
 
 
 def test_a_disk_that_becomes_read_only(small_disk, begin):
@@ -297,7 +297,7 @@ def test_a_disk_that_becomes_read_only(small_disk, begin):
     with pytest.raises(InputError, match=r"last\.safetensors: cannot be written \(.*Read-only file system"):
         run_rounds(work, folder, close)
     assert folder.read_last_saved_round() == 1
-    with pytest.raises(InputError, match=r"cannot write to .*Read-only file system"), folder.alone():
+    with pytest.raises(InputError, match=r"cannot write to .*Read-only file system"), folder.exclusive_lock():
         pass
     subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
     assert run_rounds(work, folder, quiet)["finished"]
@@ -313,7 +313,7 @@ def test_a_disk_full_of_rows_says_so_and_goes_on(begin, monkeypatch):
         return append(place, rows)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "append", full)
+        patch.setattr(RunFolder, "append_rows", full)
         with pytest.raises(OSError, match="No space left"):
             run_rounds(work, folder, quiet)
     assert folder.read_last_saved_round() == 2

@@ -47,9 +47,9 @@ def names(folder):
 
 def test_a_run_begins(begun):
     assert names(begun) == BEGUN
-    assert begun.config() == Config()
+    assert begun.load_config() == Config()
     assert begun.read_json(MANIFEST_FILE) == {"a": 1}
-    assert (begun.rows(), begun.has_run, begun.finished, begun.read_last_saved_round()) == ([], True, False, 0)
+    assert (begun.load_rows(), begun.has_run, begun.is_finished, begun.read_last_saved_round()) == ([], True, False, 0)
     assert begun.load_checkpoint() is None
 
 
@@ -99,20 +99,23 @@ def test_a_run_that_could_not_begin_leaves_nothing(kind, fails_at, tmp_path, mon
 
 def test_one_process_at_a_time(begun):
     """The other is a real process, which then dies without a word."""
-    code = "import sys, time; from pathlib import Path; from fedtrain.runs.folder import Folder\n"
-    code += "with Folder(Path(sys.argv[1])).alone(): print('in', flush=True); time.sleep(99)"
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    code = "import sys, time; from pathlib import Path; from fedtrain.runs.folder import RunFolder\n"
+    code += "with RunFolder(Path(sys.argv[1])).exclusive_lock(): print('in', flush=True); time.sleep(99)"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     other = subprocess.Popen(
         [sys.executable, "-c", code, str(begun.path)], env=environment, stdout=subprocess.PIPE, text=True
     )
     with other.stdout:
         assert other.stdout.readline() == "in\n"
-        with pytest.raises(InputError, match="another process is at work here; wait for it or stop it"), begun.alone():
+        with (
+            pytest.raises(InputError, match="another process is at work here; wait for it or stop it"),
+            begun.exclusive_lock(),
+        ):
             pytest.fail("two at a time")
         assert (begun.path / LOCK_FILE).exists()  # it is the other's
         other.send_signal(signal.SIGKILL)
         other.wait()
-    with begun.alone():
+    with begun.exclusive_lock():
         assert (begun.path / LOCK_FILE).exists()
     assert names(begun) == BEGUN
 
@@ -129,7 +132,7 @@ def test_a_lock_that_was_taken_away_is_none(begun, monkeypatch):
         flock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with pytest.raises(InputError, match="another process is at work"), begun.alone():
+    with pytest.raises(InputError, match="another process is at work"), begun.exclusive_lock():
         pytest.fail("two at a time")
 
 
@@ -142,7 +145,7 @@ def test_what_a_killed_process_left_half_written_is_cleared_away(begun):
     )
     for name in (*halves, "figures/.accuracy-x1.part", "figures/mine.part", "notes.part"):
         (begun.path / name).write_text("half")
-    with begun.alone():
+    with begun.exclusive_lock():
         assert names(begun) == sorted([*BEGUN, LOCK_FILE, "notes.part"])
         assert list((begun.path / "checkpoints").iterdir()) == []
         assert [path.name for path in (begun.path / "figures").iterdir()] == ["mine.part"]
@@ -176,7 +179,7 @@ BEGIN = """
 import os, signal, sys
 from pathlib import Path
 from fedtrain.config.schema import Config
-from fedtrain.runs.folder import Folder
+from fedtrain.runs.folder import RunFolder
 
 def begin(place, left):
     def count(event, arguments):
@@ -187,8 +190,8 @@ def begin(place, left):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(count)
-    folder = Folder(Path(place))
-    with folder.alone():
+    folder = RunFolder(Path(place))
+    with folder.exclusive_lock():
         folder.begin(Config(), {"a": 1})
 
 for step in range(1, 40):
@@ -202,7 +205,7 @@ for step in range(1, 40):
 
 
 def test_killed_at_any_step_of_its_beginning_the_same_command_begins_it(tmp_path):
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     command = [sys.executable, "-c", BEGIN, str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     ends = [int(line) for line in done.stdout.split()]
@@ -220,18 +223,18 @@ def test_killed_at_any_step_of_its_beginning_the_same_command_begins_it(tmp_path
 
 
 def test_rows_are_appended_in_whole_lines(begun):
-    end = begun.append(ROWS)
+    end = begun.append_rows(ROWS)
     assert end == (begun.path / METRICS_FILE).stat().st_size
-    assert begun.append([]) == end
-    begun.append(ROWS[:1])
-    assert begun.rows() == [*ROWS, ROWS[0]]
+    assert begun.append_rows([]) == end
+    begun.append_rows(ROWS[:1])
+    assert begun.load_rows() == [*ROWS, ROWS[0]]
     text = (begun.path / METRICS_FILE).read_bytes()
     assert text.endswith(b"}\n")
     assert "ä b" in text.decode()  # readable, not escaped
 
 
 def test_a_full_disk_leaves_no_half_row(begun, monkeypatch):
-    end = begun.append(ROWS)
+    end = begun.append_rows(ROWS)
     real = Path.open
 
     def half(path, *args, **kwargs):
@@ -253,35 +256,35 @@ def test_a_full_disk_leaves_no_half_row(begun, monkeypatch):
 
     monkeypatch.setattr(Path, "open", half)
     with pytest.raises(OSError, match="No space left"):
-        begun.append(ROWS)
+        begun.append_rows(ROWS)
     monkeypatch.undo()
     assert (begun.path / METRICS_FILE).stat().st_size == end
-    assert begun.rows() == ROWS
+    assert begun.load_rows() == ROWS
 
 
 def test_rows_of_an_unfinished_round_are_cut_off(begun):
-    end = begun.append(ROWS)
-    begun.append(ROWS)
+    end = begun.append_rows(ROWS)
+    begun.append_rows(ROWS)
     begun.truncate_rows(end)
-    assert begun.rows() == ROWS
+    assert begun.load_rows() == ROWS
     begun.truncate_rows(end)
-    assert begun.rows() == ROWS
+    assert begun.load_rows() == ROWS
     with pytest.raises(InputError, match=r"metrics\.jsonl: shorter than"):
         begun.truncate_rows(end + 1)
 
 
 @pytest.mark.parametrize("line", [b'{"round": 1, "cli', b"\xff\xfe\n", b"[" * 100_000], ids=range(3))
 def test_rows_that_are_no_json_are_damaged(line, begun):
-    begun.append(ROWS)
+    begun.append_rows(ROWS)
     with (begun.path / METRICS_FILE).open("ab") as file:
         file.write(line)
     with pytest.raises(InputError, match=r"metrics\.jsonl: damaged"):
-        begun.rows()
+        begun.load_rows()
 
 
 @pytest.mark.parametrize("where", ["fsync", "replace"])
 def test_a_file_is_complete_or_absent(where, begun, monkeypatch):
-    begun.write(SUMMARY_FILE, "old\n")
+    begun.write_text(SUMMARY_FILE, "old\n")
 
     def crash(*args):
         raise KeyboardInterrupt
@@ -289,7 +292,7 @@ def test_a_file_is_complete_or_absent(where, begun, monkeypatch):
     monkeypatch.setattr(os, where, crash)
     for name in (SUMMARY_FILE, "new.json"):
         with pytest.raises(KeyboardInterrupt):
-            begun.write(name, "new\n")
+            begun.write_text(name, "new\n")
     assert (begun.path / SUMMARY_FILE).read_text() == "old\n"
     assert names(begun) == sorted([*BEGUN, SUMMARY_FILE])
 
@@ -298,13 +301,13 @@ def test_a_file_is_complete_or_absent(where, begun, monkeypatch):
 def test_a_summary_that_is_no_summary(text, begun):
     (begun.path / SUMMARY_FILE).write_text(text)
     with pytest.raises(InputError, match=r"summary\.json: cannot be read"):
-        _ = begun.finished
+        _ = begun.is_finished
 
 
 def test_finished_is_what_the_summary_says(begun):
     for value in (False, True):
         begun.write_json(SUMMARY_FILE, {"finished": value})
-        assert begun.finished is value
+        assert begun.is_finished is value
 
 
 def test_no_run_is_named(tmp_path):
@@ -321,7 +324,7 @@ def test_a_damaged_checkpoint_is_named(begun):
 
 
 def test_the_manifest_says_what_was_used(toy):
-    data = Federation(tuple(toy.clients()), ("x", "y", "z"), "Toy (stand-in)", True, Preprocessing(), ("drawn",))
+    data = Federation(tuple(toy.build_clients()), ("x", "y", "z"), "Toy (stand-in)", True, Preprocessing(), ("drawn",))
     about = json.loads(json.dumps(build_manifest(Config(), describe_data(data), "fedco2 train")))
     assert set(about) == {"command", "started", "versions", "git", "machine", "data"}
     assert set(about["versions"]) == {"fedco2", "python", "torch"}

@@ -10,17 +10,17 @@ from statistics import fmean
 import pytest
 import torch
 
-from fedtrain.runs import loop as module
-from fedtrain.federated.client import ClientTrainer
+from fedtrain.config.local import LocalSettings
 from fedtrain.config.schema import Config, EvaluationSettings, ServerSettings
 from fedtrain.data.client_data import ClientData, Samples
 from fedtrain.errors import TrainingError
-from fedtrain.runs.folder import LAST_CHECKPOINT, METRICS_FILE, SUMMARY_FILE, RunFolder
-from fedtrain.config.local import LocalSettings
+from fedtrain.federated.client import ClientTrainer
 from fedtrain.methods import METHODS
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.methods.fedrod import FedRoD
+from fedtrain.runs import loop as module
+from fedtrain.runs.folder import LAST_CHECKPOINT, METRICS_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.runs.loop import run_rounds
 from theory.errors import InputError
 
@@ -68,7 +68,7 @@ def stop_after(round):
 def everything(folder):
     """Metrics as bytes, and all that the last checkpoint holds but the time it took."""
     state = folder.load_checkpoint()
-    groups = {"shared": state.message.shared, **{("own", k): v for k, v in state.personal.items()}}
+    groups = {"shared": state.message.shared, **{("own", k): v for k, v in state.client_states.items()}}
     groups |= {("peer", k): v for k, v in state.message.peers.items()}
     tensors = {
         (g, k): (v.dtype, v.shape, v.numpy().tobytes()) for g, entries in groups.items() for k, v in entries.items()
@@ -96,7 +96,7 @@ def test_stopped_twice_and_resumed_is_as_never_stopped(config, begin, monkeypatc
     again, other = begin(config)
     with pytest.raises(KeyboardInterrupt):
         run_rounds(again, other, stop_after(1))  # while it is shown
-    assert (other.read_last_saved_round(), other.finished) == (1, False)
+    assert (other.read_last_saved_round(), other.is_finished) == (1, False)
     trained = []
 
     def stop_inside(bench, data, personal, message, *, adapt=ClientTrainer.train_locally):
@@ -107,7 +107,7 @@ def test_stopped_twice_and_resumed_is_as_never_stopped(config, begin, monkeypatc
         return loss
 
     with monkeypatch.context() as patch:
-        patch.setattr("fedtrain.federated.client.Bench.adapt", stop_inside)
+        patch.setattr("fedtrain.federated.client.ClientTrainer.train_locally", stop_inside)
         with pytest.raises(KeyboardInterrupt):
             run_rounds(again, other, quiet)
     assert 1 < other.read_last_saved_round() < config.server.rounds
@@ -123,7 +123,7 @@ def test_rows_of_a_round_that_was_not_completed_are_written_once(name, begin, mo
     again, other = begin(CASES[f"{name} label"])
     with pytest.raises(KeyboardInterrupt):
         run_rounds(again, other, stop_after(2))
-    other.append([{"round": 3, "client": "b"}])
+    other.append_rows([{"round": 3, "client": "b"}])
     run_rounds(again, other, quiet)
     assert everything(other) == everything(folder)
 
@@ -137,10 +137,10 @@ def test_a_process_that_is_killed_goes_on_from_its_last_checkpoint(begin, monkey
         """Not even the last checkpoint can be written."""
 
     class Mortal(RunFolder):
-        def save(self, state, keep=0):
+        def save_checkpoint(self, state, keep=0):
             if state.message.round == 3:
                 raise Killed
-            super().save(state, keep)
+            super().save_checkpoint(state, keep)
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "MIN_CHECKPOINT_INTERVAL", 0.0)
@@ -174,7 +174,7 @@ def test_a_finished_run_may_be_continued_for_more_rounds(begin):
 def test_rows_have_these_keys_and_branches(name, begin):
     work, folder = begin(CASES[f"{name} feature"])
     run_rounds(work, folder, quiet)
-    rows = folder.rows()
+    rows = folder.load_rows()
     keys = ["round", "client", "split", "branch", "accuracy", "loss", "n"]
     assert all(list(row) == keys for row in rows)
     assert list(dict.fromkeys(row["branch"] for row in rows)) == BRANCHES.get(name, ["fused"])
@@ -191,8 +191,8 @@ def test_rows_have_these_keys_and_branches(name, begin):
 def test_train_rows_on_demand_and_the_rounds_of_the_schedule(begin):
     work, folder = begin(LABEL)
     run_rounds(work, folder, quiet)
-    assert sorted({row["round"] for row in folder.rows()}) == [3, 4, 5]
-    assert {row["split"] for row in folder.rows()} == {"train", "val", "test"}
+    assert sorted({row["round"] for row in folder.load_rows()}) == [3, 4, 5]
+    assert {row["split"] for row in folder.load_rows()} == {"train", "val", "test"}
 
 
 def test_the_summary(begin):
@@ -215,12 +215,12 @@ def test_the_summary(begin):
     assert set(summary["bytes"]) == {"up", "down"}
     for way in summary["bytes"].values():
         assert way["total"] == way["shared"] + way["bn"] + way["head"] > 0
-    assert folder.finished
+    assert folder.is_finished
 
 
 def test_a_rule_that_does_not_apply_is_not_claimed(begin, toy):
     config = replace(FEATURE, evaluation=EvaluationSettings(report="best-by-validation"))
-    work, folder = begin(config, toy.clients())
+    work, folder = begin(config, toy.build_clients())
     summary = run_rounds(work, folder, quiet)
     assert (summary["report"], list(summary["rules"])) == ("last", ["last"])
 
@@ -233,7 +233,7 @@ def test_a_second_interruption_does_not_cost_what_the_first_one_saves(begin, mon
         signal.raise_signal(signal.SIGINT)
         save(self, state, keep)
 
-    monkeypatch.setattr(RunFolder, "save", interrupted)
+    monkeypatch.setattr(RunFolder, "save_checkpoint", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_rounds(work, folder, stop_after(2))
     assert folder.read_last_saved_round() == 2
@@ -246,27 +246,29 @@ def test_testing_only_what_may_be_reported_reports_the_same(window, begin):
     config = replace(FEATURE, server=ServerSettings(rounds=rounds), evaluation=always)
     work, folder = begin(config)
     whole = run_rounds(work, folder, quiet)
-    rows = {split: [row for row in folder.rows() if row["split"] == split] for split in ("val", "test")}
+    rows = {split: [row for row in folder.load_rows() if row["split"] == split] for split in ("val", "test")}
 
     again, other = begin(replace(config, evaluation=replace(always, test="chosen")))
     with pytest.raises(KeyboardInterrupt):
         run_rounds(again, other, stop_after(2))
     assert run_rounds(again, other, quiet)["rules"] == whole["rules"]
-    assert [row for row in other.rows() if row["split"] == "val"] == rows["val"]
-    tested = {row["round"] for row in other.rows() if row["split"] == "test"}
+    assert [row for row in other.load_rows() if row["split"] == "val"] == rows["val"]
+    tested = {row["round"] for row in other.load_rows() if row["split"] == "test"}
     means = [fmean(row["accuracy"] for row in rows["val"] if row["round"] == n and row["branch"] == "fused")
              for n in range(1, rounds + 1)]  # fmt: skip
     better = {n for n in range(1, rounds + 1) if all(means[n - 1] > means[k] + 1e-9 for k in range(n - 1))}
     assert tested == better | {rounds, rounds - window}
     assert len(tested) < rounds
-    assert [row for row in other.rows() if row["split"] == "test"] == [r for r in rows["test"] if r["round"] in tested]
+    assert [row for row in other.load_rows() if row["split"] == "test"] == [
+        r for r in rows["test"] if r["round"] in tested
+    ]
 
 
 def test_bytes_are_those_of_all_rounds(begin):
     work, folder = begin(LABEL)
     seen = []
     summary = run_rounds(work, folder, seen.append)
-    assert summary["bytes"]["up"]["total"] == sum(progress.traffic.up.total for progress in seen)
+    assert summary["bytes"]["up"]["total"] == sum(progress.communication.up.total for progress in seen)
     assert [progress.round for progress in seen] == [1, 2, 3, 4, 5]
     assert all(len(progress.losses) == 2 and progress.seconds > 0 for progress in seen)
     assert [bool(progress.scores) for progress in seen] == [False, False, True, True, True]
@@ -279,7 +281,7 @@ def test_a_loss_that_is_no_number_ends_the_run_with_what_was_complete(begin):
         run_rounds(work, folder, quiet)
     assert e.value.exit_code == 1
     assert not (folder.path / LAST_CHECKPOINT).exists()
-    assert folder.rows() == []
+    assert folder.load_rows() == []
 
 
 def test_rounds_before_the_loss_is_lost_are_saved(begin, monkeypatch):
@@ -292,11 +294,11 @@ def test_rounds_before_the_loss_is_lost_are_saved(begin, monkeypatch):
         return loss * float("nan") if message.round == 2 else loss
 
     with monkeypatch.context() as patch:
-        patch.setattr("fedtrain.federated.client.Bench.adapt", spoil)
+        patch.setattr("fedtrain.federated.client.ClientTrainer.train_locally", spoil)
         with pytest.raises(TrainingError, match="client b, round 3: the loss is nan"):
             run_rounds(work, folder, quiet)
-    assert (folder.read_last_saved_round(), folder.finished) == (2, False)
-    assert {row["round"] for row in folder.rows()} == {2}
+    assert (folder.read_last_saved_round(), folder.is_finished) == (2, False)
+    assert {row["round"] for row in folder.load_rows()} == {2}
     whole, other = begin(FEATURE)
     run_rounds(whole, other, quiet)
     run_rounds(work, folder, quiet)
@@ -305,14 +307,14 @@ def test_rounds_before_the_loss_is_lost_are_saved(begin, monkeypatch):
 
 def test_a_network_ruined_by_the_last_step_is_not_evaluated_into_the_records(begin, toy):
     """One batch, one step: the loss before it is finite, after it the network overflows."""
-    clients = [ClientData(c.name, c.train, c.test) for c in toy.clients()]
+    clients = [ClientData(c.name, c.train, c.test) for c in toy.build_clients()]
     local = LocalSettings(lr=1e25, batch_size=64)
     work, folder = begin(
         replace(FEATURE, local=local, evaluation=EvaluationSettings(every=1)), clients, method=METHODS["fedavg"]()
     )
     with pytest.raises(TrainingError, match=r"client b, round 1: the test loss of fused is (nan|inf); lower local\.lr"):
         run_rounds(work, folder, quiet)
-    assert folder.rows() == []
+    assert folder.load_rows() == []
 
 
 def test_a_checkpoint_of_another_run_is_refused(begin):
@@ -326,9 +328,9 @@ def test_a_checkpoint_of_another_run_is_refused(begin):
 
 
 def test_an_experiment_is_refused_before_it_begins(begin, toy):
-    first, *others = toy.clients()
+    first, *others = toy.build_clients()
     work, _ = begin(FEATURE, [first, *others])
-    work.check()
+    work.validate()
     none = Samples(first.train.inputs[:0], first.train.labels[:0])
     for broken, words in (
         (replace(first, train=none), "client b: it has no training samples"),
@@ -336,7 +338,7 @@ def test_an_experiment_is_refused_before_it_begins(begin, toy):
         (replace(first, train=Samples(first.train.inputs[:1], first.train.labels[:1])), "batch norm cannot train"),
     ):
         with pytest.raises(InputError, match=words):
-            begin(FEATURE, [*others, broken])[0].check()
+            begin(FEATURE, [*others, broken])[0].validate()
 
 
 def test_metrics_that_were_shortened_are_noticed(begin):

@@ -13,16 +13,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from fedtrain.runs import offload
-from fedtrain.federated.client import ClientTrainer
-from fedtrain.config.schema import Config, EvaluationSettings, MachineSettings, ServerSettings
 from fedtrain.backends.serial import SerialBackend
 from fedtrain.backends.threads import ThreadsBackend
-from fedtrain.runs.folder import METRICS_FILE
 from fedtrain.config.local import LocalSettings
+from fedtrain.config.schema import Config, EvaluationSettings, MachineSettings, ServerSettings
+from fedtrain.federated.client import ClientTrainer
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
+from fedtrain.runs.folder import METRICS_FILE
 from fedtrain.runs.loop import run_rounds
 from fedtrain.runs.offload import offload
 from theory.errors import InputError
@@ -85,13 +84,13 @@ def test_it_has_no_name_and_no_open_file_and_goes_when_nobody_holds_it(tmp_path)
 
 MANY = """
 import resource, torch
-from fedtrain.runs.offload import shelved
+from fedtrain.runs.offload import offload
 one = torch.ones(2**20)
-shelved({"w": one})  # all that is needed once
+offload({"w": one})  # all that is needed once
 with open("/proc/self/status") as status:
     used = next(int(line.split()[1]) for line in status if line.startswith("VmData"))
 resource.setrlimit(resource.RLIMIT_DATA, (used * 1024 + 64 * 2**20,) * 2)
-kept = [shelved({"w": one.fill_(float(i))}) for i in range(64)]
+kept = [offload({"w": one.fill_(float(i))}) for i in range(64)]
 print(sum(entries["w"].mean().item() for entries in kept))
 kept = [one.clone() for i in range(64)]
 """
@@ -115,7 +114,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing(error, tmp_path, monkey
     def full(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(offload.torch, "from_file", full)
+    monkeypatch.setattr(torch, "from_file", full)
     with pytest.raises(InputError, match=r"(No space left|unable to mmap).*make room"):
         offload({"w": torch.ones(3)}, tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -125,7 +124,13 @@ def outcome(folder):
     """Metrics as bytes, all tensors, and what lies in the folder."""
     state = folder.load_checkpoint()
     files = sorted(str(path.relative_to(folder.path)) for path in folder.path.rglob("*"))
-    return (folder.path / METRICS_FILE).read_bytes(), state.personal, state.message.shared, state.message.peers, files
+    return (
+        (folder.path / METRICS_FILE).read_bytes(),
+        state.client_states,
+        state.message.shared,
+        state.message.peers,
+        files,
+    )
 
 
 def agree(same, one, other):
@@ -147,7 +152,7 @@ def test_the_same_bits_as_from_memory_stopped_and_resumed_or_not(method, begin, 
 
     again, third = begin(SIX_ROUNDS, method=method, machine=ON_DISK)
     with monkeypatch.context() as patch:
-        patch.setattr("fedtrain.federated.client.Bench.train", stopping_after(5))
+        patch.setattr("fedtrain.federated.client.ClientTrainer.train", stopping_after(5))
         with pytest.raises(KeyboardInterrupt):
             run_rounds(again, third, quiet)
     assert 0 < third.read_last_saved_round() < 6
@@ -172,18 +177,20 @@ def stopping_after(count):
     return train
 
 
-@pytest.mark.parametrize("at_once", [False, True], ids=["in-turn", "threads"])
+@pytest.mark.parametrize("at_once", [False, True], ids=["serial", "threads"])
 def test_an_abandoned_round_changes_nothing_and_older_entries_stay(at_once, toy, same, tmp_path, monkeypatch):
-    benches = [toy.bench(FedCO2()), toy.bench(FedCO2())]
+    benches = [toy.build_client_trainer(FedCO2()), toy.build_client_trainer(FedCO2())]
     how = {"keep": lambda entries: offload(entries, tmp_path)}
     fleet = (
-        ThreadsBackend(benches, toy.clients(), **how) if at_once else SerialBackend(benches[0], toy.clients(), **how)
+        ThreadsBackend(benches, toy.build_clients(), **how)
+        if at_once
+        else SerialBackend(benches[0], toy.build_clients(), **how)
     )
     first = dict(fleet.client_states)
     copies = {name: {key: value.clone() for key, value in own.items()} for name, own in first.items()}
     message = fleet.initial_broadcast()
     with monkeypatch.context() as patch:
-        patch.setattr("fedtrain.federated.client.Bench.train", stopping_after(2))
+        patch.setattr("fedtrain.federated.client.ClientTrainer.train", stopping_after(2))
         with pytest.raises(KeyboardInterrupt):
             fleet.train(message, fleet.client_names)
     assert all(fleet.client_states[name] is first[name] for name in toy.names)
@@ -223,13 +230,13 @@ def test_what_a_process_killed_in_the_act_leaves_is_cleared_away(begin, tmp_path
         os.link(name, tmp_path / "as it was")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(offload.torch, "from_file", stop)
+    monkeypatch.setattr(torch, "from_file", stop)
     with pytest.raises(KeyboardInterrupt):
         offload({"w": torch.ones(9)}, folder.path)
     assert names_of(folder) == []
     os.rename(tmp_path / "as it was", names[0])  # nobody tidies up after SIGKILL
     assert len(names_of(folder)) == 1
-    with folder.alone():
+    with folder.exclusive_lock():
         assert names_of(folder) == []
 
 
@@ -240,7 +247,7 @@ def test_clients_that_begin_alike_share_one_file(toy):
         calls.append(entries)
         return offload(entries)
 
-    assert same_tensors(SerialBackend(toy.bench(FedBN()), toy.clients(), keep=keep).client_states)
+    assert same_tensors(SerialBackend(toy.build_client_trainer(FedBN()), toy.build_clients(), keep=keep).client_states)
     assert len(calls) == 1
 
 

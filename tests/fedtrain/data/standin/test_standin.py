@@ -135,8 +135,8 @@ def test_drawn_again_it_is_the_same() -> None:
 
 def test_a_fresh_process_draws_the_same() -> None:
     code = (
-        "import hashlib, numpy as np; from fedtrain.data.standin import standin_pools;"
-        "images = standin_pools('digits')[3].take('test', np.arange(399, 0, -7));"
+        "import hashlib, numpy as np; from fedtrain.data.standin import build_standin_pools;"
+        "images = build_standin_pools('digits')[3].load_images('test', np.arange(399, 0, -7));"
         "print(hashlib.sha256(images.numpy().tobytes()).hexdigest())"
     )
     fresh = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()

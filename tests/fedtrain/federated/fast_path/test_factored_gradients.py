@@ -121,11 +121,11 @@ def test_a_layer_with_two_names_stays_one_and_one_with_hooks_stays_itself(monkey
 
 
 @pytest.mark.parametrize(
-    ("engine", "momentum", "kind"),
-    [("fast", 0.0, FactoredSGDStep), ("fast", 0.5, FusedSGDStep), ("plain", 0.0, SGDStep)],
+    ("fast_path", "momentum", "kind"),
+    [(True, 0.0, FactoredSGDStep), (True, 0.5, FusedSGDStep), (False, 0.0, SGDStep)],
 )
-def test_the_bench_takes_it_where_it_holds(engine, momentum, kind, toy, method, monkeypatch):
+def test_the_bench_takes_it_where_it_holds(fast_path, momentum, kind, toy, method, monkeypatch):
     monkeypatch.setattr(factored_gradients, "MIN_FACTORED_WEIGHTS", 0)
-    bench = toy.bench(method, engine=engine, momentum=momentum)
-    assert bench.steps is kind
+    bench = toy.build_client_trainer(method, fast_path=fast_path, momentum=momentum)
+    assert bench.step_class is kind
     assert any(isinstance(layer, FactoredLinear) for layer in bench.module.modules()) == (kind is FactoredSGDStep)
