@@ -1,4 +1,4 @@
-"""``fedco2 train --backend distributed`` as a user meets it: on processes that it starts, or that torchrun has started."""
+"""``fedco2 train --backend distributed`` as a user meets it: on processes of its own, or of torchrun."""
 
 from __future__ import annotations
 
@@ -184,8 +184,8 @@ def test_an_error_is_said_once_with_its_code_and_ends_all(tmp_path):
 
 def test_ranks_but_the_first_keep_silent(tmp_path):
     """Torchrun starts them all alike; what is wrong is wrong for all of them."""
-    command = [sys.executable, "-m", "cli", "train", "--dataset", "digits", "--data", "real", "--backend", "distributed"]
-    command += ["--data-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "cli", "train", "--backend", "distributed"]
+    command += ["--dataset", "digits", "--data", "real", "--data-dir", str(tmp_path)]
     processes = [start(command, RANK=str(rank), WORLD_SIZE="2") for rank in (0, 1)]
     (first, _, said), (second, out, err) = map(ended, processes)
     assert first == second == 3

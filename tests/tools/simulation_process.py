@@ -1,4 +1,4 @@
-"""A process that runs cases of `small` one after the other on the simulated nodes of one Flower simulation."""
+"""A process that runs cases of small_experiments, one after the other, on the nodes of one Flower simulation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from fedtrain.flower.server_app import ServerPlan, run_server
 from fedtrain.flower.simulation import simulate
-from fedtrain.runs import loop as module
+from fedtrain.runs import loop
 from fedtrain.runs.folder import RunFolder
 
 CLIENTS = 5
@@ -21,7 +21,7 @@ CLIENTS = 5
 
 def main(root: Path, cases: list[str]) -> None:
     torch.set_num_threads(1)
-    module.draw_run_figures = lambda folder, summary: []
+    loop.draw_run_figures = lambda folder, summary: []
 
     def all_of_them(grid) -> list[dict]:
         return [

@@ -7,7 +7,7 @@ import time
 import pytest
 import small_experiments
 
-from fedtrain.flower.app_project import write_app
+from fedtrain.flower.app_project import CLIENT_APP, write_app
 from fedtrain.flower.server_app import ServerPlan
 from fedtrain.runs.client_state import ClientStateStore, make_folder_name
 from fedtrain.runs.folder import RunFolder
@@ -28,7 +28,8 @@ class SubmittedRun:
         if clientapp is not None:
             (app / "theirs.py").write_text(clientapp)
             about = app / "pyproject.toml"
-            about.write_text(about.read_text().replace("fedtrain.flower.client_app:app", "theirs:app"))
+            assert CLIENT_APP in about.read_text()
+            about.write_text(about.read_text().replace(CLIENT_APP, "theirs:app"))
         self.id = deployment.control.submit(app)
 
     def log_of(self, app):
@@ -44,19 +45,19 @@ class SubmittedRun:
     def over(self):
         """Wait for the end, and for Flower to say so."""
         end = time.monotonic() + LIMIT
-        while not (state := self.deployment.control.get_run(self.id)).over:
+        while not (state := self.deployment.control.get_run(self.id)).is_finished:
             assert time.monotonic() < end, state
             time.sleep(1)
         return state
 
     def everything(self):
         """What must agree; what clients keep is on their nodes."""
-        bench = self.work.bench()
+        trainer = self.work.build_client_trainer()
         nodes = {client.name: str(place) for place, client in enumerate(self.work.federation.clients)}
 
         def own(state, name):
             where = self.deployment.folder / "nodes" / nodes[name] / make_folder_name(str(self.folder.path))
-            return state.own(name, ClientStateStore(where), bench.start)
+            return state.load_client_state(name, ClientStateStore(where), trainer.initial_client_state)
 
         return small_experiments.agreeing(self.folder, nodes, own)
 

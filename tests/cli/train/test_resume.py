@@ -87,7 +87,8 @@ def real(tmp_path):
     np.savez(tmp_path / "cifar10.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
     folder = ["--data-dir", str(tmp_path / "data")]
     assert main(["data", "add", "cifar10", str(tmp_path / "cifar10.npz"), *folder]) == 0
-    few = ["--skew", "iid", "--clients", "3", "--participation", "1", "--local-epochs", "1", "--set", "evaluation.window=1"]
+    few = ["--skew", "iid", "--clients", "3", "--participation", "1", "--local-epochs", "1"]
+    few += ["--set", "evaluation.window=1"]
     command = ["train", "--dataset", "cifar10", *SMALL_MODEL, *few, "--threads", "1", "--method", "fedavg", *folder]
     return command, tmp_path / "data" / "cifar10" / "cifar10.safetensors"
 

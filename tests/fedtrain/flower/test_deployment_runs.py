@@ -24,20 +24,20 @@ CLIENTS = 5
 LIAR = """
 import torch
 from flwr.clientapp import ClientApp
-from fedtrain.flower.client_app import describe, turn
-from fedtrain.flower.records import content, opened
+from fedtrain.flower.client_app import describe_client, run_client_round
+from fedtrain.flower.records import build_record, parse_record
 
 app = ClientApp()
-app.query()(describe)
+app.query()(describe_client)
 
 @app.train()
 def lie(message, context):
-    reply = turn(message, context)
-    note, entries = opened(reply.content)
+    reply = run_client_round(message, context)
+    note, entries = parse_record(reply.content)
     if context.node_config["partition-id"] == 1 and note["answers"]:
         name = next(key for key in entries if key.startswith("0/shared"))
         entries[name] = {lie}
-        reply.content = content(note, entries)
+        reply.content = build_record(note, entries)
     return reply
 """
 
@@ -75,7 +75,7 @@ def test_real_nodes_give_the_bits_of_one_process(start, alone):
     cases = [f"{method} some" for method in METHODS if method != "fedco2"]
     for case in [*cases, "fedco2 both", *small_experiments.HEADS]:
         started = start(case, server={"rounds": 2})
-        assert started.over().completed, case
+        assert started.over().is_completed, case
         assert small_experiments.different(alone(started.work), started.everything()) == [], case
 
 
@@ -91,7 +91,7 @@ def test_a_node_that_is_killed_in_mid_round_and_started_again(start, alone, depl
     started.until(lambda: computing(deployment, 2))
     load_deployment_state(deployment.folder).nodes[2].process.signal(signal.SIGKILL)
     deployment.restart_node(2)
-    assert started.over().completed
+    assert started.over().is_completed
     assert small_experiments.different(alone(started.work), started.everything()) == []
 
 
@@ -102,10 +102,10 @@ def test_a_superlink_and_its_server_that_are_killed_and_a_run_that_goes_on(start
     for process in [link, *find_descendants([link])]:
         process.signal(signal.SIGKILL)
     reached = started.folder.read_last_saved_round()
-    assert not started.folder.finished
+    assert not started.folder.is_finished
     deployment.restart_superlink()
     again = start("fedbn all", started.folder, server={"rounds": 6}, evaluation={"every": 6})
-    assert again.over().completed
+    assert again.over().is_completed
     assert again.folder.read_json("manifest.json")["resumed"][0]["round"] >= reached
     assert small_experiments.different(alone(again.work), again.everything()) == []
 
@@ -116,7 +116,7 @@ def test_a_client_that_never_answers(start, deployment):
     node = load_deployment_state(deployment.folder).nodes[4].process
     for process in [node, *find_descendants([node])]:
         process.signal(signal.SIGKILL)
-    assert started.over().completed
+    assert started.over().is_completed
     skipped = started.folder.read_json("summary.json")["skipped"]
     assert {one["client"] for one in skipped} == {"mnist_m"}
     assert "no answer within 30 s" in skipped[-1]["reason"]
@@ -135,11 +135,11 @@ def test_a_reply_that_would_spoil_the_mean(lie, words, start):
     """Refused and named: the run stops, or goes on without that client."""
     app = LIAR.replace("{lie}", lie)
     stopped = start("fedbn all", clientapp=app).over()
-    assert not stopped.completed
+    assert not stopped.is_completed
     assert "client svhn, round 1: refused, " in stopped.details
     assert words in stopped.details
     skipping = start("fedbn all", clientapp=app, server={"on_client_failure": "skip", "rounds": 2})
-    assert skipping.over().completed
+    assert skipping.over().is_completed
     skipped = skipping.folder.read_json("summary.json")["skipped"]
     assert [(one["round"], one["client"]) for one in skipped] == [(1, "svhn"), (2, "svhn")]
     assert words in skipped[0]["reason"]

@@ -22,6 +22,7 @@ from submitted_run import SubmittedRun, run_in_process
 from cli.flower.deployment import down, status, up
 from cli.main import main
 from fedtrain.errors import TrainingError
+from fedtrain.flower.deployment import local_deployment
 from fedtrain.flower.deployment.certificates import create_certificates, create_node_key
 from fedtrain.flower.deployment.commands import (
     build_node_config,
@@ -29,11 +30,10 @@ from fedtrain.flower.deployment.commands import (
     format_node_config,
 )
 from fedtrain.flower.deployment.local_deployment import Deployment
-from fedtrain.flower.deployment.local_deployment import local_deployment as deploying
 from fedtrain.flower.deployment.multi_host import format_multi_host_guide
 from fedtrain.flower.deployment.ports import LOOPBACK, find_free_ports
 from fedtrain.flower.deployment.processes import spawn, terminate
-from fedtrain.flower.deployment.state_file import load_deployment_state
+from fedtrain.flower.deployment.state_file import ComponentState, DeploymentState, load_deployment_state
 from fedtrain.flower.deployment.supervisor import Supervisor, find_deployment_processes
 from fedtrain.runs.experiment import build_experiment, plan_experiment
 from fedtrain.runs.folder import RunFolder
@@ -191,14 +191,14 @@ def test_keys_and_certificates(deployment, tmp_path):
     settings = {
         "data": {"source": "real", "clients": 2, "skew": "iid"},
         "model": {"name": "two-layer", "width": 8},
-        "server": {"rounds": 2, "sample": 1.0},
+        "server": {"rounds": 2, "participation": 1.0},
         "evaluation": {"every": 2, "window": 0, "report": "last"},
         "machine": {"threads": 1, "device": "cpu"},
         "method": {"name": "fedbn"},
     }
     work = build_experiment(*plan_experiment("cifar10", settings, data))
     submitted = SubmittedRun(deployment, work, RunFolder(tmp_path / "run"), tmp_path / "app")
-    assert submitted.over().completed
+    assert submitted.over().is_completed
     assert small_experiments.different(run_in_process(work, tmp_path / "alone"), submitted.everything()) == []
 
     secrets = deployment.folder / "security"
@@ -212,7 +212,7 @@ def test_keys_and_certificates(deployment, tmp_path):
     until(lambda: not load_deployment_state(deployment.folder).superlink.alive)
     assert not deployment.status().alive
     deployment.restart_superlink()  # it knows the keys still, and nodes come back as who they were
-    until(lambda: deployment.control.nodes() == {node.node_id: "online" for node in before.nodes})
+    until(lambda: deployment.control.list_nodes() == {node.node_id: "online" for node in before.nodes})
 
     # a node that does not know our CA keeps away
     other, log = tmp_path / "other", tmp_path / "log"
@@ -241,7 +241,7 @@ def test_keys_and_certificates(deployment, tmp_path):
 def test_a_start_that_fails_leaves_nothing(deployment, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ports = [taken.getsockname()[1], *find_free_ports(1)]
-        monkeypatch.setattr(deploying, "find_free_ports", lambda count: ports)
+        monkeypatch.setattr(local_deployment, "find_free_ports", lambda count: ports)
         with pytest.raises(TrainingError, match=r"superlink did not start: .*address already in use.*superlink\.log"):
             deployment.up(1)
     assert not find_deployment_processes(deployment.folder)
@@ -260,7 +260,7 @@ def test_flower_knows_the_options_of_several_hosts(program, deployment):
     lines = format_multi_host_guide(1, "example.org").splitlines()
     options = re.findall(r" (--[a-z-]+)", next(line for line in lines if line.startswith(program)))
     told = Supervisor(
-        deployment.folder, deploying.DeploymentState("", False, 1, None, deploying.ComponentState(1))
+        deployment.folder, DeploymentState("", False, 1, None, ComponentState(1))
     ).build_component_environment("help")
     known = subprocess.run([program, "--help"], env=told, capture_output=True, text=True, check=True, timeout=60).stdout
     assert options

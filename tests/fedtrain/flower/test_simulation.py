@@ -19,7 +19,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 ALL = [*small_experiments.CASES, *small_experiments.HEADS]
 LIMIT = 900
 """Seconds."""
-SCRIPT = Path(small_experiments.__file__).with_name("simulated.py")
+SCRIPT = Path(small_experiments.__file__).with_name("simulation_process.py")
 
 
 def simulated(root: Path, cases: list[str]) -> None:
