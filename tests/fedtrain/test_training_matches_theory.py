@@ -1,4 +1,4 @@
-"""One engine, one theory: a round of training moves the outputs along the kernel of the method's shared names.
+"""One trainer, one theory: a round of training moves the outputs along the kernel of the method's shared names.
 
 Full batches and one local step: Δf = -η K g + O(η²), where K = federated_kernel(J, owner, method.shared(module), 1/N),
 g is the gradient of each client's own loss by its own outputs, and outputs are those in training, where batch norm
@@ -58,25 +58,25 @@ def clients():
     return made
 
 
-def fleet_of(method, lr=1e-3):
+def build_backend(method, lr=1e-3):
     how = LocalSettings(lr=lr, batch_size=max(SIZES))
     return SerialBackend(ClientTrainer(method, make, CLASSES, local=how, precision=Precision(torch.float64)), clients())
 
 
-def modules(fleet, message):
+def modules(backend, message):
     """One module for each client, as it would be at the start of the next round."""
     made = []
-    for name in fleet.client_names:
-        made.append(copy.deepcopy(fleet.trainer.module).train())
-        made[-1].load_state_dict({**fleet.client_states[name], **message.shared})
+    for name in backend.client_names:
+        made.append(copy.deepcopy(backend.trainer.module).train())
+        made[-1].load_state_dict({**backend.client_states[name], **message.shared})
     return made
 
 
 def outputs(method, module, data):
     """Logits of all branches, by branch; heads never move, so that the peers' are copies of the own one."""
     head = module.head if method.published == "head" else None
-    view = RoundContext(0, Peers([head] * (N - 1) if head else []), torch.ones(CLASSES))
-    return method.branches(module, data.train.inputs, view)
+    context = RoundContext(0, Peers([head] * (N - 1) if head else []), torch.ones(CLASSES))
+    return method.branches(module, data.train.inputs, context)
 
 
 def flat(branches):
@@ -85,10 +85,10 @@ def flat(branches):
 
 def at_start(method):
     """Outputs f, their gradients g, Jacobian rows J by name, and the owner of each row."""
-    fleet = fleet_of(method)
+    backend = build_backend(method)
     f, g, owner, rows = [], [], [], {}
     for i, (module, data) in enumerate(
-        zip(modules(fleet, fleet.initial_broadcast()), fleet.clients.values(), strict=True)
+        zip(modules(backend, backend.initial_broadcast()), backend.clients.values(), strict=True)
     ):
         branches, weights = outputs(method, module, data), force(method.title)
         assert branches.keys() == weights.keys()
@@ -107,16 +107,16 @@ def at_start(method):
 
 
 def after_a_round(method, lr):
-    fleet = fleet_of(method, lr)
-    (only,) = federate(fleet, fleet.initial_broadcast(), 1)
-    both = zip(modules(fleet, only.message), fleet.clients.values(), strict=True)
+    backend = build_backend(method, lr)
+    (only,) = federate(backend, backend.initial_broadcast(), 1)
+    both = zip(modules(backend, only.message), backend.clients.values(), strict=True)
     return torch.cat([flat(outputs(method, module, data)) for module, data in both]).detach()
 
 
-def errors(method, names, pull=1 / N):
+def errors(method, names, shared_weight=1 / N):
     """|Δf + η K g| / |η K g| for each step size."""
     f, g, rows, owner = at_start(method)
-    predicted = -compute_federated_kernel(rows, owner, names, pull) @ g
+    predicted = -compute_federated_kernel(rows, owner, names, shared_weight) @ g
     return [((after_a_round(method, lr) - f) / lr - predicted).norm().item() / predicted.norm().item() for lr in STEPS]
 
 
@@ -126,7 +126,7 @@ EVERY = [*(make() for make in METHODS.values()), FedCO2(personal="head"), FedCO2
 @pytest.mark.parametrize("method", EVERY, ids=str)
 def test_a_round_moves_the_outputs_along_the_methods_kernel(method):
     """The error is of second order, so that a tenth of the step has a tenth of the relative error."""
-    large, middle, small = errors(method, fleet_of(method).trainer.shared_names)
+    large, middle, small = errors(method, build_backend(method).trainer.shared_names)
     assert small < 1e-3
     assert 0.08 <= middle / large <= 0.12
     assert 0.08 <= small / middle <= 0.12
@@ -134,10 +134,10 @@ def test_a_round_moves_the_outputs_along_the_methods_kernel(method):
 
 @pytest.mark.parametrize(("name", "other"), [("fedavg", "fedbn"), ("fedbn", "fedavg"), ("fedbn", "singleset")])
 def test_another_methods_names_give_another_movement(name, other):
-    large, _, small = errors(METHODS[name](), fleet_of(METHODS[other]()).trainer.shared_names)
+    large, _, small = errors(METHODS[name](), build_backend(METHODS[other]()).trainer.shared_names)
     assert small > 0.1
     assert small == pytest.approx(large, rel=0.05)
 
 
 def test_without_the_factor_of_averaging_it_is_not_what_a_round_does():
-    assert errors(FedBN(), fleet_of(FedBN()).trainer.shared_names, pull=1.0)[-1] > 0.1
+    assert errors(FedBN(), build_backend(FedBN()).trainer.shared_names, shared_weight=1.0)[-1] > 0.1

@@ -94,8 +94,8 @@ def run_leader(work, place: Rank, folder: RunFolder, job: dict, root: Path) -> N
     if not folder.has_run:
         folder.begin(work.config, {})
     try:
-        with suppress(KeyboardInterrupt), open_distributed_backend(work, place, folder) as fleet:
-            module.run_rounds(work, folder, small_experiments.stopping(job.get("stop")), fleet)
+        with suppress(KeyboardInterrupt), open_distributed_backend(work, place, folder) as backend:
+            module.run_rounds(work, folder, small_experiments.stopping(job.get("stop")), backend)
     except TrainingError as error:
         if not job.get("die") or "another rank is gone" not in str(error):
             raise
@@ -105,9 +105,9 @@ def run_leader(work, place: Rank, folder: RunFolder, job: dict, root: Path) -> N
 def record_sent_tensors(log: list[tuple[str, str]], honest=TensorChannel._send_with) -> None:
     """Write down what this rank sends."""
 
-    def give(wire, move, note, entries):
+    def give(channel, move, note, entries):
         log.extend((name, compute_digest(value)) for name, value in entries.items())
-        honest(wire, move, note, entries)
+        honest(channel, move, note, entries)
 
     TensorChannel._send_with = give
 
@@ -115,8 +115,8 @@ def record_sent_tensors(log: list[tuple[str, str]], honest=TensorChannel._send_w
 def kill_in_round(round: int | None, root: Path) -> None:
     """Be killed at the end of a turn in this round, counted from 1."""
 
-    def train(bench, data, personal, message, *, honest=ClientTrainer.train):
-        answer = honest(bench, data, personal, message)
+    def train(trainer, data, personal, message, *, honest=ClientTrainer.train):
+        answer = honest(trainer, data, personal, message)
         if message.round + 1 == round:
             (root / "died").write_text(repr(time.time()))
             os.kill(os.getpid(), signal.SIGKILL)

@@ -97,12 +97,12 @@ def bits(state) -> dict[str, object]:
 
 def everything(work: Experiment, folder: RunFolder) -> dict[str, object]:
     """All that two runs of one experiment must agree in: metrics, messages, heads, what clients keep, the ledger."""
-    bench = work.build_client_trainer()
+    trainer = work.build_client_trainer()
     names = [client.name for client in work.federation.clients]
     return agreeing(
         folder,
         names,
-        lambda state, name: state.load_client_state(name, folder.client_state_store, bench.initial_client_state),
+        lambda state, name: state.load_client_state(name, folder.client_state_store, trainer.initial_client_state),
     )
 
 

@@ -56,13 +56,13 @@ def by_torch(method, make, inputs, clients, epochs):
     names, size = [f"client{i}" for i in range(clients)], 4
     with torch.device("meta"):
         how = LocalSettings(batch_size=size, epochs=epochs)
-        bench = ClientTrainer(method, make, 10, local=how, device="meta", fast_path=False)
+        trainer = ClientTrainer(method, make, 10, local=how, device="meta", fast_path=False)
         samples = Samples(torch.zeros(size, *inputs), torch.zeros(size, dtype=torch.int64))
-        data, second = ClientData(names[0], samples, samples), replace(bench.initial_broadcast(names), round=1)
+        data, second = ClientData(names[0], samples, samples), replace(trainer.initial_broadcast(names), round=1)
         with FlopCounterMode(display=False) as training:
-            bench.train_locally(data, bench.initial_client_state(names[0]), second)
+            trainer.train_locally(data, trainer.initial_client_state(names[0]), second)
         with FlopCounterMode(display=False) as forward:
-            bench.predict(data, bench.initial_client_state(names[0]), second, samples.inputs)
+            trainer.predict(data, trainer.initial_client_state(names[0]), second, samples.inputs)
     return training.get_total_flops() / size, forward.get_total_flops() / size
 
 

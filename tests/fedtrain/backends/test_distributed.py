@@ -116,13 +116,13 @@ def test_what_clients_keep_stays_where_they_train(root):
     """Only what is shared or published is sent, by its names and by its bits."""
     for case in small_experiments.CASES:
         work, folder = small_experiments.experiment(case, learning=True), RunFolder(root / f"2 {case}")
-        bench, path = work.build_client_trainer(), f"{work.config.method.published}."
-        published = {name for name in bench.personal_names if path != "." and name.startswith(path)}
+        trainer, path = work.build_client_trainer(), f"{work.config.method.published}."
+        published = {name for name in trainer.personal_names if path != "." and name.startswith(path)}
         heads = {name.removeprefix(path) for name in published}
         moved = rank_processes.read_sent_tensors(root, folder.path.name)
-        assert bool(moved) == bool(bench.shared_names), case
+        assert bool(moved) == bool(trainer.shared_names), case
         for name, _ in moved:
-            assert plain(name) in (heads if "peers/" in name or "/published/" in name else bench.shared_names), (
+            assert plain(name) in (heads if "peers/" in name or "/published/" in name else trainer.shared_names), (
                 case,
                 name,
             )
@@ -130,8 +130,8 @@ def test_what_clients_keep_stays_where_they_train(root):
             continue  # it keeps what it has just sent
         state, digests = folder.load_checkpoint(), {digest for _, digest in moved}
         for client in (name for name, turn in state.last_trained_round.items() if turn):
-            own = state.load_client_state(client, folder.client_state_store, bench.initial_client_state)
-            still = {name: own[name] for name in bench.personal_names - published if own[name].numel() > 1}
+            own = state.load_client_state(client, folder.client_state_store, trainer.initial_client_state)
+            still = {name: own[name] for name in trainer.personal_names - published if own[name].numel() > 1}
             assert not [name for name, value in still.items() if rank_processes.compute_digest(value) in digests], (
                 case,
                 client,
@@ -307,16 +307,16 @@ def test_a_rank_that_is_stopped_says_so_and_no_client_of_its_has_failed(tmp_path
     work = small_experiments.experiment("fedbn all", server={"on_client_failure": "skip"})
     folder = RunFolder(tmp_path / "run")
     folder.begin(work.config, {})
-    station = RankWorker(work.build_backend(), folder)
-    names, message = station.backend.client_names, station.backend.initial_broadcast()
+    worker = RankWorker(work.build_backend(), folder)
+    names, message = worker.backend.client_names, worker.backend.initial_broadcast()
     note, entries = rank_processes.build_call(
         message, {"do": "train", "cohort": names, "turns": dict.fromkeys(names, 0)}
     )
-    told, _ = station.execute(note, entries)
+    told, _ = worker.execute(note, entries)
     assert [answer["client"] for answer in told["answers"]] == list(names)
-    station.request_stop()
-    assert isinstance(station.backend.train(message, names[:1])[0], Failure)  # what the server must not take it for
-    told, _ = station.execute(note, entries)
+    worker.request_stop()
+    assert isinstance(worker.backend.train(message, names[:1])[0], Failure)  # what the server must not take it for
+    told, _ = worker.execute(note, entries)
     assert told == {"error": "Halted", "text": "a rank was interrupted; go on from the last checkpoint"}
-    assert station.execute({"do": "keep", "turns": dict.fromkeys(names, 1)}, {}) == ({}, {})
+    assert worker.execute({"do": "keep", "turns": dict.fromkeys(names, 1)}, {}) == ({}, {})
     assert len(kept_files(folder)) == 5

@@ -56,15 +56,15 @@ def bare():
     return convolutional(norm=False)
 
 
-def fleet(kind, method, clients=None, make=convolutional, skip_failures=False, precision=None, **local):
+def build_backend(kind, method, clients=None, make=convolutional, skip_failures=False, precision=None, **local):
     how = LocalSettings(**{"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-2, "epochs": 2, "batch_size": 3} | local)
     more = {"preprocessing": Preprocessing(augment=True), "precision": precision or Precision(torch.float64)}
-    bench = ClientTrainer(method, make, 3, local=how, fast_path=False, **more)
-    return kind(bench, clients or images(), skip_failures=skip_failures)
+    trainer = ClientTrainer(method, make, 3, local=how, fast_path=False, **more)
+    return kind(trainer, clients or images(), skip_failures=skip_failures)
 
 
 def both(*args, **options):
-    return [fleet(kind, *args, **options) for kind in (SerialBackend, VmapBackend)]
+    return [build_backend(kind, *args, **options) for kind in (SerialBackend, VmapBackend)]
 
 
 def close(one, other, tolerance=CLOSE):
@@ -79,11 +79,9 @@ def close(one, other, tolerance=CLOSE):
         close(one[name], other[name], tolerance)
 
 
-def agree(in_turn, stacked, rounds=3, participation=1.0, tolerance=CLOSE):
+def agree(serial, vmapped, rounds=3, participation=1.0, tolerance=CLOSE):
     """All that is answered, sent and kept, in every round, and the scores."""
-    runs = (
-        federate(each, each.initial_broadcast(), rounds, participation=participation) for each in (in_turn, stacked)
-    )
+    runs = (federate(each, each.initial_broadcast(), rounds, participation=participation) for each in (serial, vmapped))
     for one, other in zip(*runs, strict=True):
         for a, b in zip(one.updates, other.updates, strict=True):
             assert (a.client, a.num_examples) == (b.client, b.num_examples)
@@ -92,9 +90,9 @@ def agree(in_turn, stacked, rounds=3, participation=1.0, tolerance=CLOSE):
             close(a.published, b.published, tolerance)
         assert [failure.client for failure in one.failures] == [failure.client for failure in other.failures]
         close(one.message.peers, other.message.peers, tolerance)
-        close(in_turn.client_states, stacked.client_states, tolerance)
-    scores = [each.evaluate(end.message, ("test",)) for each, end in ((in_turn, one), (stacked, other))]
-    for client in in_turn.client_names:
+        close(serial.client_states, vmapped.client_states, tolerance)
+    scores = [each.evaluate(end.message, ("test",)) for each, end in ((serial, one), (vmapped, other))]
+    for client in serial.client_names:
         for branch, score in scores[0][client]["test"].items():
             assert score.loss == pytest.approx(scores[1][client]["test"][branch].loss, rel=tolerance)
 
@@ -119,9 +117,9 @@ def test_a_personal_head_without_momentum_beside_weights_with_it():
 
 @pytest.mark.parametrize("name", ["fedavg", "fedprox"])
 def test_frozen_weights_stay_where_they_are(name):
-    in_turn, stacked = both(METHODS[name](), make=lambda: build_two_layer_net(108, 3, width=8))
-    assert any(not weight.requires_grad for weight in stacked.trainer.module.parameters())
-    agree(in_turn, stacked, rounds=2)
+    serial, vmapped = both(METHODS[name](), make=lambda: build_two_layer_net(108, 3, width=8))
+    assert any(not weight.requires_grad for weight in vmapped.trainer.module.parameters())
+    agree(serial, vmapped, rounds=2)
 
 
 class Alternating(FedAvg):
@@ -130,11 +128,11 @@ class Alternating(FedAvg):
     def phases(self, round, epochs):
         return [self.head_only, self.loss, self.features_only, self.head_only]
 
-    def head_only(self, module, batch, view):
+    def head_only(self, module, batch, context):
         z = module.features(batch[0]).detach()
         return nn.functional.cross_entropy(module.head(z), batch[1])
 
-    def features_only(self, module, batch, view):
+    def features_only(self, module, batch, context):
         return module.features(batch[0]).square().mean()
 
 
@@ -154,9 +152,9 @@ def test_what_a_phase_does_not_touch_stays_in_spite_of_momentum():
 @settings(max_examples=15, deadline=None, database=None, derandomize=True)
 def test_whatever_the_sizes_both_end_alike_or_complain_alike(sizes, method, skip, **local):
     clients = images(dict(zip("cabd", sizes, strict=False)))
-    fleets = both(method, clients, skip_failures=skip, epochs=1, **local)
+    backends = both(method, clients, skip_failures=skip, epochs=1, **local)
     said = []
-    for each in fleets:
+    for each in backends:
         try:
             list(federate(each, each.initial_broadcast(), 1))
         except Exception as error:
@@ -165,14 +163,16 @@ def test_whatever_the_sizes_both_end_alike_or_complain_alike(sizes, method, skip
         assert len(said) == 2
         assert said[0] == said[1]
     else:
-        agree(*fleets, rounds=1)
+        agree(*backends, rounds=1)
 
 
 def test_shorter_numbers_where_they_are_wished():
     """The same bits of bfloat16 are not to be had: sums are made in another order."""
-    in_turn, stacked = both(Copa(), make=bare, precision=Precision(amp=True))
-    agree(in_turn, stacked, rounds=1, tolerance=0.02)
-    exact, short = (fleet(VmapBackend, Copa(), make=bare, precision=Precision(amp=amp)) for amp in (False, True))
+    serial, vmapped = both(Copa(), make=bare, precision=Precision(amp=True))
+    agree(serial, vmapped, rounds=1, tolerance=0.02)
+    exact, short = (
+        build_backend(VmapBackend, Copa(), make=bare, precision=Precision(amp=amp)) for amp in (False, True)
+    )
     losses = [[update.loss for update in each.train(each.initial_broadcast(), ["d"])] for each in (exact, short)]
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.02)
@@ -188,15 +188,15 @@ def test_one_client_alone(make):
 
 @pytest.mark.parametrize("make", [FedCO2, Copa])
 def test_clients_that_published_nothing_hear_more_than_the_others(make):
-    in_turn, stacked = both(make())
+    serial, vmapped = both(make())
     answers = []
-    for each in (in_turn, stacked):
+    for each in (serial, vmapped):
         opening = each.initial_broadcast()
         message = replace(opening, peers={name: opening.peers[name] for name in ("a", "d")})
         answers.append(each.train(message, each.client_names))
     for one, other in zip(*answers, strict=True):
         close(one.shared, other.shared)
-    close(in_turn.client_states, stacked.client_states)
+    close(serial.client_states, vmapped.client_states)
 
 
 def test_others_are_chosen_from_heads_that_are_there_once():
@@ -205,7 +205,7 @@ def test_others_are_chosen_from_heads_that_are_there_once():
     assert len(said) == 2
     assert not StackedPeers(heads, torch.tensor([], dtype=torch.long))
     assert torch.equal(said(z), Peers([heads[3], heads[0]])(z))
-    each = fleet(VmapBackend, FedCO2())
+    each = build_backend(VmapBackend, FedCO2())
     stack = StackedClients(
         each.trainer,
         list(each.clients.values()),
@@ -244,40 +244,40 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("make", [FedAvg, FedCO2])
 def test_a_client_that_fails_is_named_and_nothing_has_changed(fault, make, same):
-    stacked = fleet(VmapBackend, make(), spoilt(fault))
-    before = deepcopy(stacked.client_states)
+    vmapped = build_backend(VmapBackend, make(), spoilt(fault))
+    before = deepcopy(vmapped.client_states)
     with pytest.raises(TrainingError, match=FAULTS[fault]):
-        stacked.train(stacked.initial_broadcast(), stacked.client_names)
-    assert same(stacked.client_states, before)
+        vmapped.train(vmapped.initial_broadcast(), vmapped.client_names)
+    assert same(vmapped.client_states, before)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("make", [FedAvg, FedCO2])
 def test_the_others_go_on_if_so_wished(fault, make):
-    in_turn, stacked = both(make(), spoilt(fault), skip_failures=True)
-    answers = [each.train(each.initial_broadcast(), each.client_names) for each in (in_turn, stacked)]
+    serial, vmapped = both(make(), spoilt(fault), skip_failures=True)
+    answers = [each.train(each.initial_broadcast(), each.client_names) for each in (serial, vmapped)]
     assert [type(answer) is Failure for answer in answers[1]] == [False, True, False, False]
     assert answers[0][1] == answers[1][1]
-    agree(in_turn, stacked, rounds=1)
+    agree(serial, vmapped, rounds=1)
 
 
 class Peeking(SingleSet):
     """It wants a number where all clients' numbers are one tensor."""
 
-    def loss(self, module, batch, view):
-        value = super().loss(module, batch, view)
+    def loss(self, module, batch, context):
+        value = super().loss(module, batch, context)
         return value if value.item() > 0 else 2 * value
 
 
 def test_what_cannot_be_done_together_is_said_with_the_way_out(same):
-    stacked = fleet(VmapBackend, Peeking())
-    before = deepcopy(stacked.client_states)
+    vmapped = build_backend(VmapBackend, Peeking())
+    before = deepcopy(vmapped.client_states)
     with pytest.raises(
         TrainingError, match=r"^the clients cannot train together: .*: set machine.backend = serial$"
     ) as said:
-        stacked.train(stacked.initial_broadcast(), stacked.client_names)
+        vmapped.train(vmapped.initial_broadcast(), vmapped.client_names)
     assert "\n" not in str(said.value)
-    assert same(stacked.client_states, before)
+    assert same(vmapped.client_states, before)
 
 
 # ---- the option

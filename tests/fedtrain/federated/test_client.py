@@ -1,4 +1,4 @@
-"""The bench: what it refuses, what it says of a client, and what it predicts."""
+"""The trainer: what it refuses, what it says of a client, and what it predicts."""
 
 import copy
 from dataclasses import replace
@@ -56,16 +56,16 @@ def test_without_batch_norm_one_sample_is_enough(toy):
 
 def test_a_loss_that_is_no_number_names_client_and_round(method, toy, same):
     """And the round is as if it had not begun, though another client trained in it already."""
-    fleet = toy.train(method, 0).backend
-    history = federate(fleet, fleet.initial_broadcast(), 3)
+    backend = toy.train(method, 0).backend
+    history = federate(backend, backend.initial_broadcast(), 3)
     next(history)
-    before = copy.deepcopy(fleet.client_states)
-    a = fleet.clients["a"]
-    fleet.clients["a"] = replace(a, train=Samples(torch.full_like(a.train.inputs, torch.nan), a.train.labels))
+    before = copy.deepcopy(backend.client_states)
+    a = backend.clients["a"]
+    backend.clients["a"] = replace(a, train=Samples(torch.full_like(a.train.inputs, torch.nan), a.train.labels))
     with pytest.raises(TrainingError) as caught:
         next(history)
     assert str(caught.value) == "client a, round 2: the loss is nan; lower local.lr (0.1)"
-    assert same(fleet.client_states, before)
+    assert same(backend.client_states, before)
 
 
 def test_too_large_a_step_is_found_out(toy):
@@ -98,8 +98,8 @@ def test_the_loss_told_is_the_mean_over_the_last_pass(toy):
     seen = []
 
     class Watching(FedAvg):
-        def loss(self, module, batch, view):
-            seen.append(super().loss(module, batch, view))
+        def loss(self, module, batch, context):
+            seen.append(super().loss(module, batch, context))
             return seen[-1]
 
     run = toy.train(Watching(), 1, clients=toy.build_clients()[:1], epochs=3)
@@ -131,9 +131,9 @@ def test_batches_are_in_another_order_for_every_client_round_and_pass(toy):
     seen = []
 
     class Watching(FedAvg):
-        def loss(self, module, batch, view):
+        def loss(self, module, batch, context):
             seen.append(tuple(batch[0][:, 0].tolist()))
-            return super().loss(module, batch, view)
+            return super().loss(module, batch, context)
 
     twins = [replace(toy.build_clients()[0], name=name) for name in ("one", "other")]
     toy.train(Watching(), 2, clients=twins, epochs=2, batch_size=100)
@@ -198,9 +198,11 @@ def test_validation_is_augmented_only_if_so_wished(toy):
     losses = {}
     for wish in (False, True):
         how = Preprocessing(augment=True, augment_val=wish)
-        bench = toy.build_client_trainer(FedAvg(), make=lambda: Net(nn.Flatten(), nn.Linear(192, 3)), preprocessing=how)
-        scores = bench.evaluate(
-            client, bench.initial_client_state("b"), bench.initial_broadcast(["b"]), ("train", "val", "test")
+        trainer = toy.build_client_trainer(
+            FedAvg(), make=lambda: Net(nn.Flatten(), nn.Linear(192, 3)), preprocessing=how
+        )
+        scores = trainer.evaluate(
+            client, trainer.initial_client_state("b"), trainer.initial_broadcast(["b"]), ("train", "val", "test")
         )
         losses[wish] = {split: score["fused"].loss for split, score in scores.items()}
     assert losses[False]["val"] == losses[False]["test"] == losses[False]["train"]

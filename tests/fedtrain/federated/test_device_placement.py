@@ -42,7 +42,7 @@ def conv_net():
 
 
 def on_meta(toy, method, unit="pixel"):
-    """A bench on the meta device, and a client's data there."""
+    """A trainer on the meta device, and a client's data there."""
     samples = Samples(torch.zeros(10, 3, 16, 16, dtype=torch.uint8), torch.arange(10) % 3)
     client = ClientData("a", samples, samples, samples, noise=5.0).to("meta")
     how = Preprocessing(**IMAGES, noise_unit=unit)
@@ -50,11 +50,11 @@ def on_meta(toy, method, unit="pixel"):
 
 
 def half_a_round(toy, method, round=1, unit="pixel"):
-    bench, client = on_meta(toy, method, unit)
-    opening = bench.initial_broadcast(["a", "b", "c"])
+    trainer, client = on_meta(toy, method, unit)
+    opening = trainer.initial_broadcast(["a", "b", "c"])
     with OneDevice():
-        return bench.train_locally(
-            client, bench.initial_client_state("a"), Broadcast(round, opening.shared, opening.peers)
+        return trainer.train_locally(
+            client, trainer.initial_client_state("a"), Broadcast(round, opening.shared, opening.peers)
         )
 
 
@@ -68,10 +68,10 @@ def test_nor_does_noise_of_the_other_unit(toy):
 
 
 def test_prediction_leaves_nothing_on_the_cpu(method, toy):
-    bench, client = on_meta(toy, method)
-    message = bench.initial_broadcast(["a", "b", "c"])
+    trainer, client = on_meta(toy, method)
+    message = trainer.initial_broadcast(["a", "b", "c"])
     with OneDevice():
-        answers = bench.predict(client, bench.initial_client_state("a"), message, client.test.inputs)
+        answers = trainer.predict(client, trainer.initial_client_state("a"), message, client.test.inputs)
     assert {tuple(logits.shape) for logits in answers.values()} == {(10, 3)}
     assert {logits.device.type for logits in answers.values()} == {"meta"}
 
@@ -79,11 +79,11 @@ def test_prediction_leaves_nothing_on_the_cpu(method, toy):
 @pytest.mark.parametrize("method", [FedCO2(), Copa()])
 def test_heads_may_come_from_the_cpu(method, toy):
     """As over a network; the averaged entries are copied into the module in any case."""
-    bench, client = on_meta(toy, method)
+    trainer, client = on_meta(toy, method)
     heads = toy.build_client_trainer(method, make=conv_net).initial_broadcast(["a", "b", "c"]).peers
     with OneDevice():
-        loss = bench.train_locally(
-            client, bench.initial_client_state("a"), Broadcast(1, bench.initial_broadcast(["a"]).shared, heads)
+        loss = trainer.train_locally(
+            client, trainer.initial_client_state("a"), Broadcast(1, trainer.initial_broadcast(["a"]).shared, heads)
         )
     assert loss.device.type == "meta"
 
@@ -93,39 +93,39 @@ def test_heads_may_come_from_the_cpu(method, toy):
 
 @dataclass(frozen=True)
 class ForgottenPrior(FedAvg):
-    def loss(self, module, batch, view):
-        return super().loss(module, batch, view) + (module(batch[0]) + torch.zeros(3)).sum()
+    def loss(self, module, batch, context):
+        return super().loss(module, batch, context) + (module(batch[0]) + torch.zeros(3)).sum()
 
 
 @dataclass(frozen=True)
 class ForgottenInPlace(FedAvg):
-    def loss(self, module, batch, view):
+    def loss(self, module, batch, context):
         batch[0].add_(torch.zeros(3, 1, 1))
-        return super().loss(module, batch, view)
+        return super().loss(module, batch, context)
 
 
 @dataclass(frozen=True)
 class ForgottenIndex(FedAvg):
-    def loss(self, module, batch, view):
-        return super().loss(module, (batch[0], torch.arange(len(batch[0])) % 3), view)
+    def loss(self, module, batch, context):
+        return super().loss(module, (batch[0], torch.arange(len(batch[0])) % 3), context)
 
 
 @dataclass(frozen=True)
 class ForgottenModule(FedAvg):
-    def loss(self, module, batch, view):
-        return super().loss(module, batch, view) + conv_net()(batch[0]).sum()
+    def loss(self, module, batch, context):
+        return super().loss(module, batch, context) + conv_net()(batch[0]).sum()
 
 
 @dataclass(frozen=True)
 class ForgottenHead(Copa):
-    def loss(self, module, batch, view):
-        return super().loss(module, batch, view) + nn.Linear(196, 3)(module.features(batch[0])).sum()
+    def loss(self, module, batch, context):
+        return super().loss(module, batch, context) + nn.Linear(196, 3)(module.features(batch[0])).sum()
 
 
 @dataclass(frozen=True)
 class AskedForANumber(FedCO2):
-    def loss(self, module, batch, view):
-        loss = super().loss(module, batch, view)
+    def loss(self, module, batch, context):
+        loss = super().loss(module, batch, context)
         return loss / loss.item()
 
 
@@ -139,6 +139,6 @@ def test_a_tensor_on_the_cpu_is_an_error(method, toy):
 
 
 def test_data_on_the_cpu_are_an_error(toy):
-    bench, client = on_meta(toy, FedAvg())
+    trainer, client = on_meta(toy, FedAvg())
     with pytest.raises((RuntimeError, NotImplementedError), match=r"device|meta"):
-        bench.train_locally(client.to("cpu"), bench.initial_client_state("a"), bench.initial_broadcast(["a"]))
+        trainer.train_locally(client.to("cpu"), trainer.initial_client_state("a"), trainer.initial_broadcast(["a"]))

@@ -86,7 +86,7 @@ def test_every_other_client_is_drawn_alike():
 
 @pytest.fixture
 def ran(tmp_path):
-    """Runs a case with so many peers on a fleet: what came of it."""
+    """Runs a case with so many peers on a backend: what came of it."""
 
     def new(case, peers, backend="serial"):
         work = small_experiments.experiment(case, learning=True, server={"peers": peers}, machine={"backend": backend})
@@ -101,21 +101,21 @@ def ran(tmp_path):
 
 
 @pytest.mark.parametrize("case", ["copa all", "fedco2 both"])
-def test_fleets_agree_on_who_hears_whom(case, ran):
+def test_backends_agree_on_who_hears_whom(case, ran):
     torch.set_num_threads(2)
     try:
         threads, _ = ran(case, 2, "threads")
     finally:
         torch.set_num_threads(1)
-    in_turn, state = ran(case, 2)
-    assert not small_experiments.different(in_turn, threads)
-    stacked, other = ran(case, 2, "vmap")  # other arithmetic: other last digits
-    assert in_turn["ledger"] == stacked["ledger"]
+    serial, state = ran(case, 2)
+    assert not small_experiments.different(serial, threads)
+    vmapped, other = ran(case, 2, "vmap")  # other arithmetic: other last digits
+    assert serial["ledger"] == vmapped["ledger"]
     for one, two in ((state.message.shared, other.message.shared), *pairs(state.message.peers, other.message.peers)):
         for name, value in one.items():
             torch.testing.assert_close(value, two[name], rtol=1e-3, atol=1e-4)
     whole, whole_state = ran(case, 0)
-    assert small_experiments.different(in_turn, whole)
+    assert small_experiments.different(serial, whole)
     moved = max((state.message.shared[n] - v).abs().max() for n, v in whole_state.message.shared.items() if v.numel())
     assert moved > 1e-3  # so that the tolerance above tells two draws apart
 

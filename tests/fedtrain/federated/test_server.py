@@ -73,7 +73,7 @@ def test_aggregate_makes_the_next_message():
 
 
 class Roll:
-    """A fleet that only notes who was called."""
+    """A backend that only notes who was called."""
 
     client_names = ("d", "b", "a", "c")
 
@@ -86,12 +86,12 @@ class Roll:
 
 
 def test_rounds_go_on_from_where_the_message_is():
-    fleet = Roll()
-    history = list(federate(fleet, Broadcast(2, {}, {}), 5))
-    assert [call[0] for call in fleet.calls] == [2, 3, 4]
+    backend = Roll()
+    history = list(federate(backend, Broadcast(2, {}, {}), 5))
+    assert [call[0] for call in backend.calls] == [2, 3, 4]
     assert [each.message.round for each in history] == [3, 4, 5]
     assert [each.message.shared["w"].item() for each in history] == [2, 3, 4]
-    assert list(federate(fleet, history[-1].message, 5)) == []
+    assert list(federate(backend, history[-1].message, 5)) == []
 
 
 def test_a_run_that_is_taken_up_again_asks_the_same_clients():

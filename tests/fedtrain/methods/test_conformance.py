@@ -20,12 +20,12 @@ def copied(state):
 
 def test_after_a_round_shared_entries_agree_and_personal_ones_do_not(method, toy):
     run = toy.train(method)
-    bench = run.backend.trainer
+    trainer = run.backend.trainer
     states = [run.load_entries(client) for client in toy.names]
-    assert states[0].keys() == all_entries(bench.module) == bench.shared_names | bench.personal_names
+    assert states[0].keys() == all_entries(trainer.module) == trainer.shared_names | trainer.personal_names
     never_trained = isinstance(method, Moon) and method.previous == "initial"
     for name, value in states[0].items():
-        if name in bench.shared_names:
+        if name in trainer.shared_names:
             assert all(torch.equal(value, other[name]) for other in states[1:]), name
         elif value.is_floating_point() and not never_trained:
             assert not any(torch.equal(value, other[name]) for other in states[1:]), name
@@ -40,25 +40,25 @@ def test_training_goes_on_from_what_was_averaged_and_kept(method, toy, same):
 
 def test_what_is_sent_is_what_the_method_names(method, toy):
     run = toy.train(method, 1)
-    bench = run.backend.trainer
+    trainer = run.backend.trainer
     for update in run.history[0].updates:
-        assert update.shared.keys() == bench.shared_names
-        assert run.backend.client_states[update.client].keys() == bench.personal_names
+        assert update.shared.keys() == trainer.shared_names
+        assert run.backend.client_states[update.client].keys() == trainer.personal_names
         for name, value in update.published.items():
             assert torch.equal(value, run.backend.client_states[update.client][f"{method.published}.{name}"])
 
 
 def test_absent_clients_keep_theirs_bit_by_bit(method, toy, same):
-    fleet = toy.train(method, 0).backend
-    message = fleet.initial_broadcast()
+    backend = toy.train(method, 0).backend
+    message = backend.initial_broadcast()
     for present in (["c"], ["a"], ["c", "a"]):
-        before, peers = copied(fleet.client_states), copied(dict(message.peers))
-        message = aggregate(message, fleet.train(message, present), "uniform")
+        before, peers = copied(backend.client_states), copied(dict(message.peers))
+        message = aggregate(message, backend.train(message, present), "uniform")
         for client in toy.names:
             if client not in present:
-                assert same(fleet.client_states[client], before[client])
+                assert same(backend.client_states[client], before[client])
                 assert not method.published or same(message.peers[client], peers[client])
-    assert same(fleet.client_states["b"], fleet.trainer.initial_client_state("b"))
+    assert same(backend.client_states["b"], backend.trainer.initial_client_state("b"))
 
 
 def test_batch_norm_goes_where_the_convention_says(method, toy):
@@ -96,9 +96,9 @@ def test_the_average_is_the_hand_worked_one(method, toy, weights):
 
 
 def test_the_order_of_replies_does_not_matter(method, toy, same):
-    fleet = toy.train(method, 0).backend
-    message = fleet.initial_broadcast()
-    updates = fleet.train(message, fleet.client_names)
+    backend = toy.train(method, 0).backend
+    message = backend.initial_broadcast()
+    updates = backend.train(message, backend.client_names)
     expected = aggregate(message, updates, "size")
     for arrival in ([0, 2, 1], [1, 0, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]):
         found = aggregate(message, [updates[i] for i in arrival], "size")
@@ -147,15 +147,15 @@ def test_the_order_of_the_clients_does_not_matter(method, toy, same_run, partici
 
 
 def test_what_a_client_learns_does_not_depend_on_who_trained_before(method, toy, same):
-    """The bench is shared by all; nothing of one client may stay on it."""
-    fleet = toy.train(method, 1).backend
+    """The trainer is shared by all; nothing of one client may stay on it."""
+    backend = toy.train(method, 1).backend
     message, personal = (
-        fleet.initial_broadcast(),
-        {name: fleet.trainer.initial_client_state(name) for name in toy.names},
+        backend.initial_broadcast(),
+        {name: backend.trainer.initial_client_state(name) for name in toy.names},
     )
-    fresh = toy.build_client_trainer(method).train(fleet.clients["a"], personal["a"], message)
-    fleet.trainer.train(fleet.clients["c"], personal["c"], message)
-    again = fleet.trainer.train(fleet.clients["a"], personal["a"], message)
+    fresh = toy.build_client_trainer(method).train(backend.clients["a"], personal["a"], message)
+    backend.trainer.train(backend.clients["c"], personal["c"], message)
+    again = backend.trainer.train(backend.clients["a"], personal["a"], message)
     assert same(again[0].shared, fresh[0].shared)
     assert same(again[1], fresh[1])
     assert again[0].loss == fresh[0].loss

@@ -19,13 +19,13 @@ NO_COOPERATION = FedCO2(intra="none", inter="none")
 
 
 def test_both_models_are_equal_after_the_first_local_training(toy, same, below):
-    bench = toy.build_client_trainer(FedCO2(), momentum=0.9, epochs=2)
-    message = bench.initial_broadcast(toy.names)
+    trainer = toy.build_client_trainer(FedCO2(), momentum=0.9, epochs=2)
+    message = trainer.initial_broadcast(toy.names)
     for client in toy.build_clients():
-        start = bench.initial_client_state(client.name)
-        bench.train(client, start, message)
-        assert same(bench.module.online.state_dict(), bench.module.offline.state_dict())
-        assert not same(bench.module.offline.state_dict(), below(start, "offline."))
+        start = trainer.initial_client_state(client.name)
+        trainer.train(client, start, message)
+        assert same(trainer.module.online.state_dict(), trainer.module.offline.state_dict())
+        assert not same(trainer.module.offline.state_dict(), below(start, "offline."))
 
 
 def test_in_the_first_round_nothing_is_learnt_from_the_other_model(toy, same_run):
@@ -44,12 +44,12 @@ def test_under_equal_frozen_heads_l_gen_is_n_minus_one_times_cross_entropy(toy):
     """The own head in evaluation, as the peers' are."""
     (net,), (x, y) = toy.build_nets(1), toy.build_batch()
     pair = OnlineOfflineModel(net, copy.deepcopy(net)).eval()
-    ce, view = F.cross_entropy(net(x), y).item(), toy.build_context(peers=[net.head] * 4)
+    ce, context = F.cross_entropy(net(x), y).item(), toy.build_context(peers=[net.head] * 4)
     for gen, factor in (("sum", 4), ("mean", 1)):
         for inter, models in (("both", 2), ("online", 1), ("offline", 1), ("none", 0)):
-            loss = FedCO2(inter=inter, gen=gen, mu=0.3).loss(pair, (x, y), view).item()
+            loss = FedCO2(inter=inter, gen=gen, mu=0.3).loss(pair, (x, y), context).item()
             assert loss == pytest.approx((2 + 0.3 * models * factor) * ce, rel=1e-12)
-    assert Copa().loss(net, (x, y), view).item() == pytest.approx(5 * ce, rel=1e-12)
+    assert Copa().loss(net, (x, y), context).item() == pytest.approx(5 * ce, rel=1e-12)
 
 
 @pytest.mark.parametrize("inter", ["online", "offline", "both"])
@@ -75,9 +75,9 @@ def test_pupils_learn_from_the_other_model_as_the_round_began(toy):
     x, _ = toy.build_batch()
     to_online, to_offline = hand_worked_kl(offline0(x), online(x)), hand_worked_kl(online0(x), offline(x))
     assert abs(to_online - hand_worked_kl(online(x), offline0(x))) > 0.01 * to_online  # no symmetry to hide behind
-    view = toy.build_context(round_start_model=OnlineOfflineModel(online0, offline0))
+    context = toy.build_context(round_start_model=OnlineOfflineModel(online0, offline0))
     for intra, expected in (("online", to_online), ("offline", to_offline), ("both", to_online + to_offline)):
-        loss = FedCO2(intra=intra).mutual_loss(OnlineOfflineModel(online, offline), toy.build_batch(), view)
+        loss = FedCO2(intra=intra).mutual_loss(OnlineOfflineModel(online, offline), toy.build_batch(), context)
         assert loss.item() == pytest.approx(expected, rel=1e-12)
 
 
@@ -99,9 +99,9 @@ def test_what_is_looked_at_is_not_touched(name, toy, same):
 
     @dataclass(frozen=True)
     class Watching(METHODS[name]):
-        def loss(self, module, batch, view):
-            seen.append(view)
-            return super().loss(module, batch, view)
+        def loss(self, module, batch, context):
+            seen.append(context)
+            return super().loss(module, batch, context)
 
     run = toy.train(Watching(), 1)
     message, own = run.message, run.backend.client_states["a"]
@@ -110,10 +110,10 @@ def test_what_is_looked_at_is_not_touched(name, toy, same):
     update, _ = run.backend.trainer.train(run.backend.clients["a"], own, message)
     assert all(same(old, new) for old, new in zip(before, (message.shared, message.peers, own), strict=True))
     assert not same(update.shared, message.shared)
-    for view in seen:
-        heads = dict(zip("bc", view.peers.heads, strict=True)) if message.peers else {}
+    for context in seen:
+        heads = dict(zip("bc", context.peers.heads, strict=True)) if message.peers else {}
         assert all(same(head.state_dict(), message.peers[peer]) for peer, head in heads.items())
-        anchors = [] if name == "copa" else [view.round_start_model]
+        anchors = [] if name == "copa" else [context.round_start_model]
         assert all(same(anchor.state_dict(), begun) for anchor in anchors)
         for module in [*heads.values(), *anchors]:
             assert not any(layer.training for layer in module.modules())
@@ -127,22 +127,22 @@ def test_peers_are_the_heads_as_the_last_round_left_them(step, toy, same, below)
 
     @dataclass(frozen=True)
     class Watching(FedCO2):
-        def loss(self, module, batch, view):
-            used.append([copy.deepcopy(head.state_dict()) for head in view.peers.heads])
-            return super().loss(module, batch, view)
+        def loss(self, module, batch, context):
+            used.append([copy.deepcopy(head.state_dict()) for head in context.peers.heads])
+            return super().loss(module, batch, context)
 
-    def heads(fleet):
-        return {client: below(fleet.client_states[client], "offline.head.") for client in toy.names}
+    def heads(backend):
+        return {client: below(backend.client_states[client], "offline.head.") for client in toy.names}
 
-    fleet = toy.train(Watching(), 0, clients=toy.build_clients()[::step], batch_size=100).backend  # one batch a round
-    expected = heads(fleet)
-    for each in federate(fleet, fleet.initial_broadcast(), 4, participation=0.7):
+    backend = toy.train(Watching(), 0, clients=toy.build_clients()[::step], batch_size=100).backend  # one batch a round
+    expected = heads(backend)
+    for each in federate(backend, backend.initial_broadcast(), 4, participation=0.7):
         assert len(each.updates) == 2
         for update, peers in zip(each.updates, used, strict=True):
             others = [expected[client] for client in sorted(toy.names) if client != update.client]
             assert all(same(one, other) for one, other in zip(peers, others, strict=True))
         used.clear()
-        expected = heads(fleet)
+        expected = heads(backend)
 
 
 def test_what_a_phase_does_not_touch_is_not_moved_by_momentum_or_weight_decay(toy, same):
@@ -155,15 +155,15 @@ def test_what_a_phase_does_not_touch_is_not_moved_by_momentum_or_weight_decay(to
 
     ended = []
     for then in (True, False):
-        bench = toy.build_client_trainer(
+        trainer = toy.build_client_trainer(
             ThenMutual(intra="online", inter="none", then=then), momentum=0.9, weight_decay=0.1
         )
-        bench.train(
+        trainer.train(
             toy.build_clients()[0],
-            bench.initial_client_state("b"),
-            Broadcast(1, bench.initial_broadcast(toy.names).shared, {}),
+            trainer.initial_client_state("b"),
+            Broadcast(1, trainer.initial_broadcast(toy.names).shared, {}),
         )
-        ended.append(bench.module)
+        ended.append(trainer.module)
     assert same(ended[0].offline.state_dict(), ended[1].offline.state_dict())
     assert not same(ended[0].online.state_dict(), ended[1].online.state_dict())
 

@@ -66,9 +66,9 @@ def test_the_prior_counts_the_clients_own_classes(toy):
     seen = []
 
     class Watching(FedRoD):
-        def loss(self, module, batch, view):
-            seen.append(view.class_counts.tolist())
-            return super().loss(module, batch, view)
+        def loss(self, module, batch, context):
+            seen.append(context.class_counts.tolist())
+            return super().loss(module, batch, context)
 
     toy.train(Watching(balanced=True), 1, batch_size=100)
     assert seen == [[5, 5, 4], [4, 4, 3], [4, 4, 4]]
@@ -78,13 +78,17 @@ def test_the_prior_counts_the_clients_own_classes(toy):
 def test_a_plain_personal_head_is_trained_without_momentum_and_weight_decay(kind, toy):
     """Three full-batch steps by hand, in double precision, where the order of a batch is a matter of rounding."""
     how = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}
-    bench = toy.build_client_trainer(
+    trainer = toy.build_client_trainer(
         FedRoD(personal_sgd=kind), epochs=3, batch_size=100, precision=Precision(torch.float64), **how
     )
-    client, start, message = toy.build_clients()[0], bench.initial_client_state("b"), bench.initial_broadcast(toy.names)
-    module = copy.deepcopy(bench.module)
+    client, start, message = (
+        toy.build_clients()[0],
+        trainer.initial_client_state("b"),
+        trainer.initial_broadcast(toy.names),
+    )
+    module = copy.deepcopy(trainer.module)
     module.load_state_dict({**start, **message.shared})
-    update, personal = bench.train(client, start, message)
+    update, personal = trainer.train(client, start, message)
 
     x, y = client.train.inputs.double(), client.train.labels
     generic_sgd = torch.optim.SGD(module.generic.parameters(), **how)
@@ -133,8 +137,8 @@ def test_fedprox_feels_no_pull_at_the_start(squared, toy, gradients):
 def test_moon_contrasts_with_the_global_and_the_previous_model(toy):
     net, world, previous = toy.build_nets(3)
     (x, y), mu, tau = toy.build_batch(), 0.8, 0.4
-    view = toy.build_context(round_start_model=MoonModel(world, previous))
-    loss = Moon(mu=mu, tau=tau).loss(MoonModel(net, copy.deepcopy(net)), (x, y), view)
+    context = toy.build_context(round_start_model=MoonModel(world, previous))
+    loss = Moon(mu=mu, tau=tau).loss(MoonModel(net, copy.deepcopy(net)), (x, y), context)
     z, z_world, z_previous = (each.features(x).detach().numpy() for each in (net, world.eval(), previous.eval()))
     near, far = (
         np.exp((z * other).sum(1) / np.linalg.norm(z, axis=1) / np.linalg.norm(other, axis=1) / tau)

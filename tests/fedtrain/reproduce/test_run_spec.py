@@ -28,10 +28,10 @@ RUNS = {
 @pytest.mark.parametrize("name", PAPER_ITEM_NAMES)
 def test_every_cell_is_a_configuration(name, legacy):
     one = make_plan(name, legacy=legacy)
-    assert len({cell.identity for cell in one.run_specs.values()}) == RUNS[name]
-    for cell in one.run_specs.values():
-        validate_data_settings(cell.config.data)
-        assert cell.config.data.source == "real"
+    assert len({spec.identity for spec in one.run_specs.values()}) == RUNS[name]
+    for spec in one.run_specs.values():
+        validate_data_settings(spec.config.data)
+        assert spec.config.data.source == "real"
     assert list_deviations(one) == []
     assert len(get_plan_panels(one)) * len(one.paper_item.rows) > 0
 
@@ -42,12 +42,12 @@ def test_seeds_and_rounds_are_the_papers(name):
     label_skew = one.paper_item.blocks[0].dataset.startswith("cifar")
     few = (0,) if label_skew else (1,) if name == "F2" else (1, 2, 3, 4, 5)
     assert one.seeds == few
-    rounds = {cell.config.server.rounds for cell in one.run_specs.values()}
+    rounds = {spec.config.server.rounds for spec in one.run_specs.values()}
     assert rounds == ({500} if name == "F5" else {1500} if label_skew else {300})
 
 
 def identities(name, **request):
-    return {cell.identity for cell in make_plan(name, **request).run_specs.values()}
+    return {spec.identity for spec in make_plan(name, **request).run_specs.values()}
 
 
 @pytest.mark.parametrize(
@@ -139,13 +139,13 @@ def test_the_published_quirks():
 
 def test_figure_7_drops_dense_batch_norm_with_the_head_on_alexnet_only():
     one = make_plan("F7")
-    norm = {(cell.config.data.dataset, r): cell.config.model.norm for (_, r, _), cell in one.run_specs.items()}
+    norm = {(spec.config.data.dataset, r): spec.config.model.norm for (_, r, _), spec in one.run_specs.items()}
     assert {key for key, value in norm.items() if not value} == {("office", 1), ("domainnet", 1)}
 
 
 def test_the_window_shrinks_with_the_rounds():
-    cell = make_plan("T3", rounds=150).run_specs[0, 0, 0]
-    assert (cell.config.evaluation.window, cell.config.server.rounds) == (20, 150)
+    spec = make_plan("T3", rounds=150).run_specs[0, 0, 0]
+    assert (spec.config.evaluation.window, spec.config.server.rounds) == (20, 150)
 
 
 # --- requests
@@ -169,7 +169,7 @@ def test_another_data_set():
     assert (one.replaced_dataset, one.paper_item.blocks[0].dataset) == ("DomainNet", "digits")
     assert list_deviations(one)[0] == "on Digits instead of DomainNet"
     assert list_deviations(make_plan("T4", dataset="office"))[0] == "on Office-Caltech10 (α 1.0) instead of Digits"
-    assert {cell.config.data.dataset for cell in one.run_specs.values()} == {"digits"}
+    assert {spec.config.data.dataset for spec in one.run_specs.values()} == {"digits"}
     assert one.run_specs[0, 3, 1].identity in identities("T7")  # the whole method is Table 7's
     assert [block.dataset for block in make_plan("T3", dataset="cifar10").paper_item.blocks] == ["cifar10"] * 2
     for name, other in (("T3", "digits"), ("F6", "office"), ("T5", "cifar10")):

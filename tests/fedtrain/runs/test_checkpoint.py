@@ -57,9 +57,9 @@ def test_every_method_comes_back_bit_by_bit_after_a_round(method, toy, tmp_path)
 
 
 def test_the_start_where_all_clients_hold_the_same_tensors(method, toy, tmp_path):
-    fleet = toy.train(method, 0).backend
-    one = next(iter(fleet.client_states.values()))
-    state = RunState(fleet.initial_broadcast(), dict.fromkeys(fleet.client_states, one))
+    backend = toy.train(method, 0).backend
+    one = next(iter(backend.client_states.values()))
+    state = RunState(backend.initial_broadcast(), dict.fromkeys(backend.client_states, one))
     save_checkpoint(state, tmp_path / "c.safetensors")
     assert bits(all_of(load_checkpoint(tmp_path / "c.safetensors"))) == bits(all_of(state))
 

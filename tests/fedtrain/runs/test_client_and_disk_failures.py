@@ -37,17 +37,17 @@ def quiet(progress):
 
 
 def broken(patch, fault, clients="a", rounds=(2,)):
-    """Let these clients fail in these rounds, counted from 1, after they have trained: the bench is in disorder."""
+    """Let these clients fail in these rounds, counted from 1, after they have trained: the trainer is in disorder."""
     adapt = ClientTrainer.train_locally
 
-    def spoilt(bench, data, personal, message):
-        loss = adapt(bench, data, personal, message)
+    def spoilt(trainer, data, personal, message):
+        loss = adapt(trainer, data, personal, message)
         if data.name not in clients or message.round + 1 not in rounds:
             return loss
         if fault == "NaN":
             return loss * float("nan")
         if fault == "weights":
-            next(bench.module.parameters()).data[0] = float("inf")
+            next(trainer.module.parameters()).data[0] = float("inf")
             return loss
         raise fault
 
@@ -114,9 +114,9 @@ def test_who_is_skipped_is_said_everywhere_and_keeps_its_own(fault, words, begin
     seen, kept = [], [work.build_backend().client_states]
     train = SerialBackend.train
 
-    def noted(fleet, message, cohort):
-        answers = train(fleet, message, cohort)
-        kept.append(dict(fleet.client_states))
+    def noted(backend, message, cohort):
+        answers = train(backend, message, cohort)
+        kept.append(dict(backend.client_states))
         return answers
 
     with monkeypatch.context() as patch:

@@ -99,9 +99,9 @@ def test_stopped_twice_and_resumed_is_as_never_stopped(config, begin, monkeypatc
     assert (other.read_last_saved_round(), other.is_finished) == (1, False)
     trained = []
 
-    def stop_inside(bench, data, personal, message, *, adapt=ClientTrainer.train_locally):
+    def stop_inside(trainer, data, personal, message, *, adapt=ClientTrainer.train_locally):
         trained.append(data.name)
-        loss = adapt(bench, data, personal, message)
+        loss = adapt(trainer, data, personal, message)
         if len(trained) == 4:  # the second client of the third round at the latest
             raise KeyboardInterrupt
         return loss
@@ -288,8 +288,8 @@ def test_rounds_before_the_loss_is_lost_are_saved(begin, monkeypatch):
     work, folder = begin(FEATURE)
     calls = []
 
-    def spoil(bench, data, personal, message, *, adapt=ClientTrainer.train_locally):
-        loss = adapt(bench, data, personal, message)
+    def spoil(trainer, data, personal, message, *, adapt=ClientTrainer.train_locally):
+        loss = adapt(trainer, data, personal, message)
         calls.append(message.round)
         return loss * float("nan") if message.round == 2 else loss
 

@@ -168,34 +168,34 @@ def stopping_after(count):
     """Ctrl-C in the middle of a round, when a client of it has trained and is on disk already."""
     trained = []
 
-    def train(bench, data, personal, message, *, real=ClientTrainer.train):
+    def train(trainer, data, personal, message, *, real=ClientTrainer.train):
         trained.append(data.name)
         if len(trained) > count:
             raise KeyboardInterrupt
-        return real(bench, data, personal, message)
+        return real(trainer, data, personal, message)
 
     return train
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["serial", "threads"])
 def test_an_abandoned_round_changes_nothing_and_older_entries_stay(at_once, toy, same, tmp_path, monkeypatch):
-    benches = [toy.build_client_trainer(FedCO2()), toy.build_client_trainer(FedCO2())]
+    trainers = [toy.build_client_trainer(FedCO2()), toy.build_client_trainer(FedCO2())]
     how = {"keep": lambda entries: offload(entries, tmp_path)}
-    fleet = (
-        ThreadsBackend(benches, toy.build_clients(), **how)
+    backend = (
+        ThreadsBackend(trainers, toy.build_clients(), **how)
         if at_once
-        else SerialBackend(benches[0], toy.build_clients(), **how)
+        else SerialBackend(trainers[0], toy.build_clients(), **how)
     )
-    first = dict(fleet.client_states)
+    first = dict(backend.client_states)
     copies = {name: {key: value.clone() for key, value in own.items()} for name, own in first.items()}
-    message = fleet.initial_broadcast()
+    message = backend.initial_broadcast()
     with monkeypatch.context() as patch:
         patch.setattr("fedtrain.federated.client.ClientTrainer.train", stopping_after(2))
         with pytest.raises(KeyboardInterrupt):
-            fleet.train(message, fleet.client_names)
-    assert all(fleet.client_states[name] is first[name] for name in toy.names)
-    fleet.train(message, ["a"])
-    assert not same(fleet.client_states["a"], copies["a"])
+            backend.train(message, backend.client_names)
+    assert all(backend.client_states[name] is first[name] for name in toy.names)
+    backend.train(message, ["a"])
+    assert not same(backend.client_states["a"], copies["a"])
     assert same(first, copies)  # a state that was noted before the round can still be saved
 
 

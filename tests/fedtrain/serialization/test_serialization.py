@@ -130,7 +130,7 @@ def test_groups_whose_entries_have_slashes(states):
 
 
 class Loop:
-    """One rank's end of a wire whose other end is itself."""
+    """One rank's end of a channel whose other end is itself."""
 
     def __init__(self, monkeypatch):
         self.pieces = []
@@ -139,13 +139,13 @@ class Loop:
 
 
 def test_what_a_wire_moves(monkeypatch):
-    loop, wire = Loop(monkeypatch), TensorChannel(torch.device("cpu"))
+    loop, channel = Loop(monkeypatch), TensorChannel(torch.device("cpu"))
 
     @LAWS
     @given(st.dictionaries(NAMES, st.one_of(NAMES, st.integers(-(2**70), 2**70), LOSSES), max_size=3), STATES)
     def law(note, entries):
-        wire.send(1, note, entries)
-        found, moved = wire.receive(1)
+        channel.send(1, note, entries)
+        found, moved = channel.receive(1)
         assert found == note
         same(moved, entries)
         assert not loop.pieces
@@ -157,25 +157,25 @@ def test_what_a_wire_moves(monkeypatch):
 @given(NAMES, st.integers(1, 999), st.dictionaries(NAMES.filter(lambda n: n != "__metadata__"), tensors(), max_size=3))
 def test_a_cupboard_gives_back_what_was_put(client, round, entries):
     with TemporaryDirectory() as place:
-        cupboard = ClientStateStore(Path(place) / "own")
-        cupboard.save(client, round, entries)
-        assert bits(cupboard.load(client, round)) == bits(entries)
-        assert [path.parent.parent for path in Path(place).rglob("*.safetensors")] == [cupboard.folder]
+        store = ClientStateStore(Path(place) / "own")
+        store.save(client, round, entries)
+        assert bits(store.load(client, round)) == bits(entries)
+        assert [path.parent.parent for path in Path(place).rglob("*.safetensors")] == [store.folder]
 
 
 def test_clients_whose_plain_letters_are_alike_have_places_of_their_own(tmp_path):
-    cupboard, names = ClientStateStore(tmp_path), ["a/b", "a b", "a-b", "../a", "ä", "ö", "", "x" * 300, "x" * 301]
+    store, names = ClientStateStore(tmp_path), ["a/b", "a b", "a-b", "../a", "ä", "ö", "", "x" * 300, "x" * 301]
     for i, name in enumerate(names):
-        cupboard.save(name, 1, {"w": torch.tensor(i)})
-    assert [cupboard.load(name, 1)["w"].item() for name in names] == list(range(len(names)))
+        store.save(name, 1, {"w": torch.tensor(i)})
+    assert [store.load(name, 1)["w"].item() for name in names] == list(range(len(names)))
 
 
 def test_a_cupboard_is_cleared_of_what_is_old_and_not_needed(tmp_path):
-    cupboard = ClientStateStore(tmp_path)
+    store = ClientStateStore(tmp_path)
     for client in ("a", "b"):
         for round in (1, 2, 3, 4, 5):
-            cupboard.save(client, round, {"w": torch.tensor(round)})
-    cupboard.prune("a", {2}, before=4)
+            store.save(client, round, {"w": torch.tensor(round)})
+    store.prune("a", {2}, before=4)
     assert sorted(int(path.stem) for path in tmp_path.glob("a-*/*")) == [2, 4, 5]
     assert len(list(tmp_path.glob("b-*/*"))) == 5
-    cupboard.prune("nobody", set(), before=9)
+    store.prune("nobody", set(), before=9)

@@ -124,8 +124,8 @@ def test_a_layer_with_two_names_stays_one_and_one_with_hooks_stays_itself(monkey
     ("fast_path", "momentum", "kind"),
     [(True, 0.0, FactoredSGDStep), (True, 0.5, FusedSGDStep), (False, 0.0, SGDStep)],
 )
-def test_the_bench_takes_it_where_it_holds(fast_path, momentum, kind, toy, method, monkeypatch):
+def test_the_trainer_takes_it_where_it_holds(fast_path, momentum, kind, toy, method, monkeypatch):
     monkeypatch.setattr(factored_gradients, "MIN_FACTORED_WEIGHTS", 0)
-    bench = toy.build_client_trainer(method, fast_path=fast_path, momentum=momentum)
-    assert bench.step_class is kind
-    assert any(isinstance(layer, FactoredLinear) for layer in bench.module.modules()) == (kind is FactoredSGDStep)
+    trainer = toy.build_client_trainer(method, fast_path=fast_path, momentum=momentum)
+    assert trainer.step_class is kind
+    assert any(isinstance(layer, FactoredLinear) for layer in trainer.module.modules()) == (kind is FactoredSGDStep)
