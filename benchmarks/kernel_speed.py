@@ -40,7 +40,7 @@ from theory.network import HIDDEN_KEY, compute_covariance_norms
 
 
 def time_call(job: Callable[[], object], at_least: float = 0.0) -> float:
-    """Seconds a call, over consecutive calls that take ``is_min_eigenvalue_at_least`` so long together."""
+    """Seconds per call, over as many consecutive calls as together take ``at_least`` seconds."""
     start, calls = time.perf_counter(), 0
     while calls == 0 or time.perf_counter() - start < at_least:
         job()

@@ -1,4 +1,4 @@
-"""The theory half of fedco2: kernels of two-layer batch-norm networks, and a verdict on every claim about them."""
+"""The theory half of fedco2: kernels of two-layer batch-norm networks, and a check of every claim about them."""
 
 from theory.claims import CLAIMS, Claim, Finding, check_claims
 from theory.errors import InputError

@@ -1,4 +1,4 @@
-"""Proven two-sided bounds on the least eigenvalue of a symmetric float64 matrix, and the orderings they settle.
+"""Proven two-sided bounds on the least eigenvalue of a symmetric float64 matrix, and the orderings that they prove.
 
 LAPACK only makes guesses here; each guess is then turned into a proof. The lower bound is S. M. Rump's use of Cholesky
 ("Verification of positive definiteness", BIT 2006), the upper bound a Rayleigh quotient. Matrix work runs in floating
@@ -79,7 +79,7 @@ def enclose_mean(*enclosures: Enclosure) -> Enclosure:
 
 
 def certify_orderings(V_on: Matrix, V_off: Matrix) -> dict[str, Ordering]:
-    """Settle O2 and both halves of O3 for these two matrices and their exact mean."""
+    """Certify O2 and both halves of O3 for these two matrices and their exact mean."""
     on, off = enclose_least_eigenvalue(V_on), enclose_least_eigenvalue(V_off)
     if V_on.shape != V_off.shape:
         raise InputError(f"V_on and V_off must have one shape, not {V_on.shape} and {V_off.shape}")
@@ -92,7 +92,7 @@ def certify_orderings(V_on: Matrix, V_off: Matrix) -> dict[str, Ordering]:
 
 
 def _validate_matrix(A: Matrix) -> None:
-    """Refuse what has no least eigenvalue, or none that float64 is sure to hold."""
+    """Refuse a matrix that has no least eigenvalue, or one that float64 might not be able to hold."""
     if not isinstance(A, np.ndarray) or A.dtype != np.float64:
         raise InputError(f"the matrix must be a float64 numpy array, not {getattr(A, 'dtype', type(A).__name__)}")
     if A.ndim != 2 or A.shape[0] != A.shape[1] or not A.size:
@@ -114,9 +114,9 @@ def _shift_diagonal(A: Matrix, shift: float, towards: float) -> Matrix:
 def _bound_below_by_cholesky(A: Matrix, guess: float) -> Fraction:
     """A lower bound on λ_min(A), |A_ij| <= 1, near the guess; the guess may be wrong, the bound may not."""
     n = len(A)
-    # How far below the guess to begin is a matter of taste: a fraction of the price that the proof charges anyway.
+    # How far below the guess to begin is arbitrary: a fraction of the error bound that the proof subtracts anyway.
     step = float(UNIT_ROUNDOFF) * (1 + (n + 1) * abs(float(np.sum(A.diagonal() - guess)))) / 16
-    for attempt in range(12):  # the first or second does as a rule
+    for attempt in range(12):  # the first or second usually succeeds
         shift = guess - step * 2**attempt
         B = _shift_diagonal(A, shift, -np.inf)
         if _has_cholesky_factor(B):
@@ -126,10 +126,11 @@ def _bound_below_by_cholesky(A: Matrix, guess: float) -> Fraction:
 
 
 def _has_cholesky_factor(B: Matrix) -> bool:
-    """If so, R'R = B + E with |E_ij| <= γ_{n+1}·(|R|'|R|)_ij, hence λ_min(B) >= −‖E‖ >= −_error(n + 1, trace(B)).
+    """If so, R'R = B + E with |E_ij| <= γ_{n+1}·(|R|'|R|)_ij, hence λ_min(B) >= −‖E‖ >= −bound.
 
-    The last step: column j of R has square norm <= B_jj / (1 − γ), so |E| is below a rank-one matrix of that norm. The
-    index n + 1 is due to the square roots; LAPACK's multiplication by 1/R_jj where the books divide stays within it.
+    The bound is ``_bound_rounding_error(n + 1, trace(B))``: column j of R has square norm <= B_jj / (1 − γ), so |E| is
+    below a rank-one matrix of that norm. The index n + 1 is due to the square roots; that LAPACK multiplies by 1/R_jj
+    where textbooks divide stays within it.
     """
     try:
         return bool(np.isfinite(np.linalg.cholesky(B)).all())  # a NaN is not <= 0, so not every LAPACK stops at one
@@ -140,30 +141,31 @@ def _has_cholesky_factor(B: Matrix) -> bool:
 def _bound_above_by_rayleigh(A: Matrix, guess: float, x: Matrix) -> Fraction:
     """An upper bound on λ_min(A), |A_ij| <= 1: the Rayleigh quotient of x (any x will do), its errors added."""
     n = len(A)
-    B = _shift_diagonal(A, guess, np.inf)  # errors grow with the entries, and a dominant diagonal is mostly a shift
+    # Errors grow with the entries, and the shift removes most of a dominant diagonal.
+    B = _shift_diagonal(A, guess, np.inf)
     x = np.clip(x, -1.0, 1.0)  # the underflow term counts on |x_i| <= 1
     size = np.abs(x)
     product, magnitude = float(x @ (B @ x)), float(size @ (np.abs(B) @ size))
-    # Two dot products in a row: |product − x'Bx| <= γ_2n·|x|'|B||x|, and the computed magnitude is off likewise.
+    # Two dot products in a row: |product − x'Bx| <= γ_2n·|x|'|B||x|; the computed magnitude errs by no more.
     numerator = Fraction(product) + _bound_rounding_error(2 * n, Fraction(magnitude))
-    return Fraction(guess) + numerator / sum(Fraction(v) ** 2 for v in x.tolist())  # x'x exact: the sign is no matter
+    # x'x is exact, so the bound holds whatever the sign of the numerator.
+    return Fraction(guess) + numerator / sum(Fraction(v) ** 2 for v in x.tolist())
 
 
 def _enclose_mean_matrix(P: Matrix, Q: Matrix) -> Enclosure:
     """Enclose λ_min of the exact (P + Q) / 2 through the rounded one."""
-    mean = P / 2 + Q / 2  # halves first, lest the sum overflow; halving rounds subnormal numbers only
-    error = len(mean) * (
-        UNIT_ROUNDOFF * Fraction(float(np.abs(mean).max())) + Fraction(1, 2**1074)
-    )  # ‖E‖ <= n·max|E_ij|
+    mean = P / 2 + Q / 2  # halved first so that the sum cannot overflow; halving rounds subnormal numbers only
+    largest = Fraction(float(np.abs(mean).max()))
+    error = len(mean) * (UNIT_ROUNDOFF * largest + Fraction(1, 2**1074))  # ‖E‖ <= n·max|E_ij|
     found = enclose_least_eigenvalue(mean)
     return Enclosure(_round_down(Fraction(found.low) - error), _round_up(Fraction(found.high) + error))
 
 
 def _bound_rounding_error(k: int, magnitude: Fraction) -> Fraction:
-    """The error of k roundings, relative to a magnitude that itself has it, and of underflow.
+    """Bound the error of k roundings, relative to a computed magnitude with the same error, plus that of underflow.
 
     With γ = ku / (1 − ku) the first is γ / (1 − γ)·magnitude. Underflow costs some n² <= k² operations 2^-1074 each:
-    far less than the 2^-1000 charged here, which is nothing next to entries of size one.
+    far less than the 2^-1000 charged here, which is negligible next to entries of size one.
     """
     return k * UNIT_ROUNDOFF / (1 - 2 * k * UNIT_ROUNDOFF) * magnitude + Fraction((k + 1) ** 2, 2**1000)
 

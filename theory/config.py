@@ -1,4 +1,4 @@
-"""What is to be examined: every option of ``fedco2 theory`` in one frozen object, and what it will cost."""
+"""Every option of ``fedco2 theory`` in one frozen object, and a prediction of what the run will cost."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from theory.user_data import DEFAULT_RIDGE, UserData, load_user_data
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 FIGURE_KERNELS, FIGURE_CLIENTS = 48, 20
-"""Kernels computed for the figures of many draws and many clients, and how many clients the latter shows."""
+"""Kernels computed for the figures of draws and of client counts, and the largest client count shown."""
 WORKSPACE_BYTES = 2**27
-"""Bytes for the nodes of a quadrature, and for what the allocator keeps after use."""
+"""Bytes for the nodes of a quadrature, and for memory that the allocator does not return."""
 MEMORY_REMEDIES = {
     "samples": "lower --samples or --clients",
     "width": "lower --width, or use --dtype float32",
@@ -61,7 +61,7 @@ class TheoryConfig:
         for name in ("clients", "samples", "dim", "width", "draws", "steps"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        check_seed(self.seed, SEED_LIMIT // 2)  # draws, and the figure of them, count on from it
+        check_seed(self.seed, SEED_LIMIT // 2)  # draws, also those of the figure, use the seeds that follow
         if self.chunk is not None and self.chunk < 1:
             raise InputError(f"chunk is {self.chunk}; it must be at least 1 (or leave it out)")
         if not 0 < self.alpha <= 1:
@@ -85,24 +85,24 @@ class TheoryConfig:
 
     @cached_property
     def _user_data(self) -> UserData | None:
-        """Read once: every draw and every prediction asks for it."""
+        """Read once, although every draw and every prediction needs it."""
         return None if self.data is None else load_user_data(Path(self.data), self.ridge)
 
     @property
     def size(self) -> ProblemSize:
-        """Of the problem, known before synthetic clients are drawn."""
-        mine = self.load_data()
-        if mine is None:
+        """The size of the problem, known before synthetic clients are drawn."""
+        data = self.load_data()
+        if data is None:
             isotropic = self.covariance != "anisotropic" or self.dim == 1
             return ProblemSize(self.clients * self.samples, self.clients, self.dim, isotropic)
         return ProblemSize(
-            len(mine.problem.x), mine.problem.clients, mine.problem.dim, mine.problem.isotropic_scales is not None
+            len(data.problem.x), data.problem.clients, data.problem.dim, data.problem.isotropic_scales is not None
         )
 
     def build_problem(self, draw: int = 0) -> Problem:
         """The clients of one draw; the user's data are the same in all draws."""
-        mine = self.load_data()
-        problem = mine.problem if mine else draw_synthetic_problem(
+        data = self.load_data()
+        problem = data.problem if data else draw_synthetic_problem(
             self.clients, self.samples, self.dim,
             covariance=self.covariance, heterogeneity=self.heterogeneity, seed=self.seed + draw,
         )  # fmt: skip
@@ -118,7 +118,7 @@ class TheoryConfig:
 
 @dataclass(frozen=True)
 class ProblemSize:
-    """What a run's cost depends on: n samples of N clients in d dimensions, and whether every S_i = s_i I."""
+    """What the cost of a run depends on: n samples of N clients in d dimensions, and whether every S_i = s_i I."""
 
     n: int
     N: int
@@ -128,19 +128,19 @@ class ProblemSize:
 
 @dataclass(frozen=True)
 class PredictedCost:
-    """What a run will need, predicted before it starts."""
+    """The memory and time that a run will need, predicted before it starts."""
 
     bytes: int
     seconds: float
     remedy: str
-    """What lowers the memory most."""
+    """What reduces the memory most."""
 
 
 def predict_cost(setting: TheoryConfig, claims: set[str], figures: bool = True) -> PredictedCost:
-    """Memory exactly enough to refuse what cannot fit, time within a factor of two or three.
+    """Predict memory well enough to refuse what cannot fit, and time within a factor of two or three.
 
     The matrices are n x n, the covariances N x d x d, the descent keeps hidden activations n x m and offline weights
-    N x m x d, X1's largest Jacobian is n x 512 d. Nothing is drawn for it. ``figures`` has more clients and draws.
+    N x m x d, X1's largest Jacobian is n x 512 d. No data are drawn. ``figures`` adds more clients and draws.
     """
     size, m, item = setting.size, setting.width, DTYPES[setting.dtype].itemsize
     n, N, d = size.n, size.N, size.d
@@ -164,16 +164,16 @@ def predict_cost(setting: TheoryConfig, claims: set[str], figures: bool = True) 
         work += setting.steps * 220.0 * n * m * (1 + d / 20) / pace  # five readings, two networks, some 20 passes each
     if claims & {"K3", "K4", "C1", "C2"} or (figures and "D2" in claims):  # the figure of D2 draws C2's bound
         work += (1 + ("K3" in claims)) * _predict_limit_seconds(size, rate, pace)
-    cures = USER_DATA_MEMORY_REMEDIES if setting.data else MEMORY_REMEDIES
+    remedies = USER_DATA_MEMORY_REMEDIES if setting.data else MEMORY_REMEDIES
     return PredictedCost(
-        WORKSPACE_BYTES + sum(parts.values()), setting.draws * work, cures[max(parts, key=lambda name: parts[name])]
+        WORKSPACE_BYTES + sum(parts.values()), setting.draws * work, remedies[max(parts, key=lambda name: parts[name])]
     )
 
 
 def _predict_limit_seconds(size: ProblemSize, rate: float, pace: float) -> float:
-    """The quadrature of V^inf: some ten d x d products at every node of every pair of clients, then the entries.
+    """Predict the quadrature of V^inf: some ten d x d products at every node of each pair of clients, then the entries.
 
-    The integrand narrows as 1/√d, so that the nodes are doubled once more from d = 20 on, and again from about 320.
+    The integrand narrows as 1/√d, so the nodes are doubled once more from d = 20 on, and again from about 320.
     """
     n, N, d = size.n, size.N, size.d
     if size.isotropic:
@@ -184,12 +184,12 @@ def _predict_limit_seconds(size: ProblemSize, rate: float, pace: float) -> float
 
 
 def _measure_compute_rates(dtype: torch.dtype) -> tuple[float, float]:
-    """Flops a second of a matrix product, and elements a second of elementwise work, here and now.
+    """Measure flops per second of a matrix product, and elements per second of elementwise work, on this machine.
 
     The best of a few short trials: a busy machine makes some of them slow.
     """
 
-    def best(job: Callable[[], object]) -> float:
+    def time_best(job: Callable[[], object]) -> float:
         times = []
         for _ in range(8):
             start = time.perf_counter()
@@ -198,11 +198,11 @@ def _measure_compute_rates(dtype: torch.dtype) -> tuple[float, float]:
         return min(times)
 
     a = torch.ones(512, 512, dtype=dtype)
-    return 2 * 512**3 / best(lambda: a @ a), 512**2 / best(lambda: a * a)
+    return 2 * 512**3 / time_best(lambda: a @ a), 512**2 / time_best(lambda: a * a)
 
 
 def get_available_memory() -> int:
-    """Bytes that can be had without swapping; all of the machine's where the system does not say."""
+    """Bytes available without swapping; all of the machine's memory where the system does not say."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -216,7 +216,7 @@ def get_available_memory() -> int:
 
 
 def refuse_if_too_large(needed: int, available: int, remedy: str) -> None:
-    """So many bytes: better now than after an hour."""
+    """Refuse a run that does not fit in memory before it starts, rather than after an hour."""
     if needed > 0.9 * available:
         raise InputError(
             f"this needs about {needed / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are free; {remedy}"

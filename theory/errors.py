@@ -1,5 +1,5 @@
-"""The one error that a user can cause and mend."""
+"""The one error that a user can cause and fix."""
 
 
 class InputError(ValueError):
-    """Bad input: the message is one line that names the value and the way out."""
+    """Bad input: a one-line message that names the value and says how to fix it."""

@@ -1,10 +1,11 @@
-"""Which method will win, before anything is trained: kernel regression with the kernel of each (beyond the paper).
+"""Predict which method will win before anything is trained, by kernel regression with each method's kernel.
 
-What a wide network learns, beside the noise of its first output, is what kernel regression with its tangent kernel
-learns. So the clients' data alone say how well each method will generalise, and whom federation will hurt: the targets
-of every sample are predicted from those of other folds. SingleSet's kernel knows no other client; FedBN's is
-V/(N α²) + G, what averaging with equal weights descends (claim D3); Fed-CO2 adds up both models, each trained on its
-own; "one kernel" is the mean of the two (Eq. 20). The ridge stands for stopping where it predicts best.
+This goes beyond the paper. Apart from the noise of its initial output, a wide network learns what kernel regression
+with its tangent kernel learns. So the clients' data alone suggest how well each method will generalise, and which
+clients federation will hurt: the target of each sample is predicted from the samples in the other folds. SingleSet's
+kernel couples no clients; FedBN's is V/(N α²) + G, the kernel of averaging with equal weights (claim D3); Fed-CO2 adds
+the predictions of both models, each trained on its own; "one kernel" is the mean of the two kernels (Eq. 20). The ridge
+plays the role of early stopping: each method uses the one that predicts best.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from theory.problem import Problem
 from theory.rng import check_seed, make_fold_rng
 
 RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-"""Shares of the kernel's mean diagonal, of which each method takes the one that predicts best."""
+"""Candidates, as shares of the kernel's mean diagonal; each method uses the one that predicts best."""
 FOLDS = 4
-"""Each is predicted from the others."""
+"""Number of folds; each is predicted from the others."""
 SINGLESET, FEDBN, FEDCO2, ONE_KERNEL = "SingleSet", "FedBN", "Fed-CO2", "Fed-CO2, one kernel"
 SIGNIFICANCE_THRESHOLD = 2.0
-"""Standard errors beyond which a difference is called one."""
+"""A difference counts if it exceeds this many standard errors."""
 MIN_DIFFERING_SAMPLES = 6
-"""Samples on which two methods must differ: of fewer even a unanimous verdict may be chance."""
+"""Samples on which two methods must differ: with fewer, even a unanimous result may be chance."""
 MATRICES_IN_MEMORY = 12
-"""Of n x n numbers, in double precision, that are in memory at a time."""
+"""How many n x n matrices of float64 are in memory at the same time."""
 
 Effect = Literal["helps", "hurts", "undecided"]
 
@@ -43,22 +44,22 @@ class RidgeFit:
 
     ridge: float
     predicted: Tensor
-    """(n, k): what is said of each sample without the targets of its fold."""
+    """(n, k): the prediction for each sample from the other folds."""
 
 
 @dataclass(frozen=True)
 class Gain:
-    """The mean of the second method's scores less the first one's, paired sample by sample."""
+    """The mean of the second method's scores minus the first's, paired by sample."""
 
     mean: float
     standard_error: float
-    """Its standard error over samples, as if they were independent; it knows nothing of other networks."""
+    """The standard error over samples, taken as independent; it does not cover other random networks."""
     differing_samples: int
-    """On how many samples the two differ."""
+    """The number of samples on which the two methods differ."""
 
     @property
     def effect(self) -> Effect:
-        """Of the second method."""
+        """Whether the second method helps or hurts compared with the first."""
         if (
             self.differing_samples < MIN_DIFFERING_SAMPLES
             or abs(self.mean) <= SIGNIFICANCE_THRESHOLD * self.standard_error
@@ -73,7 +74,7 @@ class Forecast:
 
     owner: Tensor
     scores: dict[str, Tensor]
-    """Right or not (classes); or one less the squared error in units of the client's variance (numbers)."""
+    """Classes: 1 if correct, else 0. Numbers: 1 minus the squared error over the client's variance."""
     ridges: dict[str, float]
 
     def compute_client_scores(self, method: str) -> list[float]:
@@ -81,17 +82,17 @@ class Forecast:
         return [self.scores[method][rows].mean().item() for rows in self._select_clients()]
 
     def compute_mean_score(self, method: str) -> float:
-        """Over clients, each counted alike."""
+        """The mean over clients, all weighted equally."""
         each = self.compute_client_scores(method)
         return sum(each) / len(each)
 
     def compute_client_gains(self, first: str = SINGLESET, second: str = FEDBN) -> list[Gain]:
-        """What the second method is ahead of the first, for each client."""
+        """The gain of the second method over the first, for each client."""
         gap = self.scores[second] - self.scores[first]
         return [_compute_gain(gap[rows]) for rows in self._select_clients()]
 
     def compute_mean_gain(self, first: str, second: str) -> Gain:
-        """Of the mean over clients."""
+        """The gain in the mean over clients, all weighted equally."""
         each = self.compute_client_gains(first, second)
         mean, error = (
             sum(values) / len(each) for values in ([g.mean for g in each], [g.standard_error**2 for g in each])
@@ -115,7 +116,7 @@ def forecast_methods(
     seed: int = 0,
     names: Sequence[str] | None = None,
 ) -> Forecast:
-    """Of classes if there are labels (n), else of the numbers ``problem.y``; ``names`` are the clients', for errors."""
+    """Forecast classes if ``labels`` (n) are given, else the numbers ``problem.y``; ``names`` are for errors."""
     check_seed(seed)
     _validate_problem(problem, labels, names or [str(i) for i in range(problem.clients)])
     owner = problem.owner
@@ -125,21 +126,21 @@ def forecast_methods(
     whole = [slice(0, len(owner))]
     fits = {SINGLESET: regress(single, targets, fold, problem.blocks), FEDBN: regress(fedbn, targets, fold, whole)}
     fits[ONE_KERNEL] = regress(single.add_(fedbn).div_(2), targets, fold, whole)
-    said = {name: fit.predicted for name, fit in fits.items()}
-    said[FEDCO2] = (said[SINGLESET] + said[FEDBN]) / 2
+    predicted = {name: fit.predicted for name, fit in fits.items()}
+    predicted[FEDCO2] = (predicted[SINGLESET] + predicted[FEDBN]) / 2
     order = (SINGLESET, FEDBN, FEDCO2, ONE_KERNEL)
     if labels is None:
         variance = torch.stack([problem.y.double()[rows].var() for rows in problem.blocks])[owner]
-        scores = {name: 1 - (said[name] - targets).squeeze(1) ** 2 / variance for name in order}
+        scores = {name: 1 - (predicted[name] - targets).squeeze(1) ** 2 / variance for name in order}
     else:
-        scores = {name: (said[name].argmax(1) == labels).double() for name in order}
+        scores = {name: (predicted[name].argmax(1) == labels).double() for name in order}
     return Forecast(owner, scores, {name: fit.ridge for name, fit in fits.items()})
 
 
 def _validate_problem(problem: Problem, labels: Tensor | None, names: Sequence[str]) -> None:
-    """What nothing could be said of, before hours are spent on it."""
+    """Refuse data that allow no forecast, before hours are spent on them."""
     if labels is not None and len(labels.unique()) < 2:
-        raise InputError("all samples are of one class, so there is nothing to foretell")
+        raise InputError("all samples are of one class, so there is nothing to forecast")
     for name, rows in zip(names, problem.blocks, strict=True):
         y = problem.y[rows]
         if len(y) < FOLDS:
@@ -148,12 +149,12 @@ def _validate_problem(problem: Problem, labels: Tensor | None, names: Sequence[s
             )
         if labels is None and y.max() == y.min():
             raise InputError(
-                f"client {name}: its targets are all the same, so there is nothing to foretell of it; leave it out"
+                f"client {name}: its targets are all the same, so there is nothing to forecast for it; leave it out"
             )
 
 
 def rescale_inputs(problem: Problem) -> Problem:
-    """Every client's inputs in units of their own spread: the kernels are the same, and no power of them overflows."""
+    """Scale each client's inputs to unit variance: the kernels stay the same, and no power of the inputs overflows."""
     size = problem.S.diagonal(dim1=1, dim2=2).mean(1).sqrt()
     x, S = problem.x / size[problem.owner][:, None], problem.S / size[:, None, None] / size[:, None, None]
     return Problem(x, problem.y, problem.owner, S)
@@ -162,10 +163,11 @@ def rescale_inputs(problem: Problem) -> Problem:
 def compute_method_kernels(
     problem: Problem, width: int, alpha: float, seed: int = 0, *, bias: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Of SingleSet, and of FedBN as rounds with equal weights train it, in double precision.
+    """The kernels of SingleSet, and of FedBN trained in rounds with equal weights, in double precision.
 
-    The paper's networks have no output bias. With one, shared wherever v is, a lone model can know how common a class
-    is on its client, most of what there is to know under label skew. It has the weight of all the rest.
+    The paper's networks have no output bias. With ``bias`` (shared wherever v is) a local model can learn how common
+    each class is on its client, which is most of what there is to learn under label skew. The bias gets the same weight
+    as all other parameters together.
     """
     found = compute_kernel(problem, draw_initial_weights(problem, width, alpha, seed))
     V, G = found.V.double().div_(alpha**2), found.G.double()  # G couples no clients: γ is personal
@@ -177,15 +179,15 @@ def compute_method_kernels(
 
 
 def encode_centered_one_hot(labels: Tensor) -> Tensor:
-    """(n, classes), each row adding up to zero, so that a prediction of nothing is one of no class."""
+    """(n, classes) with rows that sum to zero, so that a prediction of 0 favours no class."""
     found = torch.nn.functional.one_hot(labels).double()
     return found - 1 / found.shape[1]
 
 
 def assign_folds(owner: Tensor, labels: Tensor, seed: int = 0) -> Tensor:
-    """Which fold each sample is in (n), drawn so that every class of every client is spread evenly over them.
+    """The fold of each sample (n), drawn so that every class of every client is spread evenly over the folds.
 
-    Else a class would be rarer among a client's other samples for its being left out, and taken for the less likely.
+    Otherwise leaving out a fold would make its classes rarer among the client's other samples, and seem less likely.
     """
     order = torch.from_numpy(make_fold_rng(seed).permutation(len(owner))).to(owner.device)
     for key in (labels, owner):
@@ -196,28 +198,28 @@ def assign_folds(owner: Tensor, labels: Tensor, seed: int = 0) -> Tensor:
 
 
 def regress(K: Tensor, targets: Tensor, fold: Tensor, parts: Sequence[slice]) -> RidgeFit:
-    """Kernel ridge regression of each fold (n) on the others, within each part; the ridge tried that predicts best.
+    """Kernel ridge regression of each fold on the others, within each part, with the ridge that predicts best.
 
-    The ridge is chosen by the samples that are then scored: one number for all of them, and alike for all methods.
+    The ridge is chosen on the samples that are then scored, but it is a single number, and chosen so for every method.
     """
     level, best = K.diagonal().mean().item(), None
     for ridge in RIDGES:
         each = [predict_held_out(K[rows, rows], targets[rows], fold[rows], ridge * level) for rows in parts]
         whole = [one for one in each if one is not None]
-        if len(whole) < len(each):  # K is singular but for rounding, and this ridge is too small to be of use
+        if len(whole) < len(each):  # K is numerically singular, and this ridge is too small
             continue
-        said = torch.cat(whole)
-        error = (said - targets).square().mean().item()
+        predicted = torch.cat(whole)
+        error = (predicted - targets).square().mean().item()
         if best is None or error < best[0]:
-            best = (error, RidgeFit(ridge, said))
+            best = (error, RidgeFit(ridge, predicted))
     if best is None:
         raise InputError("no ridge makes a kernel definite: the samples are too much alike")
     return best[1]
 
 
 def predict_held_out(K: Tensor, targets: Tensor, fold: Tensor, ridge: float) -> Tensor | None:
-    """What the other folds say of each sample; None if K with this ridge is not positive definite."""
-    said = torch.zeros_like(targets)
+    """Predict each sample from the other folds; None if K with this ridge is not positive definite."""
+    predicted = torch.zeros_like(targets)
     for one in fold.unique():
         held, rest = fold == one, fold != one
         among = K[rest][:, rest]
@@ -225,5 +227,5 @@ def predict_held_out(K: Tensor, targets: Tensor, fold: Tensor, ridge: float) -> 
         factor, failed = torch.linalg.cholesky_ex(among)
         if failed:
             return None
-        said[held] = K[held][:, rest] @ torch.cholesky_solve(targets[rest], factor)
-    return said
+        predicted[held] = K[held][:, rest] @ torch.cholesky_solve(targets[rest], factor)
+    return predicted

@@ -1,4 +1,4 @@
-"""The two-layer batch-norm ReLU network of the analysis, and of the trainer."""
+"""The two-layer batch-norm ReLU network, which the theory analyses and fedtrain trains."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def draw_weights(
 
 
 class ScaleNorm(nn.BatchNorm1d):
-    """Batch norm with a scale γ (its ``weight``) and no shift: a batch-norm layer by type, so methods find it."""
+    """Batch norm with a scale γ (its ``weight``) and no shift; a subclass, so that methods recognise it."""
 
     def __init__(self, width: int, eps: float = 1e-5, dtype: torch.dtype | None = None) -> None:
         super().__init__(width, eps=eps, dtype=dtype)
@@ -40,8 +40,8 @@ class TwoLayerBN(nn.Module):
     """f(x) = m^(-1/2) Σ_k c_k relu(γ_k v_kᵀx / |v_k|_S): ``features`` up to the ReLU, ``head`` = c / sqrt(m), fixed.
 
     With a ``covariance`` S it is the network of the theory: unit k is divided by |v_k|_S, and the gradient runs
-    through that norm. Without, it is the network that is trained: batch statistics in training, running ones after.
-    On a centred batch whose xᵀx/n is S both give the same outputs and the same gradients (up to ``eps``).
+    through that norm. Without one it is the network that fedtrain trains, with batch statistics in training and running
+    statistics afterwards. On a centred batch whose xᵀx/n is S both give the same outputs and gradients (up to ``eps``).
     """
 
     covariance: Tensor | None
@@ -65,12 +65,12 @@ class TwoLayerBN(nn.Module):
         self.head = nn.Linear(width, outputs, bias=False, dtype=dtype)
         self.head.weight.requires_grad_(False)  # the paper keeps c as it was drawn
         self.register_buffer("covariance", covariance, persistent=False)
-        if not hidden.weight.is_meta:  # there are no weights to draw
+        if not hidden.weight.is_meta:  # a meta tensor has no weights to draw
             self.load_weights(*draw_weights(dim, width, alpha, generator or torch.default_generator, outputs, dtype))
 
     @torch.no_grad()
     def load_weights(self, v: Tensor, gamma: Tensor, c: Tensor) -> TwoLayerBN:
-        """Take over weights given in the paper's letters."""
+        """Set the weights, given in the paper's notation."""
         self.get_parameter(HIDDEN_KEY).copy_(v)
         self.get_parameter(SCALE_KEY).copy_(gamma)
         self.head.weight.copy_(c.reshape(self.head.weight.shape) / len(v) ** 0.5)

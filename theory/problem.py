@@ -1,4 +1,4 @@
-"""Everyone's data: who owns which sample, and each client's covariance."""
+"""The data of all clients: which client owns each sample, and each client's covariance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Covariance = Literal["isotropic", "scaled", "anisotropic"]
 PARALLEL_TOLERANCE = 1e-12
 """Two samples whose |cosine| is within this of 1 count as parallel."""
 SINGULAR_TOLERANCE = 1e-12
-"""A covariance whose λ_min is below this share of its λ_max is singular but for rounding."""
+"""A covariance whose λ_min is below this share of its λ_max counts as singular: the rest is rounding."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Problem:
         return s.squeeze(1) if bool(same.all()) else None
 
     def to(self, dtype: torch.dtype | None = None, device: str | torch.device | None = None) -> Problem:
-        """The same problem in another precision or place."""
+        """The same problem in another precision or on another device."""
         x, y, S = (t.to(device, dtype) for t in (self.x, self.y, self.S))
         return Problem(x, y, self.owner.to(device), S)
 
@@ -87,7 +87,7 @@ class Problem:
 
 
 def check_data(x: Tensor, y: Tensor, owner: Tensor) -> None:
-    """Refuse what no verdict could be given on."""
+    """Refuse data on which no claim can be checked."""
     if x.dim() != 2 or x.shape[0] == 0 or x.shape[1] == 0:
         raise InputError(f"X has shape {tuple(x.shape)}; expected (samples, dimension), both at least 1")
     for name, values in (("y", y), ("owner", owner)):
@@ -115,9 +115,9 @@ def check_covariances(S: Tensor) -> None:
 
 
 def find_singularity(S: Tensor) -> tuple[float, float] | None:
-    """(λ_min, λ_max) of a symmetric matrix that is not positive definite beyond rounding, else None.
+    """(λ_min, λ_max) of a symmetric matrix that is not clearly positive definite, else None.
 
-    Most are well within, which Cholesky's factor shows in a tenth of the time that eigenvalues take.
+    Most matrices are, and a Cholesky factorisation shows it in a tenth of the time that eigenvalues take.
     """
     S = S.double()
     inside = S - SINGULAR_TOLERANCE * S.diagonal().sum() * torch.eye(len(S), dtype=S.dtype, device=S.device)
@@ -158,9 +158,9 @@ def draw_synthetic_problem(
     heterogeneity: float = 1.0,
     seed: int = 0,
 ) -> Problem:
-    """Gaussian clients as Assumption 4.1 wants them: x ~ N(0, S_i), S_i different; y ~ N(0, 1).
+    """Gaussian clients as Assumption 4.1 requires: x ~ N(0, S_i), S_i different; y ~ N(0, 1).
 
-    A client depends on the seed and its own number alone: more clients leave the first ones as they are.
+    A client depends only on the seed and its own number, so adding clients does not change the first ones.
     """
     sizes = [samples] * clients if isinstance(samples, int) else list(samples)
     for name, value in (("clients", clients), ("samples", min(sizes, default=0)), ("dim", dim)):
@@ -170,10 +170,10 @@ def draw_synthetic_problem(
         raise InputError(f"{len(sizes)} sample counts for {clients} clients; give one for each")
     x, y, S = [], [], []
     for client, size in enumerate(sizes):
-        chance = make_data_rng(seed, client)
-        S.append(draw_covariance(covariance, dim, heterogeneity, chance))
-        z = torch.from_numpy(chance.standard_normal((size, dim)))
+        rng = make_data_rng(seed, client)
+        S.append(draw_covariance(covariance, dim, heterogeneity, rng))
+        z = torch.from_numpy(rng.standard_normal((size, dim)))
         x.append(z @ torch.linalg.cholesky(S[-1]).T)  # L z ~ N(0, S)
-        y.append(torch.from_numpy(chance.standard_normal(size)))
+        y.append(torch.from_numpy(rng.standard_normal(size)))
     owner = torch.repeat_interleave(torch.arange(clients), torch.tensor(sizes))
     return Problem(torch.cat(x), torch.cat(y), owner, torch.stack(S))

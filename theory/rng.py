@@ -1,8 +1,8 @@
-"""Chance as a function of its purpose: the clients' data and the networks never share a stream.
+"""Random generators keyed by purpose: the clients' data and the networks never share a stream.
 
-Eq. 10 wants v independent of the data. Torch's generator keeps 32 bits of a seed, so two purposes that both seed it
-meet somewhere, however they are salted. The data come from another generator altogether (numpy's PCG64), which hashes
-every word of its key; the networks, the deep one of X1 too, keep torch's.
+Eq. 10 requires v to be independent of the data. Torch's generator keeps only 32 bits of a seed, so two purposes that
+both use it collide for some seeds, however they are salted. The data therefore come from a different generator
+(numpy's PCG64), which hashes every word of its key; the networks, including the deep one of X1, use torch's.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import torch
 from theory.errors import InputError
 
 SEED_LIMIT = 2**32
-"""Torch's generator tells so many seeds apart."""
+"""The number of seeds that torch's generator can tell apart."""
 DATA_KEY = int.from_bytes(b"data", "big")
-"""The first word of the key: the directions of ``estimate_sphere_average`` come from the same kind of generator."""
+"""First word of the key; it keeps the data apart from ``estimate_sphere_average``, which also uses PCG64."""
 FOLD_KEY = int.from_bytes(b"fold", "big")
-"""Likewise of the folds."""
+"""The same for the folds of a forecast."""
 
 
 def check_seed(seed: int, draws: int = 1) -> None:
-    """Refuse a seed that another seed would stand for, or from which so many draws could not count on."""
+    """Refuse a seed that torch cannot tell from another one, or that has fewer than ``draws`` seeds left from it on."""
     if not 0 <= seed <= SEED_LIMIT - draws:
         raise InputError(f"seed is {seed}; choose it between 0 and {SEED_LIMIT - draws}")
 
@@ -33,11 +33,11 @@ def make_data_rng(seed: int, client: int) -> np.random.Generator:
 
 
 def make_fold_rng(seed: int) -> np.random.Generator:
-    """For who is predicted from whom."""
+    """For assigning samples to the folds of a forecast."""
     check_seed(seed)
     return np.random.default_rng([FOLD_KEY, seed])
 
 
 def make_network_rng(seed: int) -> torch.Generator:
-    """For v and c of a network; whoever draws several counts on from the study's seed."""
+    """For v and c of a network; when several are drawn, they use consecutive seeds from the study's on."""
     return torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""One problem, one pair of networks, and everything that claims measure on them, each computed once."""
+"""One problem, one pair of networks, and everything that the claims measure on them, each computed once."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from theory.training.descent import Reading, Trajectory, descend
 from theory.training.residuals import compute_stable_step
 
 ProgressCallback = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and how much there is."""
+"""Called with a description of the work, the amount done and the total."""
 
 
 class Study:
-    """The networks at t = 0 (or at any weights), their kernels, their limit and their descents."""
+    """The networks at t = 0 (or at given weights), their kernels, infinite-width limit and training runs."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Study:
         chunk: int | None = None,
         progress: ProgressCallback = lambda what, done, total: None,
     ) -> Study:
-        """The paper's initialisation."""
+        """A study of networks at the paper's initialisation."""
         if width < 1:
             raise InputError(f"width is {width}; a network needs at least one hidden unit")
         if not 0 < alpha <= 1:
@@ -72,7 +72,7 @@ class Study:
         )
 
     def to_double(self) -> Study:
-        """This study in float64: what divides by a small step needs the digits."""
+        """This study in float64, for checks that divide by a small step and need the digits."""
         if self.problem.x.dtype == torch.float64:
             return self
         online, offline = (
@@ -92,22 +92,22 @@ class Study:
 
     @property
     def alpha(self) -> float:
-        """α."""
+        """The scale α of the weights."""
         return self.online.alpha
 
     @property
     def tolerance(self) -> float:
-        """What counts as equal, relative to the norm: rounding, with room for sums over hidden units."""
+        """The relative difference that counts as rounding, including sums over hidden units."""
         return 1e-10 if self.problem.x.dtype == torch.float64 else 1e-4
 
     @property
     def eigenvalue_tolerance(self) -> float:
-        """How far rounding may move an eigenvalue of V, in units of α²Λ = V + α²G: V alone may be all rounding."""
+        """How far rounding may move an eigenvalue of V, relative to α²Λ = V + α²G, as V alone may be all rounding."""
         return self.tolerance * self.alpha**2 * compute_max_eigenvalue(self.online_kernel.Lambda)
 
     @property
     def residual_floor(self) -> float:
-        """Residuals below this share of the first one are rounding, and are no longer compared."""
+        """Residuals below this share of the first one count as rounding and are not compared."""
         return 1e-11 if self.problem.x.dtype == torch.float64 else 1e-5
 
     def compute_kernel(
@@ -153,27 +153,27 @@ class Study:
 
     @property
     def computed_limit_kernels(self) -> dict[str, Kernel] | None:
-        """The limits of these very kernels, if a claim has needed them; of the printed projection none is known."""
+        """The limits of these kernels if a claim has computed them; for the printed projection none is known."""
         return self.limit_kernels if "limit" in vars(self) and self.projection == "exact" else None
 
     @cached_property
     def joint_kernel(self) -> Tensor:
-        """What drives F when the fused loss is descended: fusion² (Λ_on + Λ_off), a quarter of the sum in the paper."""
+        """The kernel of descent on the fused loss: fusion² (Λ_on + Λ_off), a quarter of the sum in the paper."""
         return self.fusion**2 * (self.online_kernel.Lambda + self.offline_kernel.Lambda)
 
     @cached_property
     def rate(self) -> float:
-        """The common step 1/λ_max(Λ_on) for the loss Σ(F-y)²/2: stable for every model, as none is steeper."""
+        """The common step 1/λ_max(Λ_on) for the loss Σ(F-y)²/2: stable for all models, as none has a larger λ_max."""
         return compute_stable_step(self.online_kernel.Lambda, share=0.5)
 
     @cached_property
     def descents(self) -> dict[str, Trajectory]:
-        """Every reading, run."""
+        """The trajectories of real descent in every reading."""
         n = len(self.problem.y)
         own_joint, own_on, own_off = (
             compute_stable_step(K) for K in (self.joint_kernel, self.online_kernel.Lambda, self.offline_kernel.Lambda)
         )
-        # A federated client steps on the mean over its own samples; V/N + G is never steeper than its client blocks.
+        # A federated client descends the mean over its own samples; λ_max(V/N + G) is at most that of client blocks.
         local = (
             compute_stable_step(keep_client_blocks(self.online_kernel.Lambda, self.problem.owner), share=0.5)
             * min(self.problem.sizes)
@@ -186,33 +186,33 @@ class Study:
             "joint, own step": ("joint", n / 2 * own_joint),
             "federated": ("federated", local),
         }
-        total, done, found = len(plans) * self.steps, 0, {}
+        total, done, trajectories = len(plans) * self.steps, 0, {}
 
-        def tick() -> None:
+        def report_step() -> None:
             nonlocal done
             done += 1
             self.progress("descent of the real networks", done, total)
 
         for name, (reading, step) in plans.items():
-            found[name] = descend(
+            trajectories[name] = descend(
                 self.problem, self.online, self.offline, reading, self.steps, step,
-                snapshot_count=9 if name == "separate" else 0, on_step=tick,
+                snapshot_count=9 if name == "separate" else 0, on_step=report_step,
             )  # fmt: skip
-        return found
+        return trajectories
 
 
 def compute_min_eigenvalue(K: Tensor) -> float:
-    """λ_min."""
+    """λ_min of a symmetric matrix."""
     return torch.linalg.eigvalsh(K.double())[0].item()
 
 
 def compute_max_eigenvalue(K: Tensor) -> float:
-    """λ_max."""
+    """λ_max of a symmetric matrix."""
     return torch.linalg.eigvalsh(K.double())[-1].item()
 
 
 def truncate_width(weights: Weights, width: int) -> Weights:
-    """The network of the first ``width`` units."""
+    """Keep only the first ``width`` hidden units."""
     if weights.width <= width:
         return weights
     return replace(weights, v=weights.v[..., :width, :], c=weights.c[..., :width], gamma=weights.gamma[..., :width])

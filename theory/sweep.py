@@ -1,4 +1,4 @@
-"""The orderings as one or two settings vary."""
+"""Check the orderings while one or two settings vary."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SWEEPABLE = {
 
 
 def parse_sweep(text: str) -> tuple[str, list[Any]]:
-    """ "clients=2,5,10" as a name and its values."""
+    """Parse "clients=2,5,10" into a name and its values."""
     name, _, listed = text.partition("=")
     name = name.strip().replace("-", "_")
     if name not in SWEEPABLE:
@@ -45,7 +45,7 @@ def parse_sweep(text: str) -> tuple[str, list[Any]]:
 def expand_sweeps(
     setting: TheoryConfig, sweeps: Sequence[tuple[str, list[Any]]]
 ) -> list[tuple[dict[str, Any], TheoryConfig]]:
-    """Every combination, in order."""
+    """Every combination of the swept values, in order."""
     if len(sweeps) > 2:
         raise InputError(f"{len(sweeps)} sweeps; a table and a figure can show one or two")
     names = [name for name, _ in sweeps]
@@ -59,7 +59,7 @@ def expand_sweeps(
 
 
 def compute_gain(V: float, V_on: float) -> float:
-    """Fed-CO2's λ_min over FedBN's, both already averaged: what table and figure show; no number if FedBN has none."""
+    """Fed-CO2's λ_min over FedBN's, both averaged over draws; NaN if FedBN's is not positive."""
     return V / V_on if V_on > 0 else math.nan
 
 
@@ -68,7 +68,7 @@ def run_sweep(
     claims: Sequence[Claim],
     progress: ProgressCallback = lambda what, done, total: None,
 ) -> list[dict[str, Any]]:
-    """One row for each combination: mean λ_min over draws, and how often the claims held."""
+    """Compute one row per combination: mean λ_min over draws, and how often the claims held."""
     rows: list[dict[str, Any]] = []
     total = sum(one.draws for _, one in settings)
     for chosen, one in settings:

@@ -1,4 +1,4 @@
-"""The user's own data: read without trust, centred as batch norm would, and held against Assumption 4.1."""
+"""The user's own data: read as untrusted input, centred as batch norm does, and checked against Assumption 4.1."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from theory.problem import Problem, check_data, find_singularity
 MAX_UNPACKED_BYTES = 2**31
 """Bytes that the arrays may take once unpacked."""
 MAX_UNPACK_RATIO, ALWAYS_ALLOWED_BYTES = 200, 2**24
-"""They may unpack to so many times the size of the file, or to so many bytes: a bomb must be large itself."""
+"""Zip-bomb limits: arrays may unpack to this many times the file's size, or to this many bytes in any case."""
 MAX_ABS_VALUE = 1e100
 MAX_COVARIANCE_BYTES = 2**30
-"""Bytes of all clients' covariances: a file of 12 rows may have a million columns."""
+"""Bytes of all clients' covariances: even a file with 12 rows may have a million columns."""
 MAX_NAME_LENGTH = 40
 DEFAULT_RIDGE = 1e-3
-"""On empirical covariances, as a share of the mean variance: enough to make them definite."""
+"""Added to empirical covariances, as a share of the mean variance: enough to make them positive definite."""
 
 
 @dataclass(frozen=True)
 class UserData:
-    """The problem made of a file, and where the file breaks the paper's assumptions."""
+    """The problem built from a file, and the paper's assumptions that the file violates."""
 
     problem: Problem
     violated_assumptions: list[str]
     ridge: float
     file_rows: list[int]
-    """Where in the file each sample of the problem stands."""
+    """The row of the file that each sample of the problem comes from."""
     client_names: list[str]
-    """Of the clients, as they may be printed."""
+    """The clients' names, safe to print."""
 
     def describe_sample(self, sample: int) -> str:
-        """A sample of the problem as the file has it."""
+        """Name a sample of the problem by its row in the file."""
         return _format_sample(self.file_rows[sample], self.client_names[int(self.problem.owner[sample])])
 
 
@@ -86,7 +86,7 @@ def _format_sample(row: int, client: str) -> str:
 
 
 def _center_by_client(x: Tensor, means: Tensor, owner: Tensor) -> Tensor:
-    """x less its client's mean; what is left of a sample that equals it but for rounding is zero."""
+    """x minus its client's mean; a sample that equals the mean up to rounding becomes exactly zero."""
     centred = x - means[owner]
     largest = torch.stack([x[owner == i].abs().max() for i in range(len(means))])
     rounding = 16 * torch.finfo(x.dtype).eps * largest[owner]
@@ -95,7 +95,7 @@ def _center_by_client(x: Tensor, means: Tensor, owner: Tensor) -> Tensor:
 
 
 def _load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an .npz: no pickles, no bombs, and whatever a damaged file may raise becomes one error."""
+    """Load the arrays of an .npz: no pickles, no zip bombs, and one error for whatever a damaged file raises."""
     try:
         with path.open("rb") as file:
             if file.read(4) != b"PK\x03\x04":
@@ -112,7 +112,7 @@ def _load_arrays(path: Path) -> dict[str, np.ndarray]:
                 )
             present = set(archive.namelist())
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a header as Python 2 wrote it, or one that cannot be read anyway
+                warnings.simplefilter("ignore")  # about headers that Python 2 wrote, or that cannot be read anyway
                 wanted = [name for name in ("X", "y", "owner") if f"{name}.npy" in present]
                 return {name: _load_array(archive, f"{name}.npy") for name in wanted}
     except InputError:
@@ -127,7 +127,7 @@ def _load_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _load_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    """One member, whose header must fit its bytes: numpy would allocate what the header claims."""
+    """Load one member, whose header must match its bytes: numpy would allocate whatever the header claims."""
     with archive.open(name) as file:
         content = io.BytesIO(file.read(MAX_UNPACKED_BYTES))
     read_header = {
@@ -155,7 +155,7 @@ def _parse_numbers(array: np.ndarray, path: Path) -> Tensor:
 
 
 def _parse_clients(owner: np.ndarray, path: Path) -> tuple[list[str], np.ndarray]:
-    """Names, sorted, and whose each row is. Python takes it that text is Unicode, and fails badly if it is not."""
+    """The sorted client names and the client number of each row; text that is not valid Unicode would crash Python."""
     text = owner.dtype.kind == "U"
     if owner.dtype.kind not in "biufSU" or (
         text and (np.frombuffer(owner.tobytes(), f"{owner.dtype.byteorder}u4") > sys.maxunicode).any()
@@ -166,13 +166,13 @@ def _parse_clients(owner: np.ndarray, path: Path) -> tuple[list[str], np.ndarray
 
 
 def _sanitize_name(name: str) -> str:
-    """A client's name as it may be printed: the file could steer a terminal with it, or fill it."""
+    """A client's name made safe to print: no control characters for the terminal, and not too long."""
     plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name[: MAX_NAME_LENGTH + 1])
     return plain if len(plain) <= MAX_NAME_LENGTH else f"{plain[: MAX_NAME_LENGTH - 3]}..."
 
 
 def compute_covariance(x: Tensor, ridge: float, name: str) -> Tensor:
-    """Of a client's centred samples, with ridge · mean variance · I on it; refused if that is still singular."""
+    """The covariance of a client's centred samples plus ridge · mean variance · I; refused if still singular."""
     S = x.T @ x / len(x)
     level = S.diagonal().mean().item()
     if level == 0:
@@ -187,27 +187,27 @@ def compute_covariance(x: Tensor, ridge: float, name: str) -> Tensor:
 
 
 def _find_violated_assumptions(x: Tensor, means: Tensor, S: Tensor, owner: Tensor, names: list[str]) -> list[str]:
-    """Assumption 4.1 in words, where it does not hold."""
+    """Describe each way in which the data violate Assumption 4.1."""
     found = []
-    off = (means.square().sum(1) / S.diagonal(dim1=1, dim2=2).sum(1)).sqrt()
-    shifted = [f"{names[i]} ({off[i]:.2g})" for i in range(len(off)) if off[i] > 1e-6]
+    offset = (means.square().sum(1) / S.diagonal(dim1=1, dim2=2).sum(1)).sqrt()
+    shifted = [f"{names[i]} ({offset[i]:.2g})" for i in range(len(offset)) if offset[i] > 1e-6]
     if shifted:
         found.append(
             "inputs are not centred (mean over standard deviation: " + ", ".join(shifted[:5])
             + (", ..." if len(shifted) > 5 else "") + "); they were centred for each client, as batch norm does"
         )  # fmt: skip
-    alike = [
+    equal = [
         f"{names[i]} and {names[j]}"
         for i in range(len(S))
         for j in range(i)
         if (S[i] - S[j]).norm() <= 1e-6 * S[i].norm()
     ]
-    if alike:
-        found.append("covariances do not differ: " + ", ".join(alike[:5]) + (", ..." if len(alike) > 5 else ""))
-    short = [names[i] for i, size in enumerate(owner.bincount().tolist()) if size <= x.shape[1]]
-    if short:
+    if equal:
+        found.append("covariances do not differ: " + ", ".join(equal[:5]) + (", ..." if len(equal) > 5 else ""))
+    too_few = [names[i] for i, size in enumerate(owner.bincount().tolist()) if size <= x.shape[1]]
+    if too_few:
         found.append(
-            f"not more samples than dimensions on {', '.join(short[:5])}{', ...' if len(short) > 5 else ''}: "
+            f"not more samples than dimensions on {', '.join(too_few[:5])}{', ...' if len(too_few) > 5 else ''}: "
             "the empirical covariance is singular without the ridge"
         )
     return found

@@ -1,4 +1,4 @@
-"""From a setting to a report: every draw, every claim, and what the figures show."""
+"""From a setting to a report: check every claim on every draw, and collect the numbers behind the figures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def verify_claims(
     certify: bool = False,
     progress: ProgressCallback = lambda what, done, total: None,
 ) -> tuple[Report, Study]:
-    """Check the claims on every draw; the report, and the first draw's study for its matrices."""
+    """Check the claims on every draw; returns the report, and the study of the first draw for its matrices."""
     start = time.perf_counter()
     first = setting.build_study(0, progress)
     findings: dict[str, list[Finding]] = {claim.id: [] for claim in claims}
@@ -66,7 +66,7 @@ def verify_claims(
 
 
 def _build_claim_row(claim: Claim, found: list[Finding]) -> Report:
-    """The verdict over all draws, and words, margin and evidence of the draw that it comes from."""
+    """The verdict over all draws, with words, margin and evidence of the draw that decided it."""
     verdict, shown = _combine_draws(found)
     row = {"id": claim.id, "statement": claim.statement, "source": claim.source, "ordering": claim.ordering}
     row |= {k: getattr(found[shown], k) for k in ("margin", "unit", "words", "lhs", "rhs", "evidence")}
@@ -82,8 +82,8 @@ def _build_claim_row(claim: Claim, found: list[Finding]) -> Report:
 
 
 def _combine_draws(found: list[Finding]) -> tuple[str, int]:
-    """The worst verdict and its draw. Conditions must suffice in every draw: where none does, the claim fails."""
-    rank = {FAILS: 0, UNDECIDED: 1, HOLDS: 3}  # any "holds under" lies between
+    """The worst verdict and its draw. A condition must suffice in every draw; if none does, the claim fails."""
+    rank = {FAILS: 0, UNDECIDED: 1, HOLDS: 3}  # any "holds under" ranks 2
     shown = min(range(len(found)), key=lambda k: (rank.get(found[k].verdict, 2), found[k].margin))
     verdict = found[shown].verdict
     if verdict in rank:
@@ -94,7 +94,7 @@ def _combine_draws(found: list[Finding]) -> tuple[str, int]:
 
 
 def collect_eigenvalues(study: Study, ids: set[str]) -> Report:
-    """Least and greatest eigenvalue of every kernel; of the limits too where a claim has needed them."""
+    """Least and greatest eigenvalue of every kernel, and of the limits if a claim has computed them."""
     kernels = {"on": study.online_kernel, "off": study.offline_kernel, "": study.fused_kernel}
     named = {
         letter + ("_" + name if name else ""): getattr(k, letter)
@@ -113,13 +113,13 @@ def collect_eigenvalues(study: Study, ids: set[str]) -> Report:
 
 
 def describe_parallel_samples(problem: Problem, name: Callable[[int], str] = str) -> list[str]:
-    """Parallel samples, named."""
+    """Describe the first few pairs of parallel samples."""
     pairs = problem.find_parallel_samples()[:5]
     return [f"samples {name(p)} and {name(q)} are parallel (cosine {cosine:+.15f})" for p, q, cosine in pairs]
 
 
 def describe_parallel_effect(problem: Problem, pair: tuple[int, int, float], name: Callable[[int], str] = str) -> str:
-    """λ_min of V_on with both samples and without the second, measured at a moderate width."""
+    """Describe λ_min of V_on with both samples and without the second, measured at a moderate width."""
     p, q, cosine = pair
     keep = torch.arange(len(problem.x)) != q
     before = compute_min_eigenvalue(Study.at_init(problem, 2048, steps=1).online_kernel.V)
@@ -160,7 +160,7 @@ def collect_curves(
 
 
 def _collect_min_eigenvalues(study: Study) -> Report:
-    """λ_min of the three kernels, and what of it may be rounding."""
+    """λ_min of the three kernels, and the part of it that may be rounding."""
     return {
         "V_on": compute_min_eigenvalue(study.online_kernel.V),
         "V_off": compute_min_eigenvalue(study.offline_kernel.V),
@@ -170,7 +170,7 @@ def _collect_min_eigenvalues(study: Study) -> Report:
 
 
 def _collect_draws(setting: TheoryConfig, study: Study, progress: ProgressCallback) -> list[Report]:
-    """λ_min of the three kernels over draws; fewer where one is costly. The user's data get new networks only."""
+    """λ_min of the three kernels over draws, fewer if each is costly. With the user's data only the networks change."""
     count = max(setting.draws, FIGURE_DRAWS if len(study.problem.x) ** 2 * setting.width < 2e9 else 4)
     rows = []
     for draw in range(count):
@@ -180,7 +180,7 @@ def _collect_draws(setting: TheoryConfig, study: Study, progress: ProgressCallba
 
 
 def _collect_client_counts(setting: TheoryConfig, study: Study, progress: ProgressCallback) -> list[Report]:
-    """λ_min as clients are added, one by one in doubling numbers, each with its data."""
+    """λ_min for growing numbers of clients, each with its own data."""
     N = study.problem.clients
     largest = N if setting.data else max(N, 20)
     if len(study.problem.x) / N * largest > 1000:
@@ -195,8 +195,8 @@ def _collect_client_counts(setting: TheoryConfig, study: Study, progress: Progre
     rows = []
     for k, count in enumerate(counts):
         progress("effect of the number of clients", k, len(counts))
-        mine = everyone.owner < count
-        some = Problem(everyone.x[mine], everyone.y[mine], everyone.owner[mine], everyone.S[:count])
+        selected = everyone.owner < count
+        some = Problem(everyone.x[selected], everyone.y[selected], everyone.owner[selected], everyone.S[:count])
         weights: Weights = replace(study.online, gamma=study.online.gamma[:1].expand(count, -1))
         one = Study(some, weights, projection=setting.projection, chunk=setting.chunk)
         rows.append({"clients": count, **_collect_min_eigenvalues(one)})
@@ -204,7 +204,7 @@ def _collect_client_counts(setting: TheoryConfig, study: Study, progress: Progre
 
 
 def collect_certificates(study: Study) -> Report:
-    """O2 and O3 proved for the matrices at hand, where float64 suffices; of a float32 study, computed anew in it."""
+    """Certify O2 and O3 for these matrices, as far as float64 suffices; a float32 study is recomputed in float64."""
     study = study.to_double()
     on, off = (V.double().cpu().numpy() for V in (study.online_kernel.V, study.offline_kernel.V))
     proofs = certify_orderings((on + on.T) / 2, (off + off.T) / 2)  # exactly symmetric
@@ -219,14 +219,14 @@ def collect_certificates(study: Study) -> Report:
     }
 
 
-def summarize_report(report: Report, room: float) -> list[str]:
-    """Two sentences in plain words; eigenvalues that differ by no more than ``room`` differ by rounding."""
+def summarize_report(report: Report, tolerance: float) -> list[str]:
+    """Summarise the report in two sentences; eigenvalues within ``tolerance`` of each other count as equal."""
     rows, table = {row["id"]: row for row in report["claims"]}, report["eigenvalues"]
     orders = [row for row in rows.values() if row["ordering"] and row["id"] in CLAIMS]
     failed = [row["id"] for row in orders if row["verdict"] == FAILS]
     on, mean = table["V_on"]["min"], table["V"]["min"]
-    if mean - on > room:
-        gain = f"a factor {mean / on:.3g}" if on > room else "from nothing"
+    if mean - on > tolerance:
+        gain = f"a factor {mean / on:.3g}" if on > tolerance else "from nothing"
         first = f"Adding an offline network raises λ_min from {on:.4g} (FedBN) to {mean:.4g} (Fed-CO2), {gain}"
     else:
         first = f"Adding an offline network does not raise λ_min: {on:.4g} (FedBN), {mean:.4g} (Fed-CO2)"

@@ -1,4 +1,4 @@
-"""Every claim of the paper as an object with its check."""
+"""Every claim of the paper, with the function that checks it."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ CLAIMS: dict[str, Claim] = {claim.id: claim for claim in _ALL}
 
 
 def select_claims(ids: str | None) -> list[Claim]:
-    """The claims named, e.g. "O1,O2"; all of them for None."""
+    """Select the named claims, e.g. "O1,O2"; all of them for None."""
     if ids is None:
         return list(CLAIMS.values())
     wanted = [name.strip().upper() for name in ids.split(",") if name.strip()]

@@ -1,4 +1,4 @@
-"""What a claim is, and what measuring it gives."""
+"""A claim, and the finding that checking it gives."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from theory.study import Study
 
 HOLDS, FAILS, HOLDS_UNDER_PREFIX = "holds", "fails", "holds under: "
 UNDECIDED = "undecided"
-"""Neither could be shown: what was computed is not accurate enough to tell."""
+"""Neither could be shown: the computed values are not accurate enough."""
 
 
 def format_conditional_verdict(*conditions: str) -> str:
-    """The claim fails as it is printed, and holds if read so."""
+    """The verdict for a claim that fails as printed but holds under any of these conditions."""
     return HOLDS_UNDER_PREFIX + "; ".join(conditions)
 
 
 def parse_conditions(verdict: str) -> list[str]:
-    """Those named by ``format_conditional_verdict``, each of them enough; none for any other verdict."""
+    """The conditions listed by ``format_conditional_verdict``, each sufficient; none for any other verdict."""
     return verdict.removeprefix(HOLDS_UNDER_PREFIX).split("; ") if verdict.startswith(HOLDS_UNDER_PREFIX) else []
 
 
@@ -33,7 +33,7 @@ class Finding:
     rhs: float
     margin: float
     unit: str
-    """What the margin counts: "absolute", "relative", "digits" (log10 of a ratio)."""
+    """The unit of the margin: "absolute", "relative", "digits" (log10 of a ratio)."""
     words: str
     """One sentence in plain words."""
     evidence: dict[str, Any] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Claim:
     source: str
     check: Callable[[Study], Finding]
     ordering: bool = False
-    """Whether it is one of the orderings that ``--strict`` insists on."""
+    """Whether it is one of the orderings that ``--strict`` requires to hold."""
 
 
 def compute_relative_error(error: float, scale: float) -> float:
@@ -57,5 +57,5 @@ def compute_relative_error(error: float, scale: float) -> float:
 
 
 def compute_margin_digits(error: float, tolerance: float) -> float:
-    """By how many digits the error is below the tolerance; an error of zero counts as the smallest there is."""
+    """By how many digits the error is below the tolerance; errors below 1e-16, zero included, count as 1e-16."""
     return math.log10(tolerance / max(error, 1e-16))

@@ -1,4 +1,4 @@
-"""C1, C2: the least eigenvalue stays up during training, and the residual stays under its bound."""
+"""C1, C2: during training the least eigenvalue and the residual stay within their bounds."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ BRANCHES = ("online", "offline", "fused")
 
 
 def compute_mu(study: Study) -> dict[str, float]:
-    """μ = λ_min(V^inf) of each model, by the exact limit; 0 where it is no more than the limit's own doubt."""
-    doubt, mu = (
-        bound_spectral_error(study.limit),
-        {branch: compute_min_eigenvalue(study.limit_kernels[branch].V) for branch in BRANCHES},
-    )
-    return {branch: value if value > doubt else 0.0 for branch, value in mu.items()}
+    """μ = λ_min(V^inf) of each model, from the exact limit; 0 where it is within the limit's own error."""
+    error = bound_spectral_error(study.limit)
+    mu = {branch: compute_min_eigenvalue(study.limit_kernels[branch].V) for branch in BRANCHES}
+    return {branch: value if value > error else 0.0 for branch, value in mu.items()}
 
 
 def check_c1_stays_positive(study: Study) -> Finding:
-    """λ_min(Λ(t)) along real descent over μ/(2α²), at the full width and two smaller ones.
+    """Compare λ_min(Λ(t)) along real descent with μ/(2α²), at the full width and two smaller ones.
 
-    Where μ is 0 the claim asks for λ_min(Λ(t)) ≥ 0 only, and there is no ratio. Rounding is allowed for on both sides.
+    Where μ is 0 the claim only requires λ_min(Λ(t)) ≥ 0, and there is no ratio. Rounding is allowed for on both sides.
     """
     mu = compute_mu(study)
     bounds = {branch: value / (2 * study.alpha**2) for branch, value in mu.items()}
@@ -66,7 +64,7 @@ def check_c1_stays_positive(study: Study) -> Finding:
 
 
 def _compute_ratio(low: float, bound: float, slack: float) -> float:
-    """low / bound; beyond all ratios where the bound is 0 and low is not below it."""
+    """low / bound; where the bound is 0, inf if low reaches it and -inf if not."""
     if bound > 0:
         return low / bound
     return math.inf if low >= -slack else -math.inf
@@ -84,22 +82,22 @@ def _track_min_eigenvalues(study: Study, path: Trajectory) -> dict[str, list[flo
 
 
 def check_c2_stays_under_bound(study: Study) -> Finding:
-    """|F(t)-y|² against (1 - rate μ/(2α²))^t |F(0)-y|², violations counted for each model."""
-    mu, found, rate, doubt = compute_mu(study), study.descents, study.rate, bound_spectral_error(study.limit)
+    """Count where |F(t)-y|² exceeds (1 - rate μ/(2α²))^t |F(0)-y|², for each model."""
+    mu, descents, rate, error = compute_mu(study), study.descents, study.rate, bound_spectral_error(study.limit)
     paths = {branch: ("separate", branch) for branch in BRANCHES} | {"fused, joint": ("joint", "fused")}
     violations, worst = {}, {}
     for name, (reading, branch) in paths.items():
-        squares = found[reading].compute_residual_norms(branch).double().square()  # type: ignore[arg-type]
-        bound = compute_bound_curve(max(0.0, mu[branch] - doubt), rate, study.alpha, squares)
+        squares = descents[reading].compute_residual_norms(branch).double().square()  # type: ignore[arg-type]
+        bound = compute_bound_curve(max(0.0, mu[branch] - error), rate, study.alpha, squares)
         bound = bound.clamp_min(study.residual_floor**2 * squares[0].item())
         violations[name] = int((~(squares <= bound * (1 + 1e-9))).sum())  # NaN is a violation too
         worst[name] = (squares / bound)[1:].nan_to_num(math.inf).max().item()
-    bad = [name for name, count in violations.items() if count]
-    if not bad:
+    violated = [name for name, count in violations.items() if count]
+    if not violated:
         verdict = HOLDS
     else:
-        good = [name for name in paths if name not in bad]
-        verdict = format_conditional_verdict(*(f"only {name}" for name in good)) if good else FAILS
+        respected = [name for name in paths if name not in violated]
+        verdict = format_conditional_verdict(*(f"only {name}" for name in respected)) if respected else FAILS
     return Finding(
         verdict,
         lhs=max(worst.values()),

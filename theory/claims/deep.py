@@ -16,7 +16,7 @@ from theory.study import Study, compute_max_eigenvalue, compute_min_eigenvalue
 
 @dataclass(frozen=True)
 class DeepKernels:
-    """Λ_on (all parameters shared) and Λ_off (none) of any architecture, and whose output each row is."""
+    """Λ_on (all parameters shared) and Λ_off (none) of any architecture, and the client that owns each row."""
 
     online: Tensor
     offline: Tensor
@@ -28,18 +28,18 @@ def compute_deep_kernels(
 ) -> DeepKernels:
     """Empirical kernels of any ``nn.Module``, one parameter tensor at a time so that memory stays bounded.
 
-    ``offline`` are the clients' own networks; without them they are copies of the online one, as at t = 0.
+    ``offline`` are the clients' own networks; by default they are copies of the online one, as at t = 0.
     """
     clients = len(inputs)
-    sets = (("on", [online] * clients, True), ("off", list(offline or [online] * clients), False))
+    models = (("on", [online] * clients, True), ("off", list(offline or [online] * clients), False))
     found: dict[str, Tensor] = {}
     owner = torch.empty(0, dtype=torch.long)
-    for name, nets, shared in sets:
+    for name, nets, shared in models:
         for parameter in get_trainable_parameters(nets[0]):
             rows = compute_jacobian(nets, inputs, [parameter], chunk)
             if not len(owner):
-                each = len(rows[parameter]) // sum(map(len, inputs))
-                sizes = torch.tensor([each * len(x) for x in inputs])
+                outputs = len(rows[parameter]) // sum(map(len, inputs))
+                sizes = torch.tensor([outputs * len(x) for x in inputs])
                 owner = torch.repeat_interleave(torch.arange(clients), sizes).to(rows[parameter].device)
             K = compute_federated_kernel(rows, owner, {parameter} if shared else set())
             found[name] = found[name] + K if name in found else K
@@ -47,10 +47,10 @@ def compute_deep_kernels(
 
 
 def check_deep_orderings(kernels: DeepKernels, tolerance: float = 1e-10) -> Finding:
-    """O1, O2 and O3 for these kernels."""
+    """Check O1, O2 and O3 for these kernels."""
     same = kernels.owner[:, None] == kernels.owner[None, :]
     scale = compute_max_eigenvalue(kernels.online)
-    apart = compute_relative_error(
+    difference = compute_relative_error(
         (kernels.offline - kernels.online * same).abs().max().item(), kernels.online.abs().max().item()
     )
     on, off, mean = (
@@ -58,17 +58,17 @@ def check_deep_orderings(kernels: DeepKernels, tolerance: float = 1e-10) -> Find
         compute_min_eigenvalue(kernels.offline),
         compute_min_eigenvalue((kernels.online + kernels.offline) / 2),
     )
-    order = {"O1": apart <= tolerance, "O2": off - on >= -tolerance * scale}
+    order = {"O1": difference <= tolerance, "O2": off - on >= -tolerance * scale}
     order["O3"] = order["O2"] and mean - (on + off) / 2 >= -tolerance * scale
     return Finding(
         HOLDS if all(order.values()) else FAILS,
         lhs=off,
         rhs=on,
-        margin=min(off - on, mean - (on + off) / 2) if order["O1"] else -apart * scale,
+        margin=min(off - on, mean - (on + off) / 2) if order["O1"] else -difference * scale,
         unit="absolute",
         words=f"λ_min: offline {off:.4g}, mean {mean:.4g}, online {on:.4g}",
         evidence={
-            "relative_difference_from_blocks": apart,
+            "relative_difference_from_blocks": difference,
             "holds": order,
             "lambda_min": {"off": off, "mean": mean, "on": on},
         },
@@ -76,7 +76,7 @@ def check_deep_orderings(kernels: DeepKernels, tolerance: float = 1e-10) -> Find
 
 
 def build_small_conv_net(dim: int, generator: torch.Generator) -> nn.Module:
-    """A one-dimensional convolutional network with batch norm in eval mode: X1's example when none is given."""
+    """A one-dimensional convolutional network with batch norm in eval mode, which X1 examines."""
     net = nn.Sequential(
         nn.Unflatten(1, (1, dim)),
         nn.Conv1d(1, 8, 3, padding=1),
@@ -99,10 +99,10 @@ def build_small_conv_net(dim: int, generator: torch.Generator) -> nn.Module:
 
 
 def check_x1_deep_orderings(study: Study) -> Finding:
-    """The orderings for a small convolutional network on the study's own inputs.
+    """Check the orderings for a small convolutional network on the study's inputs.
 
-    Both models have the same weights, so one autograd Jacobian gives both kernels and O1 is an identity: what is
-    measured is the chain of eigenvalues. O1 itself is tested where networks of their own are given (``compute_deep_kernels``).
+    Both models have the same weights, so one autograd Jacobian gives both kernels and O1 is an identity; what is
+    measured is the chain of eigenvalues. Only separate offline networks (see ``compute_deep_kernels``) can test O1.
     """
     problem = study.problem.to(torch.float64, "cpu")
     net = build_small_conv_net(problem.dim, torch.Generator().manual_seed(study.seed))

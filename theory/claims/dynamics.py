@@ -1,4 +1,4 @@
-"""D1-D3: what really drives the fused network, and how fast."""
+"""D1-D3: the kernel that really drives the fused network, and how fast it converges."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ from theory.training.descent import Trajectory, descend
 from theory.training.residuals import predict_residuals
 
 MIN_GAIN_DIGITS = 1e-3
-"""Digits by which a residual must be smaller to be called so."""
+"""Digits by which a residual must be smaller to count as smaller."""
 STEP_FRACTIONS = (1e-3, 1e-4)
 """Small steps, as shares of 1/λ_max; the second is a tenth of the first."""
 MAX_TOTAL_ERROR, MAX_PERSONAL_ERROR = 1e-4, 0.1
-"""What a law of first order may miss of the whole, and of the personal part; a part divided by N misses half."""
+"""Largest error of a first-order prediction, relative to the whole and to the personal part.
+
+A personal part that is wrongly divided by N is off by at least one half.
+"""
 FIRST_ORDER_RESOLUTION = 1e-8
-"""What two small steps can tell of a law of first order, relative to the whole: curvature and rounding, with room."""
+"""How accurately two small steps can test a first-order prediction, relative to the whole: curvature and rounding."""
 
 
 class FusedNetwork(nn.Module):
@@ -48,13 +51,13 @@ class FusedNetwork(nn.Module):
 
 
 def check_d1_fused_kernel(study: Study) -> Finding:
-    """The autograd kernel of the fused network itself against half and a quarter of Λ_on + Λ_off.
+    """Compare the autograd kernel of the fused network with half and a quarter of Λ_on + Λ_off.
 
-    Then one small step of each branch on its own loss, whose effect on F is divided by the step.
+    Also take one small step of each branch on its own loss, and compare its effect on F, divided by the step size.
     """
     problem = study.problem
-    room = max(1, MAX_JACOBIAN_ENTRIES // (2 * len(problem.x) * (problem.dim + 1)))  # two networks at a time
-    online, offline = truncate_width(study.online, room), truncate_width(study.offline, room)
+    max_width = max(1, MAX_JACOBIAN_ENTRIES // (2 * len(problem.x) * (problem.dim + 1)))  # two networks at a time
+    online, offline = truncate_width(study.online, max_width), truncate_width(study.offline, max_width)
     pairs = zip(build_networks(problem, online), build_networks(problem, offline), strict=True)
     rows = compute_jacobian(
         [FusedNetwork(on, off, study.fusion).eval() for on, off in pairs], [problem.x[b] for b in problem.blocks]
@@ -62,7 +65,7 @@ def check_d1_fused_kernel(study: Study) -> Finding:
     fused = compute_federated_kernel(rows, problem.owner, {f"online.{HIDDEN_KEY}"})
     total = study.compute_kernel(online).Lambda + study.compute_kernel(offline).Lambda
     half, quarter = compute_relative_distance(fused, total / 2), compute_relative_distance(fused, total / 4)
-    times = compute_relative_error(fused.norm().item(), (total / 2).norm().item())
+    factor = compute_relative_error(fused.norm().item(), (total / 2).norm().item())
     precise = study.to_double()
     separate = _measure_separate_step(precise)
     if half <= study.tolerance:
@@ -75,17 +78,17 @@ def check_d1_fused_kernel(study: Study) -> Finding:
         )
     return Finding(
         verdict,
-        lhs=times,
+        lhs=factor,
         rhs=1.0,
         margin=compute_margin_digits(half, study.tolerance),
         unit="digits",
-        words=f"the true kernel is {times:.3g} times Eq. 20's",
+        words=f"the true kernel is {factor:.3g} times Eq. 20's",
         evidence={"error_of_half": half, "error_of_quarter": quarter, "separate_step_error": separate},
     )
 
 
 def _measure_separate_step(study: Study) -> dict[str, float]:
-    """How far one step of each branch on its own loss is from Eq. 20's kernel."""
+    """How far one step of each branch on its own loss is from the prediction of Eq. 20's kernel."""
     K, n = study.fused_kernel.Lambda, len(study.problem.y)
     moves = []
     for share in STEP_FRACTIONS:
@@ -100,8 +103,8 @@ def _measure_separate_step(study: Study) -> dict[str, float]:
 def _measure_first_order_errors(moves: list[Tensor], expected: Tensor, part: Tensor) -> dict[str, float]:
     """|ΔF/step + expected| / |expected| for both steps and as the step vanishes; the last relative to |part| too.
 
-    What is linear in the step goes with 10 times the small one minus the large one. ``part`` is what the personal γ
-    contributes: for small α that is so little of the whole that an error in it would hide there.
+    The error that is linear in the step cancels in 10 times the small step minus the large one. ``part`` is the
+    contribution of the personal γ: for small α it is so small that an error in it would not show in the whole.
     """
     large, small = moves
     gaps = [(move + expected).norm().item() for move in (large, small, (10 * small - large) / 9)]
@@ -111,21 +114,21 @@ def _measure_first_order_errors(moves: list[Tensor], expected: Tensor, part: Ten
 
 
 def _find_worst_error(errors: dict[str, float]) -> tuple[float, float]:
-    """What the law misses and what it may, of the whole or of the personal part, whichever is worse.
+    """The error and its allowance, relative to the whole or to the personal part, whichever is worse.
 
-    A gate that opens on the way spoils the limit, curvature the small step: of the whole, either of them will do.
+    A gate that opens on the way spoils the limit, and curvature the small step; of the whole, the better one counts.
     """
     _, small, limit, part = errors.values()
     return max((min(small, limit), MAX_TOTAL_ERROR), (part, MAX_PERSONAL_ERROR), key=lambda pair: pair[0] / pair[1])
 
 
 def _is_within_tolerance(errors: dict[str, float]) -> bool:
-    missed, allowed = _find_worst_error(errors)
-    return missed <= allowed
+    error, allowed = _find_worst_error(errors)
+    return error <= allowed
 
 
 def check_d2_converges_faster(study: Study) -> Finding:
-    """Fed-CO2's residual against FedBN's after the same number of real steps, in every reading."""
+    """Compare Fed-CO2's residual with FedBN's after the same number of real steps, in every reading."""
     found = study.descents
     fedbn, own = (
         found["separate"].compute_residual_norms("online"),
@@ -146,11 +149,11 @@ def check_d2_converges_faster(study: Study) -> Finding:
         "separate": "each branch descends its own loss",
         "federated": "each branch descends its own loss in federated rounds",
     }
-    true_under = [words for name, words in readings.items() if gains[name] > MIN_GAIN_DIGITS]
+    conditions = [words for name, words in readings.items() if gains[name] > MIN_GAIN_DIGITS]
     verdict = (
-        HOLDS if gains["joint"] > MIN_GAIN_DIGITS else format_conditional_verdict(*true_under) if true_under else FAILS
+        HOLDS if gains["joint"] > MIN_GAIN_DIGITS else format_conditional_verdict(*conditions) if conditions else FAILS
     )
-    told = [f"{name} {gain:+.2f}{_format_step_note(at[name], len(fedbn) - 1)}" for name, gain in gains.items()]
+    descriptions = [f"{name} {gain:+.2f}{_format_step_note(at[name], len(fedbn) - 1)}" for name, gain in gains.items()]
     co2, bn = ends["joint"]
     return Finding(
         verdict,
@@ -158,7 +161,7 @@ def check_d2_converges_faster(study: Study) -> Finding:
         rhs=bn,
         margin=gains["joint"],
         unit="digits",
-        words=f"digits gained on FedBN after {len(fedbn) - 1} steps: {'; '.join(told)}",
+        words=f"digits gained on FedBN after {len(fedbn) - 1} steps: {'; '.join(descriptions)}",
         evidence={
             "log10_gain": gains,
             "compared_at_step": at,
@@ -175,18 +178,18 @@ def check_d2_converges_faster(study: Study) -> Finding:
 
 
 def _predict_final_residual(study: Study, K: Tensor) -> float:
-    """|F - y| after all steps if K stayed as it is at t = 0; both networks start from the same outputs."""
+    """|F - y| after all steps if K stayed constant; both networks start from the same outputs."""
     start = study.descents["joint"].online[0] - study.problem.y
     return predict_residuals(K, start, study.rate, study.steps)[-1].norm().item()
 
 
 def _compute_gain_digits(fedco2: float, fedbn: float) -> float:
-    """Digits by which Fed-CO2's residual is the smaller; a diverged one loses."""
+    """Digits by which Fed-CO2's residual is smaller; -inf if it diverged."""
     return math.log10(fedbn / fedco2) if fedco2 < math.inf else -math.inf
 
 
 def _find_last_comparable_step(a: Tensor, b: Tensor, floor: float) -> int:
-    """The last step where neither residual has sunk into rounding; the last one of all if any diverged."""
+    """The last step at which both residuals are above rounding; the very last one if any diverged."""
     if not (a[-1] + b[-1]).isfinite():
         return len(a) - 1
     alive = (torch.minimum(a, b) > floor * a[0]).nonzero()
@@ -198,14 +201,14 @@ def _get_residual_at(residuals: Tensor, step: int) -> float:
 
 
 def _format_step_note(step: int, last: int) -> str:
-    """Nothing where the last step was compared, as all expect."""
+    """Empty where the residuals were compared at the last step, which is the normal case."""
     return "" if step == last else f" (at step {step}, before rounding)"
 
 
 def check_d3_federated_step(study: Study) -> Finding:
-    """One real federated step against descent on the pooled loss, and against the pulled kernel.
+    """Compare one real federated step with descent on the pooled loss, and with the kernel V/N + G ("pulled").
 
-    They differ by (1 - 1/N) G only, so the error is measured in units of G's own contribution.
+    The two differ only by (1 - 1/N) G, so the error is measured relative to G's own contribution.
     """
     study = study.to_double()
     problem = study.problem
@@ -230,18 +233,18 @@ def check_d3_federated_step(study: Study) -> Finding:
         ),
     }
     pooled, others = errors["pooled"], (errors["pulled"], errors["offline"])
-    missed, allowed = _find_worst_error(pooled)
-    if missed <= allowed:
+    error, allowed = _find_worst_error(pooled)
+    if error <= allowed:
         verdict = HOLDS
     elif all(map(_is_within_tolerance, others)):
         verdict = format_conditional_verdict("the shared part is divided by N and the personal part is not")
-    else:  # α so small that the personal part is lost in the accuracy of a step?
-        verdict = UNDECIDED if all(error["limit"] <= FIRST_ORDER_RESOLUTION for error in others) else FAILS
+    else:  # undecided if α is so small that a step cannot resolve the personal part
+        verdict = UNDECIDED if all(each["limit"] <= FIRST_ORDER_RESOLUTION for each in others) else FAILS
     return Finding(
         verdict,
-        lhs=missed,
+        lhs=error,
         rhs=allowed,
-        margin=compute_margin_digits(missed, allowed),
+        margin=compute_margin_digits(error, allowed),
         unit="digits",
         words=f"as the step vanishes pooled descent is off by {100 * pooled['limit']:.3g} %, "
         f"or {100 * pooled['limit_in_personal_part']:.3g} % of the personal part; V/N + G by {others[0]['limit']:.0e}",

@@ -10,26 +10,27 @@ from theory.study import Study, compute_max_eigenvalue, compute_min_eigenvalue
 
 
 def check_o1_offline_is_block_diagonal(study: Study) -> Finding:
-    """V_off against the client blocks of V_on."""
-    apart = (study.offline_kernel.V - keep_client_blocks(study.online_kernel.V, study.problem.owner)).abs().max().item()
-    error = compute_relative_error(apart, study.alpha**2 * study.online_kernel.Lambda.abs().max().item())
+    """Compare V_off with the client blocks of V_on."""
+    blocks = keep_client_blocks(study.online_kernel.V, study.problem.owner)
+    difference = (study.offline_kernel.V - blocks).abs().max().item()
+    error = compute_relative_error(difference, study.alpha**2 * study.online_kernel.Lambda.abs().max().item())
     return Finding(
         HOLDS if error <= study.tolerance else FAILS,
-        lhs=apart,
+        lhs=difference,
         rhs=0.0,
         margin=compute_margin_digits(error, study.tolerance),
         unit="digits",
-        words=f"the largest difference is {apart:.1e}",
-        evidence={"largest_difference": apart, "relative": error},
+        words=f"the largest difference is {difference:.1e}",
+        evidence={"largest_difference": difference, "relative": error},
     )
 
 
 def check_o2_offline_above_online(study: Study) -> Finding:
-    """λ_min(V_off), which is the least of the clients' own, against λ_min(V_on)."""
+    """Compare λ_min(V_off), which is the least of the clients' own, with λ_min(V_on)."""
     off, on = compute_min_eigenvalue(study.offline_kernel.V), compute_min_eigenvalue(study.online_kernel.V)
     own = [compute_min_eigenvalue(study.offline_kernel.V[rows, rows]) for rows in study.problem.blocks]
-    apart = abs(off - min(own))
-    margin = off - on if apart <= study.eigenvalue_tolerance else -apart
+    difference = abs(off - min(own))
+    margin = off - on if difference <= study.eigenvalue_tolerance else -difference
     if abs(off - on) <= study.eigenvalue_tolerance:
         words = f"λ_min is {on:.4g} online and offline"
     else:
@@ -46,44 +47,44 @@ def check_o2_offline_above_online(study: Study) -> Finding:
 
 
 def check_o3_mean_above_online(study: Study) -> Finding:
-    """Both halves of the chain, and whether the second is strict."""
+    """Check both inequalities of the chain, and whether the second is strict."""
     mean, off, on = (
         compute_min_eigenvalue(study.fused_kernel.V),
         compute_min_eigenvalue(study.offline_kernel.V),
         compute_min_eigenvalue(study.online_kernel.V),
     )
-    middle, room = (off + on) / 2, study.eigenvalue_tolerance
+    middle, tolerance = (off + on) / 2, study.eigenvalue_tolerance
     margin = min(mean - middle, middle - on)
     return Finding(
-        HOLDS if margin >= -room else FAILS,
+        HOLDS if margin >= -tolerance else FAILS,
         lhs=mean,
         rhs=on,
         margin=margin,
         unit="absolute",
         words=f"λ_min of the mean is {mean:.4g}, the mean of λ_min {middle:.4g}, online {on:.4g}",
-        evidence={"V": mean, "mean_of_both": middle, "V_on": on, "strict": middle - on > room, "gain": mean - on},
+        evidence={"V": mean, "mean_of_both": middle, "V_on": on, "strict": middle - on > tolerance, "gain": mean - on},
     )
 
 
 def check_o4_mean_is_no_steeper(study: Study) -> Finding:
-    """λ_max of the mean against V_on's, and with it the condition number where rounding leaves one to speak of."""
-    kernels, room = {"V": study.fused_kernel.V, "V_on": study.online_kernel.V}, study.eigenvalue_tolerance
+    """Compare λ_max of the mean with V_on's, and the condition numbers where rounding leaves them defined."""
+    kernels, tolerance = {"V": study.fused_kernel.V, "V_on": study.online_kernel.V}, study.eigenvalue_tolerance
     low, high = (
         {name: end(V) for name, V in kernels.items()} for end in (compute_min_eigenvalue, compute_max_eigenvalue)
     )
-    defined = min(low.values()) > room
+    defined = min(low.values()) > tolerance
     condition = {name: high[name] / low[name] if defined else None for name in kernels}
-    margin, words = high["V_on"] - high["V"], _describe_change("λ_max", high["V_on"], high["V"], room)
+    margin, words = high["V_on"] - high["V"], _describe_change("λ_max", high["V_on"], high["V"], tolerance)
     if defined:
         on, mean = high["V_on"] / low["V_on"], high["V"] / low["V"]
-        doubt = sum(high[name] / low[name] * room * (1 / low[name] + 1 / high[name]) for name in kernels)
-        if mean - on > doubt:
+        uncertainty = sum(high[name] / low[name] * tolerance * (1 / low[name] + 1 / high[name]) for name in kernels)
+        if mean - on > uncertainty:
             margin = min(margin, on - mean)
-        words = _describe_change("the condition number", on, mean, doubt)
+        words = _describe_change("the condition number", on, mean, uncertainty)
     else:
         words += "; V_on is singular to rounding, so there is no condition number to compare"
     return Finding(
-        HOLDS if margin >= -room else FAILS,
+        HOLDS if margin >= -tolerance else FAILS,
         lhs=high["V"],
         rhs=high["V_on"],
         margin=margin,
@@ -93,18 +94,19 @@ def check_o4_mean_is_no_steeper(study: Study) -> Finding:
     )
 
 
-def _describe_change(what: str, before: float, after: float, room: float) -> str:
-    """What differs by no more than the room for rounding has not moved."""
-    if abs(after - before) <= room:
+def _describe_change(what: str, before: float, after: float, tolerance: float) -> str:
+    """Describe a change; a difference within the tolerance counts as none."""
+    if abs(after - before) <= tolerance:
         return f"{what} stays at {before:.4g}"
     return f"{what} {'rises' if after > before else 'falls'} from {before:.4g} to {after:.4g}"
 
 
 def check_b1_fedbn_above_fedavg(study: Study) -> Finding:
-    """λ_min(G) of FedBN against FedAvg (the claim), and λ_min(Λ) along the whole ladder (no claim: see words).
+    """Compare λ_min(G) of FedBN and FedAvg (the claim); also report λ_min(Λ) of all four methods (not a claim).
 
-    G_FedBN is G_FedAvg pinched, so the claim is a law. Λ is V/α² + G, and pinching one summand alone may lower λ_min of
-    the sum: the rung from FedAvg to FedBN is usually climbed, but nothing guarantees it. The other rungs are laws.
+    G_FedBN is the client blocks of G_FedAvg, so the claim always holds. Λ is V/α² + G, and dropping the coupling in one
+    summand alone may lower λ_min of the sum: it usually rises from FedAvg to FedBN, but nothing guarantees it. From
+    FedBN to Fed-CO2 and on to SingleSet it never falls.
     """
     bn, avg = compute_min_eigenvalue(study.online_kernel.G), compute_min_eigenvalue(study.fedavg_kernel.G)
     ladder = {
@@ -113,8 +115,8 @@ def check_b1_fedbn_above_fedavg(study: Study) -> Finding:
         "Fed-CO2": compute_min_eigenvalue(study.fused_kernel.Lambda),
         "SingleSet": compute_min_eigenvalue(study.offline_kernel.Lambda),
     }
-    room = study.tolerance * compute_max_eigenvalue(study.fedavg_kernel.Lambda)
-    climbs = all(b >= a - room for a, b in pairwise(ladder.values()))
+    tolerance = study.tolerance * compute_max_eigenvalue(study.fedavg_kernel.Lambda)
+    climbs = all(b >= a - tolerance for a, b in pairwise(ladder.values()))
     rungs = ", ".join(f"{name} {value:.4g}" for name, value in ladder.items())
     return Finding(
         HOLDS if bn - avg >= -study.tolerance * compute_max_eigenvalue(study.fedavg_kernel.G) else FAILS,

@@ -1,4 +1,4 @@
-"""Jacobians by autograd (torch.func): the road that knows nothing of our formulas."""
+"""Jacobians by autograd (torch.func), as a check that is independent of the closed formulas."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from theory.errors import InputError
 
 
 def get_trainable_parameters(module: nn.Module) -> dict[str, Tensor]:
-    """The parameters that descent moves, by name."""
+    """The trainable parameters, by name."""
     return {name: p.detach() for name, p in module.named_parameters() if p.requires_grad}
 
 
 def compute_jacobian(
     nets: Sequence[nn.Module], inputs: Sequence[Tensor], names: Sequence[str] | None = None, chunk: int | None = None
 ) -> dict[str, Tensor]:
-    """∂f/∂θ by name, rows stacked over clients: client i's inputs through client i's network, by its own parameters.
+    """∂f/∂θ by name, rows stacked over clients: client i's inputs through client i's network.
 
-    A network with K outputs gives K rows for each sample. ``names`` restricts to some parameters; ``chunk`` bounds
-    how many samples are differentiated at once.
+    A network with K outputs gives K rows for each sample. ``names`` restricts the Jacobian to some parameters;
+    ``chunk`` bounds how many samples are differentiated at once.
     """
     pieces: dict[str, list[Tensor]] = {}
     for net, x in zip(nets, inputs, strict=True):
@@ -42,12 +42,12 @@ def _compute_client_jacobian(
                 "Jacobian of its own; call .eval() on the network first"
             )
     parameters = get_trainable_parameters(net)
-    moved = {name: parameters[name] for name in (parameters if names is None else names)}
+    selected = {name: parameters[name] for name in (parameters if names is None else names)}
 
-    def output(some: dict[str, Tensor], one: Tensor) -> Tensor:
-        return functional_call(net, some, (one.unsqueeze(0),)).reshape(-1)
+    def compute_output(values: dict[str, Tensor], sample: Tensor) -> Tensor:
+        return functional_call(net, values, (sample.unsqueeze(0),)).reshape(-1)
 
-    with torch.no_grad():  # the outer kind: torch.func differentiates all the same, and no graph is kept
-        rows = vmap(jacrev(output), in_dims=(None, 0), chunk_size=chunk)(moved, x)
+    with torch.no_grad():  # torch.func differentiates regardless, and no outer graph is kept
+        rows = vmap(jacrev(compute_output), in_dims=(None, 0), chunk_size=chunk)(selected, x)
     outputs = next(iter(rows.values())).shape[1]
     return {name: j.reshape(len(x) * outputs, -1) for name, j in rows.items()}

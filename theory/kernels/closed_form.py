@@ -20,7 +20,7 @@ Projection = Literal["exact", "printed"]
 
 @dataclass(frozen=True)
 class Weights:
-    """One network for each client: v (m, d) if shared, (N, m, d) if personal; c alike; gamma (N, m); scale alpha."""
+    """One network for each client: v (m, d) if shared, (N, m, d) if personal; c likewise; gamma (N, m); scale alpha."""
 
     v: Tensor
     c: Tensor
@@ -39,8 +39,8 @@ class Weights:
 
     def get_client_weights(self, client: int) -> tuple[Tensor, Tensor, Tensor]:
         """v (m, d), gamma (m), c (m) of one client."""
-        mine = (self.v[client], self.c[client]) if self.is_personal else (self.v, self.c)
-        return mine[0], self.gamma[client], mine[1]
+        v, c = (self.v[client], self.c[client]) if self.is_personal else (self.v, self.c)
+        return v, self.gamma[client], c
 
     def copy_per_client(self) -> Weights:
         """The offline network that starts from these weights."""
@@ -64,7 +64,7 @@ class Kernel:
         return self.V / self.alpha**2 + self.G
 
     def keep_client_blocks(self, owner: Tensor) -> Kernel:
-        """What is left when nothing is shared."""
+        """The kernel when nothing is shared."""
         return replace(self, V=keep_client_blocks(self.V, owner), G=keep_client_blocks(self.G, owner))
 
     def __add__(self, other: Kernel) -> Kernel:
@@ -91,8 +91,8 @@ def compute_kernel(
 ) -> Kernel:
     """V and G at these weights.
 
-    Shared v couples all clients (online); personal v leaves the client blocks only (offline). G couples clients only
-    where γ is shared too (``share_gamma``: FedAvg). Memory is O(n² + (n + N d) · chunk), whatever the width.
+    A shared v couples all clients (online); a personal v leaves only the client blocks (offline). G couples clients
+    only if γ is shared too (``share_gamma``: FedAvg). Memory is O(n² + (n + N d) · chunk), whatever the width.
     """
     if chunk is not None and chunk < 1:
         raise InputError(f"chunk is {chunk}; it must be at least 1 (or leave it out)")
@@ -111,22 +111,21 @@ def compute_kernel(
 def _compute_gram(
     problem: Problem, weights: Weights, share_gamma: bool, projection: Projection, chunk: int | None
 ) -> tuple[Tensor, Tensor]:
-    """V and G of one shared v.
+    """V and G for a shared v.
 
     With A = α c γ 1 / (|v|_S sqrt(m)) (n, m), D = A * v.x / |v|_S² and w_ij = v' S_i S_j v,
     V_ij = (X_i X_j') * (A_i A_j') - T_ij - T_ji',   T_ij = (A_i * (X_i S_j v - (X_i v) w_ij / (2 |v|_{S_i}²))) D_j'.
     The last term of <P_i x, P_j x'> is split evenly between T_ij and T_ji', so that two matrix products over the hidden
-    units are all there is. ``printed`` replaces S_i v / |v|_{S_i}² by v / |v|²: the paper's projection I - v v'/|v|².
+    units suffice. ``printed`` replaces S_i v / |v|_{S_i}² by v / |v|²: the paper's projection I - v v'/|v|².
     """
     x, blocks, n = problem.x, problem.blocks, len(problem.x)
     AA, T, G = (x.new_zeros(n, n) for _ in range(3))
     chunk = min(chunk or choose_chunk_size(n, problem.clients, problem.dim), weights.width)
-    together = max(n // problem.clients, problem.dim)  # clients whose w_ij take no more room than h, or than S v
-    kept = [
-        x.new_empty(n, chunk) for _ in range(5)
-    ]  # one set of buffers: fresh ones would cost a page fault for every 4 KiB
+    together = max(n // problem.clients, problem.dim)  # clients at a time: their w_ij take no more memory than h or S v
+    # One set of buffers for all chunks: fresh ones would cost a page fault for every 4 KiB.
+    buffers = [x.new_empty(n, chunk) for _ in range(5)]
     for v, c, gamma in _iterate_chunks(weights, chunk):
-        h, E, A, D, B = (buffer[:, : len(v)] for buffer in kept)
+        h, E, A, D, B = (buffer[:, : len(v)] for buffer in buffers)
         torch.mm(x, v.T, out=h)
         Sv = v @ problem.S  # S_i v: (N, k, d)
         q = (Sv * v).sum(-1)  # |v|_{S_i}²: (N, k)

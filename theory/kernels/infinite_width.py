@@ -1,10 +1,10 @@
 """The kernels at infinite width: V^inf and G^inf, exact for every covariance.
 
 At the paper's initialisation every factor is homogeneous of degree 0 in v, so the limit is an average over directions,
-the same for every α. Three deterministic roads, by what the covariances and the dimension allow:
+the same for every α. There are three deterministic methods, depending on the covariances and the dimension:
 
 - S_i = s_i I: arc-cosine kernels;
-- d > 2: a two-dimensional integral over Gaussian quadrant probabilities (see ``_gaussian``);
+- d > 2: a two-dimensional integral over Gaussian quadrant probabilities (see ``_integrate_gaussian``);
 - d = 2: one-dimensional integrals over arcs; d = 1: V = 0.
 """
 
@@ -25,19 +25,19 @@ MIN_NODES, MAX_NODES = 24, 192
 
 @dataclass(frozen=True)
 class InfiniteWidthLimit:
-    """The online kernel at infinite width with G *not* pinched (as FedAvg has it), and its largest absolute error."""
+    """The online kernel at infinite width with all of G (as in FedAvg), and its largest absolute error."""
 
     kernel: Kernel
     error: float
     nodes: int
 
     def build_online_kernel(self, owner: Tensor) -> Kernel:
-        """γ is personal: G keeps its client blocks."""
+        """The kernel with personal γ: G keeps only its client blocks."""
         return Kernel(self.kernel.V, self.kernel.keep_client_blocks(owner).G, self.kernel.alpha)
 
 
 def compute_infinite_width_limit(problem: Problem, alpha: float, tolerance: float = 1e-8) -> InfiniteWidthLimit:
-    """V^inf, G^inf to ``tolerance`` relative to their largest entry; the nodes are doubled until they agree."""
+    """V^inf, G^inf to ``tolerance`` relative to their largest entry; nodes are doubled until two results agree."""
     problem = problem.to(torch.float64, "cpu")
     if problem.isotropic_scales is not None:
         return InfiniteWidthLimit(Kernel(*_integrate_isotropic(problem, problem.isotropic_scales), alpha), 0.0, 0)
@@ -89,7 +89,7 @@ def _integrate_gaussian(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) 
     The sphere average of a function of degree 0 is (d-2) E_{v~N(0,I)}[· / |v|²], which cancels the |v|² of γγ, and
     q^(-1/2) = 2/√π ∫ exp(-q s²) ds, q^(-3/2) = 4/√π ∫ s² exp(-q s²) ds turn each norm into a Gaussian weight:
     v ~ N(0, Σ), Σ = (I + 2s²S + 2t²R)^(-1). What is left are moments over the quadrant a.v, b.v >= 0. By Stein's
-    identity they need no inverse, so parallel samples are no special case: with σ_a, σ_b, θ deviations and angle,
+    identity they need no inverse, so parallel samples need no special case: with σ_a, σ_b, θ deviations and angle,
       P                  = (π - θ)/2π
       E[(a.v)(b.v)]      = σ_a σ_b J/2π,                         J = sin θ + (π - θ) cos θ
       E[(b.v)(w.v)]      = w'Σb P + w'Σa (σ_b/σ_a) sin θ/2π
@@ -146,7 +146,7 @@ def _integrate_arc_batch(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int)
     f, w = _build_legendre_rule(nodes)
     angle_a, angle_b = (torch.atan2(x[:, 1], x[:, 0]) for x in (a, b))
     turn = angle_b[None, :] - angle_a[:, None]
-    turn = turn - 2 * math.pi * torch.round(turn / (2 * math.pi))  # the short way from a to b
+    turn = turn - 2 * math.pi * torch.round(turn / (2 * math.pi))  # the shorter way from a to b
     length = math.pi - turn.abs()
     phi = (angle_a[:, None] + turn / 2)[..., None] + length[..., None] * (f - 0.5)
     direction = torch.stack([phi.cos(), phi.sin()], -1)  # (Ma, Mb, nodes, 2)
@@ -160,6 +160,6 @@ def _integrate_arc_batch(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int)
 
 
 def _integrate_line(a: Tensor, b: Tensor, S: Tensor, R: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
-    """d = 1: normalising takes all of v away but its sign, so V = 0; exact for any number of nodes."""
+    """d = 1: normalising leaves only the sign of v, so V = 0; exact for any number of nodes."""
     product = a @ b.T
     return torch.zeros_like(product), product.clamp_min(0) / (2 * (S * R).sqrt())

@@ -1,4 +1,4 @@
-"""The infinite-width kernels by quasi-Monte Carlo over the sphere: the second road, with its own error bars."""
+"""The infinite-width kernels by quasi-Monte Carlo over the sphere: an independent estimate with error bars."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ConfidenceInterval:
 
 @dataclass(frozen=True)
 class SphereEstimate:
-    """Independent scramblings V (R, n, n) and G (R, n, n, not pinched) of the same sphere average."""
+    """Independent scramblings V (R, n, n) and G (R, n, n, with all clients coupled) of the same sphere average."""
 
     V: Tensor
     G: Tensor
@@ -44,26 +44,27 @@ class SphereEstimate:
         return Kernel(self.V.std(0) / root, self.G.std(0) / root, self.alpha)
 
     def estimate_least_eigenvalue(self, select: Callable[[Kernel], Tensor]) -> ConfidenceInterval:
-        """λ_min of a linear function of the kernel, e.g. ``lambda k: pinch(k.V, owner)``, with a 99 % interval.
+        """λ_min of a linear function of the kernel, e.g. ``lambda k: k.V``, with a 99 % interval.
 
-        λ_min is concave, so by Jensen its mean over unbiased estimates lies below (groups of four scramblings);
-        a Rayleigh quotient lies above (the eigenvector of one half, judged by the other). Both means get their error.
+        λ_min is concave, so by Jensen its mean over unbiased estimates lies below (groups of four scramblings); a
+        Rayleigh quotient lies above (the eigenvector of one half of the scramblings, evaluated on the other half).
+        Both ends are moved outwards by the error of their means.
         """
         if len(self.V) < 8:
             raise InputError(f"{len(self.V)} replicates; an interval needs at least 8")
-        several = torch.stack([select(Kernel(V, G, self.alpha)) for V, G in zip(self.V, self.G, strict=True)])
-        least = torch.stack([torch.linalg.eigvalsh(group.mean(0))[0] for group in several.split(4)])
-        vector = torch.linalg.eigh(several[::2].mean(0)).eigenvectors[:, 0]
-        above = several[1::2] @ vector @ vector
-        value = torch.linalg.eigvalsh(several.mean(0))[0].item()
+        selected = torch.stack([select(Kernel(V, G, self.alpha)) for V, G in zip(self.V, self.G, strict=True)])
+        lowest = torch.stack([torch.linalg.eigvalsh(group.mean(0))[0] for group in selected.split(4)])
+        vector = torch.linalg.eigh(selected[::2].mean(0)).eigenvectors[:, 0]
+        above = selected[1::2] @ vector @ vector
+        value = torch.linalg.eigvalsh(selected.mean(0))[0].item()
         return ConfidenceInterval(
-            least.mean().item() - _compute_half_width(least), value, above.mean().item() + _compute_half_width(above)
+            lowest.mean().item() - _compute_half_width(lowest), value, above.mean().item() + _compute_half_width(above)
         )
 
 
 def _compute_half_width(sample: Tensor) -> float:
     """How far the mean of a normal sample may lie from its expectation, at 99.5 % one-sided."""
-    from scipy.stats import t as student_t  # slow to import, and whoever trains imports this file too
+    from scipy.stats import t as student_t  # slow to import, and training imports this file too
 
     return float(student_t.ppf(0.995, len(sample) - 1)) * sample.std().item() / len(sample) ** 0.5
 
@@ -96,7 +97,7 @@ def _apply_control_variate(raw: Tensor, control: Tensor, known: Tensor, problem:
         for columns in problem.blocks:
             block = (slice(None), rows, columns)
             spread_here, size = spread[block].square().sum(), control[block].square().sum()
-            if spread_here > 1e-20 * size:  # else it is known without error, and nothing is to be controlled
+            if spread_here > 1e-20 * size:  # else the control is exact here, and there is nothing to correct
                 beta = (spread[block] * raw[block]).sum() / spread_here
                 raw[block] -= beta * (control[block] - known[rows, columns])
     return raw

@@ -1,4 +1,4 @@
-"""What each figure says, in words: its title, and the text for those who cannot see it."""
+"""The message of each figure: its title, and the text for readers who cannot see it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def build_messages(report: Report) -> dict[str, str]:
 
 
 def format_count(count: int, noun: str) -> str:
-    """1 step, 2 steps."""
+    """Format a count with its noun: 1 step, 2 steps."""
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
@@ -42,7 +42,7 @@ def _compute_ratio(a: float, b: float, room: float = 0.0) -> float:
 
 
 def _describe_change(a: float, b: float, room: float) -> str:
-    """From a to b, in words; what differs by rounding only has not moved."""
+    """Describe the change from a to b; a difference within rounding counts as none."""
     if not abs(b - a) > max(room, 1e-9 * max(abs(a), abs(b))):
         return f"stays at {format_short(a)}"
     return f"{'rises' if b > a else 'falls'} from {format_short(a)} to {format_short(b)}"
@@ -51,7 +51,7 @@ def _describe_change(a: float, b: float, room: float) -> str:
 def _describe_spectra(report: Report) -> str:
     on, mean = report["curves"]["spectra"]["V_on"], report["curves"]["spectra"]["V"]
     rows = report["curves"].get("draws") or [{}]
-    room = rows[0].get("room", 0.0)  # the first draw is the one whose spectra these are
+    room = rows[0].get("room", 0.0)  # the spectra are those of the first draw
     low, high = _describe_change(on[-1], mean[-1], room), _describe_change(on[0], mean[0], room)
     return f"FedBN to Fed-CO2: the least eigenvalue {low}, the greatest {high}"
 
@@ -65,9 +65,9 @@ def _describe_draws(report: Report) -> str:
 
 
 def collect_gains(report: Report) -> dict[str, float]:
-    """Digits by which Fed-CO2 ends below FedBN in each reading: D2's where it was examined, else at the last step.
+    """Digits by which Fed-CO2 ends below FedBN in each reading: as D2 measured it, else at the last step.
 
-    D2's of the draw whose curves these are, which is not always the one that its verdict comes from.
+    D2's values are those of the draw whose curves are shown, which need not be the draw that decided its verdict.
     """
     curves = report["curves"]["residuals"]
     known, found = report["curves"].get("gains", {}).get("log10_gain", {}), {}
@@ -79,7 +79,7 @@ def collect_gains(report: Report) -> dict[str, float]:
 
 
 def format_gain(gain: float) -> str:
-    """One reading's outcome."""
+    """Describe the outcome of one reading."""
     if math.isnan(gain):
         return "not comparable at the last step"
     if abs(gain) == math.inf:

@@ -1,4 +1,4 @@
-"""The figures of a report. Each title is the message, computed from the numbers that the figure shows."""
+"""The figures of a report. Each title states the message, computed from the numbers in the figure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ENLARGED_COUNT = 12
 
 
 def draw_figures(report: Report, folder: Path) -> dict[str, Path]:
-    """Draw every figure whose numbers the report has; each one's name and file."""
+    """Draw every figure whose numbers the report has; returns each figure's name and file."""
     folder.mkdir(parents=True, exist_ok=True)
     with use_plot_style():
         return {
@@ -51,7 +51,7 @@ def draw_figures(report: Report, folder: Path) -> dict[str, Path]:
 
 
 def plot_spectra(report: Report, message: str) -> SubFigure:
-    """All eigenvalues of the three kernels, and the least of them enlarged and named."""
+    """Plot all eigenvalues of the three kernels, and the least of them enlarged and labelled."""
     values: dict[str, list[float]] = report["curves"]["spectra"]
     body, size = create_canvas(message, FULL_WIDTH, 4.3), len(values["V"])
     many = size > 2 * ENLARGED_COUNT
@@ -77,7 +77,7 @@ def plot_spectra(report: Report, message: str) -> SubFigure:
 
 
 def plot_draws(report: Report, message: str) -> SubFigure:
-    """The three λ_min of each draw on one stalk."""
+    """Plot the three λ_min of each draw on one vertical line."""
     rows = sorted(report["curves"]["draws"], key=lambda row: float(row["V_on"]))
     body = create_canvas(message, FULL_WIDTH, 4.1)
     axes, x = body.subplots(), range(len(rows))
@@ -96,7 +96,7 @@ def plot_draws(report: Report, message: str) -> SubFigure:
 
 
 def plot_width(report: Report, message: str) -> SubFigure:
-    """The distance from the limit against the width, with the fitted slope and the claimed one."""
+    """Plot the distance from the limit against the width, with the fitted slope and the claimed one."""
     found = report["curves"]["widths"]
     widths, errors = [int(m) for m in found["relative_error"]], mask_nonpositive(found["relative_error"].values())
     known = [(m, e) for m, e in zip(widths, errors, strict=True) if not math.isnan(e)] or [(widths[0], 1.0)]
@@ -108,7 +108,7 @@ def plot_width(report: Report, message: str) -> SubFigure:
         widths, errors, color=colour, ls="", marker="o", ms=7, mec="white", zorder=3, label="measured (mean of draws)"
     )
     fit: list[float] = []
-    if found["slope"] is not None:  # both kernels zero: what is measured is rounding, which has no slope
+    if found["slope"] is not None:  # None where both kernels are zero: what is left is rounding
         fit = [height * (m / middle) ** found["slope"] for m in widths]
         label = f"fitted slope {found['slope']:.3f} ± {found['slope_error']:.3f}"
         axes.plot(widths, fit, color=colour, lw=1.3, label=format_tex(label))
@@ -123,7 +123,7 @@ def plot_width(report: Report, message: str) -> SubFigure:
 
 
 def plot_clients(report: Report, message: str) -> SubFigure:
-    """The three λ_min as clients are added."""
+    """Plot the three λ_min as clients are added."""
     rows = report["curves"]["clients"]
     body, counts = create_canvas(message, HALF_WIDTH, 4.2), [row["clients"] for row in rows]
     axes = body.subplots()

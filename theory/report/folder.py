@@ -1,4 +1,4 @@
-"""The folder of a run: report.json, matrices.npz, figures and the page, complete or absent."""
+"""The output folder of a run: report.json, matrices.npz, figures and the page, written all or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OUTPUT_NAMES = (*RESULT_FILES, "report.html", "matrices.npz", "figures", ".part"
 
 
 def reserve_folder(folder: Path) -> Path:
-    """Make the folder, or refuse it if it holds anything that would be overwritten."""
+    """Create the folder, or refuse it if it holds anything that would be overwritten."""
     for name in OUTPUT_NAMES:
         if (folder / name).exists():
             raise InputError(f"{folder} holds {name} already, which is not overwritten; choose another --out")
@@ -39,13 +39,13 @@ def reserve_folder(folder: Path) -> Path:
 
 
 def release_folder(folder: Path) -> None:
-    """Take back a folder that nothing was written to."""
+    """Remove the folder again if nothing was written to it."""
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 
 
 def make_json_safe(value: Any) -> Any:
-    """What strict JSON can hold: numbers that are not finite become null."""
+    """Convert to what strict JSON can hold: numbers that are not finite become null."""
     if isinstance(value, dict):
         return {str(k): make_json_safe(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -54,7 +54,7 @@ def make_json_safe(value: Any) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Strict JSON, on the disk for certain."""
+    """Write strict JSON and flush it to disk."""
     with path.open("w", encoding="utf-8") as file:
         json.dump(make_json_safe(value), file, indent=1, ensure_ascii=False, allow_nan=False)
         file.flush()
@@ -63,7 +63,7 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def stage_output(folder: Path) -> Iterator[Path]:
-    """A place to write to whose files move into the folder once all are there, or vanish."""
+    """A temporary folder whose files are moved into ``folder`` when all are written, and removed on an error."""
     stage = folder / ".part"
     stage.mkdir()
     try:
@@ -75,7 +75,7 @@ def stage_output(folder: Path) -> Iterator[Path]:
 
 
 def write_report(folder: Path, report: Report, study: Study) -> None:
-    """Everything a colleague needs; report.json arrives last, so its presence means that all is there."""
+    """Write all files of a run; report.json comes last, so its presence means that the rest is complete."""
     with stage_output(folder) as stage:
         write_matrices(stage / "matrices.npz", study)
         write_page(report, draw_figures(report, stage / "figures"), stage / "report.html")
@@ -83,7 +83,7 @@ def write_report(folder: Path, report: Report, study: Study) -> None:
 
 
 def write_sweep(folder: Path, table: Report) -> Path:
-    """The table and its figure; where the figure is."""
+    """Write the table and its figure; returns the path of the figure."""
     with stage_output(folder) as stage:
         figure = draw_sweep(table["rows"], table["swept"], stage / "figures")
         write_json(stage / "sweep.json", table)
@@ -91,7 +91,7 @@ def write_sweep(folder: Path, table: Report) -> Path:
 
 
 def write_matrices(path: Path, study: Study) -> None:
-    """The matrices as float64 arrays, to check us with one's own tools; the limits only where a claim needed them."""
+    """Write the matrices as float64 arrays for independent checks; the limits only where a claim needed them."""
     arrays = {
         "X": study.problem.x,
         "y": study.problem.y,

@@ -1,4 +1,4 @@
-"""Numbers, formulas and names as the report page prints them. All that returns ``Markup`` has escaped its input."""
+"""Numbers, formulas and names as the report page prints them. What returns ``Markup`` escapes its input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEY_LABELS = {
 
 
 def format_number(value: float, digits: int = DIGITS, fixed: bool = True) -> Markup:
-    """So many digits, with the zeros at the end if ``fixed``; ∞ and what is no number are said so."""
+    """Format with this many digits, keeping trailing zeros if ``fixed``; ∞ and NaN are spelled out."""
     if isinstance(value, int) or value == 0:
         return Markup(f"{value:.0f}")
     if math.isnan(value):
@@ -62,7 +62,7 @@ def format_sequence(values: list[Any]) -> Markup:
 
 
 def _format_exponents(text: str) -> str:
-    """1e-08 as 1 × 10⁻⁸ in one piece, and a true minus before numbers."""
+    """Write 1e-08 as 1 × 10⁻⁸ without line breaks, and use a true minus sign before numbers."""
     text = _SCIENTIFIC.sub(
         lambda found: f"{found[1]}\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}10<sup>{int(found[2])}</sup>", text
     )
@@ -70,7 +70,7 @@ def _format_exponents(text: str) -> str:
 
 
 def format_maths(text: str) -> Markup:
-    """Our own sentences: λ_min, V^inf and powers as formulas."""
+    """Typeset λ_min, V^inf and powers in our own sentences as formulas."""
     safe = _format_exponents(str(escape(text))).replace("^inf", "<sup>∞</sup>")
     safe = _SUBSCRIPT.sub(r"<sub>\1</sub>", safe)
     return Markup(_POWER.sub(lambda found: f"<sup>{(found[1] or found[2]).replace('-', '−')}</sup>", safe))

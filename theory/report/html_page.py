@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing but itself: no network, no script, no other file."""
+"""The report as one self-contained page: no network access, no script, no other file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CAPTIONS = {
     "dashed line of its colour, and move less the wider the network is.",
 }
 HALF_WIDTH_FIGURES = ("width", "clients")
-"""Figures that stand side by side where there is room."""
+"""Figures shown side by side where the page is wide enough."""
 SETTING_LABELS = {
     "clients": "Clients N", "samples": "Samples per client M", "dim": "Input dimension d", "width": "Hidden width m",
     "alpha": "Scale α", "covariance": "Covariance of the clients", "heterogeneity": "Heterogeneity",
@@ -54,9 +54,14 @@ def write_page(report: Report, figures: dict[str, Path], path: Path) -> None:
     """Write ``report.html``: everything the report holds, with the figures inside."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        "number": html_format.format_number, "scalar": html_format.format_scalar, "sequence": html_format.format_sequence,
-        "bound": html_format.format_bound, "maths": html_format.format_maths, "name": html_format.format_name, "grid": html_format.build_grid,
-    }  # fmt: skip
+        "number": html_format.format_number,
+        "scalar": html_format.format_scalar,
+        "sequence": html_format.format_sequence,
+        "bound": html_format.format_bound,
+        "maths": html_format.format_maths,
+        "name": html_format.format_name,
+        "grid": html_format.build_grid,
+    }
     template = environment.from_string(files("theory.report").joinpath("page.html.j2").read_text(encoding="utf-8"))
     empty: Report = {"summary": [], "setting": {}, "claims": [], "certificates": {}, "eigenvalues": {}}
     report = empty | report
@@ -77,18 +82,18 @@ def write_page(report: Report, figures: dict[str, Path], path: Path) -> None:
 
 
 def load_stylesheet() -> Markup:
-    """The look of all our pages."""
+    """The style sheet shared by all HTML pages."""
     return Markup(files("theory.report").joinpath("page.css").read_text(encoding="utf-8"))
 
 
 def build_setting_rows(setting: Report) -> list[tuple[str, Any]]:
-    """What was examined, in words; what does not apply is left out."""
-    mine = bool(setting.get("data"))
+    """The settings of the run with their labels; those that do not apply are left out."""
+    has_user_data = bool(setting.get("data"))
     rows: list[tuple[str, Any]] = [("Inputs", setting.get("inputs", "not said"))]
-    if mine:
+    if has_user_data:
         rows.append(("File", str(setting["data"])))
     for key, label in SETTING_LABELS.items():
-        if key in setting and key not in (SYNTHETIC_ONLY_KEYS if mine else USER_DATA_ONLY_KEYS):
+        if key in setting and key not in (SYNTHETIC_ONLY_KEYS if has_user_data else USER_DATA_ONLY_KEYS):
             rows.append((label, _format_samples(setting[key]) if key == "samples" else setting[key]))
     return rows
 
@@ -100,15 +105,15 @@ def _format_samples(sizes: Any) -> Any:
 
 
 def build_claim_view(row: Report) -> Report:
-    """A claim with its verdict taken apart into kind and conditions."""
+    """A claim with its verdict split into kind and conditions."""
     verdict = str(row["verdict"])
-    under = parse_conditions(verdict)
-    kind = "under" if under else verdict if verdict in VERDICT_KINDS else "fails"
-    return {"draws": None, "evidence": {}} | row | {"kind": kind, "conditions": under}
+    conditions = parse_conditions(verdict)
+    kind = "under" if conditions else verdict if verdict in VERDICT_KINDS else "fails"
+    return {"draws": None, "evidence": {}} | row | {"kind": kind, "conditions": conditions}
 
 
 def build_figure_view(report: Report, name: str, file: Path) -> Report:
-    """A figure as data, its words, and its size so that the page does not jump while it loads."""
+    """A figure as a data URL, with its texts, and its size so that the page does not jump while it loads."""
     data = file.read_bytes()
     message = build_messages(report).get(name, name)
     return {
@@ -124,10 +129,10 @@ def build_figure_view(report: Report, name: str, file: Path) -> Report:
 
 def build_provenance_rows(report: Report) -> list[tuple[str, Any]]:
     """The command if it is known, the time, and the versions."""
-    given = report.get("command")
+    command = report.get("command")
     rows: list[tuple[str, Any]] = []
-    if given:
-        rows.append(("Command", shlex.join(map(str, given)) if isinstance(given, list | tuple) else str(given)))
+    if command:
+        rows.append(("Command", shlex.join(map(str, command)) if isinstance(command, list | tuple) else str(command)))
     if "seconds" in report:
         rows.append(("Time taken", f"{report['seconds']:.4g} s"))
     return rows + list(report["setting"].get("versions", {}).items())

@@ -1,4 +1,4 @@
-"""How every figure looks: one palette, one set of markers, one way to open and to save."""
+"""The style of every figure: one palette, one set of markers, one way to create and to save."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ FULL_WIDTH, HALF_WIDTH = 10.0, 5.6
 """Inches: a figure as wide as the page, and one of two side by side."""
 DPI = 200
 DASHED = (0, (3.0, 2.2))
-"""What is claimed or bounds, not what was measured."""
+"""For claims and bounds, as opposed to measurements."""
 
 
 @dataclass(frozen=True)
 class LineStyle:
-    """One model in every figure: colours of Okabe and Ito, and a marker and a line for those who see none."""
+    """The look of one model in every figure: an Okabe-Ito colour, and a marker and line that work without colour."""
 
     label: str
     colour: str
     marker: str
     line: str | tuple[int, tuple[float, ...]]
     size: float
-    """How large the marker must be to weigh as much as the others."""
+    """The marker's size, chosen so that all markers look equally large."""
     weight: float
-    """Of the line; the heavier one is drawn above the others."""
+    """The line's width; heavier lines are drawn above the others."""
 
 
 MODEL_STYLES = {
@@ -56,7 +56,7 @@ RC_PARAMS = {
 
 @contextmanager
 def use_plot_style() -> Iterator[None]:
-    """Our style and nothing of the user's; the global one is as before afterwards."""
+    """Use our style, ignoring the user's own; the global style is restored afterwards."""
     import matplotlib.style
 
     with matplotlib.style.context(["default", RC_PARAMS]):
@@ -64,7 +64,7 @@ def use_plot_style() -> Iterator[None]:
 
 
 def create_canvas(message: str, width: float, height: float) -> SubFigure:
-    """What lies under the title of a figure, which is its message."""
+    """Create a figure with its message as the title; returns the area below it."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
@@ -74,13 +74,13 @@ def create_canvas(message: str, width: float, height: float) -> SubFigure:
 
 
 def save_figure(body: SubFigure, path: Path) -> Path:
-    """A PNG without the date or the program in it, so that equal figures are equal files."""
+    """Save a PNG without date or program name, so that equal figures are equal files."""
     body.figure.savefig(path, format="png", facecolor="white", metadata={"Software": None})
     return path
 
 
 def format_tex(text: str) -> str:
-    """λ_min and its like as formulas."""
+    """Typeset λ_min and similar symbols as formulas."""
     for plain, formula in (
         ("λ_min", r"$\lambda_\mathrm{min}$"),
         ("V_on", r"$V_\mathrm{on}$"),
@@ -98,26 +98,26 @@ def format_tex(text: str) -> str:
 
 
 def format_short(value: float) -> str:
-    """Three digits."""
+    """Format a number with three digits."""
     return "∞" if value == math.inf else f"{value:#.3g}".rstrip(".")
 
 
 def mask_nonpositive(values: Iterable[float]) -> list[float]:
-    """For a logarithmic axis: what has no logarithm is left out."""
+    """For a logarithmic axis: values that have no logarithm become NaN."""
     return [v if 0 < v < math.inf else math.nan for v in values]
 
 
 def set_log_axis(axes: Axes, values: Iterable[float], which: str = "y", decades: float = 17) -> None:
-    """A logarithmic axis around the values, at most so many decades below the largest, labelled in plain numbers."""
+    """Fit a logarithmic axis to the values, at most ``decades`` below the largest, labelled in plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     wanted = mask_nonpositive(values)
     known = [v for v in wanted if not math.isnan(v)] or [1.0]
-    if which == "y" and (lost := sum(map(math.isnan, wanted))):
+    if which == "y" and (hidden := sum(map(math.isnan, wanted))):
         axes.text(
             1,
             1.01,
-            f"{lost} not shown (≤ 0 or not finite)",
+            f"{hidden} not shown (≤ 0 or not finite)",
             transform=axes.transAxes,
             ha="right",
             va="bottom",
@@ -138,7 +138,7 @@ def set_log_axis(axes: Axes, values: Iterable[float], which: str = "y", decades:
 
 
 def set_x_ticks(axes: Axes, values: Sequence[float], panels: int = 1) -> None:
-    """Ticks on the x axis at these values and nowhere else, the limits being set; no number over another.
+    """Put ticks on the x axis at exactly these values, without overlapping labels; its limits must be set already.
 
     ``panels`` is how many such axes share the width of the page.
     """
@@ -155,14 +155,14 @@ def set_x_ticks(axes: Axes, values: Sequence[float], panels: int = 1) -> None:
 
 
 def set_integer_ticks(axes: Axes) -> None:
-    """A few whole numbers on the x axis."""
+    """Put a few integer ticks on the x axis."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
 def label_curve_ends(axes: Axes, ends: Mapping[str, float], looks: Mapping[str, LineStyle], gap: float = 0.075) -> None:
-    """Each curve's name to the right of where it ends, moved apart where two would meet."""
+    """Write each curve's name to the right of its end, moved apart where two would overlap."""
     places: list[tuple[float, str]] = []
     for name, value in ends.items():
         shown = value if value > 0 or axes.get_yscale() != "log" else axes.get_ylim()[0]
@@ -186,7 +186,7 @@ def label_curve_ends(axes: Axes, ends: Mapping[str, float], looks: Mapping[str, 
 def plot_curve(
     axes: Axes, x: Sequence[float], y: Sequence[float], look: LineStyle, marked: bool = True, **more: Any
 ) -> None:
-    """One model's curve in its own look."""
+    """Plot one model's curve in its own style."""
     style: dict[str, Any] = {"color": look.colour, "ls": look.line, "lw": look.weight, "label": look.label}
     if marked:
         style |= {"marker": look.marker, "ms": look.size, "mec": "white", "mew": 0.8}
@@ -194,7 +194,7 @@ def plot_curve(
 
 
 def add_legend_above(body: SubFigure, dashed: str | None = None) -> None:
-    """One legend for all panels, under the title; ``dashed`` says what the dashed lines are."""
+    """Add one legend for all panels, under the title; ``dashed`` is the label of the dashed lines."""
     from matplotlib.lines import Line2D
 
     known = {label: line for axes in body.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 MAX_PANELS = 4
-"""At most so many values of the second setting get a panel of their own; the map shows all."""
+"""At most this many values of the second setting get a panel of their own; the map shows all."""
 AXIS_LABELS = {
     "clients": "number of clients N", "samples": "samples per client M", "dim": "input dimension d",
     "width": "hidden width m", "alpha": "scale α", "heterogeneity": "heterogeneity of the clients",
@@ -65,16 +65,17 @@ def _compute_row_gain(row: Row) -> float:
 
 def _format_title(rows: list[Row]) -> str:
     gains = [g for row in rows if math.isfinite(g := _compute_row_gain(row))]
-    broken = sum(row["O_hold"] < 1 for row in rows)
-    order = f"not all claims hold in {broken} of {len(rows)} settings" if broken else "all claims hold"
+    failing = sum(row["O_hold"] < 1 for row in rows)
+    order = f"not all claims hold in {failing} of {len(rows)} settings" if failing else "all claims hold"
     if not gains:
         return f"λ_min(V_on) is nowhere positive; {order}"
-    return f"Fed-CO2 has {format_short(min(gains))} to {format_short(max(gains))} times FedBN's λ_min over the sweep; {order}"
+    low, high = format_short(min(gains)), format_short(max(gains))
+    return f"Fed-CO2 has {low} to {high} times FedBN's λ_min over the sweep; {order}"
 
 
 def _set_x_axis(axes: Axes, values: list[float], name: str, panels: int) -> None:
-    unlike = min(values) > 0 and max(values) / min(values) >= 8
-    if unlike:
+    spans_decades = min(values) > 0 and max(values) / min(values) >= 8
+    if spans_decades:
         set_log_axis(axes, values, "x")
     if len(values) <= 9:
         set_x_ticks(axes, values, panels)
@@ -89,7 +90,7 @@ def _plot_models(axes: Axes, rows: list[Row], name: str, panels: int) -> None:
 
 
 def _mark_failures(axes: Axes, rows: list[Row], x: list[float], y: list[float]) -> None:
-    """A cross and the share of claims that held, where it is not all."""
+    """Mark settings in which not all claims held, with a cross and the share that did."""
     for row, a, b in zip(rows, x, y, strict=True):
         if row["O_hold"] < 1:
             axes.plot([a], [b], marker="x", ms=11, mew=2.2, color="black", ls="", zorder=6)
@@ -138,7 +139,7 @@ def _draw_two_settings(rows: list[Row], first: str, second: str) -> SubFigure:
 def _draw_gain_map(
     body: SubFigure, axes: Axes, rows: list[Row], across: list[float], down: list[float], names: tuple[str, str]
 ) -> None:
-    """The gain as a map with its numbers written in."""
+    """Draw the gain as a colour map with its numbers written in."""
     cells = [[math.nan] * len(across) for _ in down]
     for row in rows:
         cells[down.index(row[names[1]])][across.index(row[names[0]])] = _compute_row_gain(row)

@@ -1,4 +1,4 @@
-"""The figures of real descent: residuals in every reading, and the least eigenvalue on the way."""
+"""The figures of real descent: residuals in every reading, and the least eigenvalue during training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Report = dict[str, Any]
 
 
 def plot_residuals(report: Report, message: str) -> SubFigure:
-    """|F(t) - y| of FedBN and Fed-CO2, one panel for each reading of the theorem."""
+    """Plot |F(t) - y| of FedBN and Fed-CO2, one panel for each reading of the theorem."""
     curves, gains = report["curves"]["residuals"], figure_messages.collect_gains(report)
     bounds = report["curves"].get("bounds", {})
     lines, columns = (len(gains) + 1) // 2, min(2, max(1, len(gains)))
@@ -58,7 +58,7 @@ def _plot_bounds(panel: Axes, bounds: dict[str, list[float]]) -> None:
 
 
 def _finish_axes(body: SubFigure, curves: list[list[float]], panels: int, columns: int) -> None:
-    """Axes and their labels; a residual that explodes leaves the frame rather than flatten the others."""
+    """Set axes and labels; a residual that explodes leaves the frame rather than flattening the others."""
     start = max((values[0] for values in curves if math.isfinite(values[0])), default=1.0)
     set_log_axis(body.axes[0], [min(v, 1e3 * start) for values in curves for v in values])
     set_integer_ticks(body.axes[0])
@@ -72,7 +72,7 @@ def _finish_axes(body: SubFigure, curves: list[list[float]], panels: int, column
 
 
 def plot_tracking(report: Report, message: str) -> SubFigure:
-    """λ_min(Λ(t)) of the three models at each width, over its bound."""
+    """Plot λ_min(Λ(t)) of the three models at each width, with its bound."""
     found, alpha = report["curves"]["tracks"], report["setting"]["alpha"]
     tracks: dict[str, dict[str, list[float]]] = found["lambda_min"]
     body = create_canvas(message, FULL_WIDTH, 4.2)

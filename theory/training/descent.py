@@ -1,4 +1,4 @@
-"""Real full-batch descent of the real networks, in every reading of the paper.
+"""Full-batch gradient descent of the real networks, in every reading of the paper.
 
 The loss of Eq. 12 is the mean square (1/n) Σ (F - y)², of the fused network F = (F_on + F_off)/2. Readings:
 
@@ -26,7 +26,7 @@ Reading = Literal["joint", "separate", "federated"]
 
 @dataclass
 class Trajectory:
-    """Outputs of both branches at t = 0..steps, (steps + 1, n), and some of the networks on the way."""
+    """Outputs of both branches at t = 0..steps, (steps + 1, n), and snapshots of the networks on the way."""
 
     y: Tensor
     online: Tensor
@@ -44,7 +44,7 @@ BackwardCache = list[tuple[Tensor, Tensor, Tensor]]
 
 
 def compute_outputs(problem: Problem, weights: Weights) -> tuple[Tensor, BackwardCache]:
-    """F(x) for every sample, and what ``gradients`` needs."""
+    """F(x) for every sample, and what ``compute_gradients`` needs."""
     F, saved = torch.empty_like(problem.y), []
     for i, rows in enumerate(problem.blocks):
         v, gamma, c = weights.get_client_weights(i)
@@ -57,9 +57,9 @@ def compute_outputs(problem: Problem, weights: Weights) -> tuple[Tensor, Backwar
 
 
 def compute_gradients(problem: Problem, weights: Weights, saved: BackwardCache, dF: Tensor) -> tuple[Tensor, Tensor]:
-    """Each client's gradient by v (N, m, d) and γ (N, m), given ∂loss/∂F.
+    """Each client's gradient with respect to v (N, m, d) and γ (N, m), given ∂loss/∂F.
 
-    With s = γ/|v|_S, F is Σ c s relu(v.x)/sqrt(m), so all that touches the samples is P = gate' (dF * X):
+    With s = γ/|v|_S, F is Σ c s relu(v.x)/sqrt(m), so the samples enter only through P = gate' (dF * X):
     ∂/∂s_k = c_k P_k.v_k / sqrt(m), ∂/∂v_k = c_k s_k P_k / sqrt(m) - (∂/∂s_k) s_k S v_k / |v_k|².
     """
     by_v = weights.v.new_empty(problem.clients, *weights.v.shape[-2:])
@@ -86,16 +86,16 @@ def descend(
     snapshot_count: int = 0,
     on_step: Callable[[], None] = lambda: None,
 ) -> Trajectory:
-    """``steps`` steps of size ``step`` (or one size for each branch); ``keep`` networks kept, evenly spread."""
+    """``steps`` steps of size ``step`` (or one size for each branch), keeping ``snapshot_count`` networks."""
     eta = step if isinstance(step, tuple) else (step, step)
     n, sizes = len(problem.y), problem.y.new_tensor(problem.sizes)[problem.owner]
-    kept = {round(k * steps / max(snapshot_count - 1, 1)) for k in range(snapshot_count)}
+    snapshot_steps = {round(k * steps / max(snapshot_count - 1, 1)) for k in range(snapshot_count)}
     path = Trajectory(problem.y, problem.y.new_empty(steps + 1, n), problem.y.new_empty(steps + 1, n))
     branches = [online, offline]
     for t in range(steps + 1):
         F, saved = zip(*(compute_outputs(problem, w) for w in branches), strict=True)
         path.online[t], path.offline[t] = F
-        if t in kept:
+        if t in snapshot_steps:
             path.snapshots.append((t, branches[0], branches[1]))
         if t == steps:
             return path

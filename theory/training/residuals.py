@@ -20,6 +20,6 @@ def predict_gradient_flow(K: Tensor, r: Tensor, times: Tensor) -> Tensor:
 
 
 def compute_stable_step(K: Tensor, share: float = 0.9) -> float:
-    """``share`` of the largest step 2/λ_max at which the residual does not grow; 0 where no step moves anything."""
+    """``share`` of the largest step 2/λ_max at which the residual does not grow; 0 if K is zero."""
     steepest = torch.linalg.eigvalsh(K)[-1].item()
     return share * 2 / steepest if steepest > 0 else 0.0
