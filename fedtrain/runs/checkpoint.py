@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from fedtrain.runs.client_state import ClientStateStore
-from fedtrain.federated.communication import CommunicationCost, PayloadBytes
-from fedtrain.serialization.message_codec import flatten_groups, group_entries
-from fedtrain.parameters import StateDict
-from fedtrain.federated.server import Broadcast
-from fedtrain.serialization.checked_file import CORRUPT_FILE_ERRORS, load_checked, read_header, save_checked
 from fedtrain.config.toml import format_error, format_value
+from fedtrain.federated.communication import CommunicationCost, PayloadBytes
+from fedtrain.federated.server import Broadcast
+from fedtrain.parameters import StateDict
+from fedtrain.runs.client_state import ClientStateStore
+from fedtrain.serialization.checked_file import CORRUPT_FILE_ERRORS, load_checked, read_header, save_checked
+from fedtrain.serialization.message_codec import flatten_groups, group_entries
 from theory.errors import InputError
 
 CHECKPOINT_FORMAT = "fedco2 checkpoint 2"

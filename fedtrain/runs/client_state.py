@@ -8,9 +8,9 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+from fedtrain.config.toml import format_error
 from fedtrain.parameters import StateDict
 from fedtrain.serialization.checked_file import CORRUPT_FILE_ERRORS, load_checked, save_checked
-from fedtrain.config.toml import format_error
 from theory.errors import InputError
 
 CLIENT_STATE_FORMAT = "fedco2 own entries 1"

@@ -10,19 +10,19 @@ from typing import Any
 
 import torch
 
-from fedtrain.federated.client import ClientTrainer, OffloadFunction, Precision
-from fedtrain.config.schema import Config, ModelSettings
-from fedtrain.data.client_data import Federation
-from fedtrain.data.build import assemble_federation
-from fedtrain.data.source import LoadedDataset, load_dataset
+from fedtrain.analysis.flops import FlopCounter, fill_with_virtual_zeros
 from fedtrain.backends.serial import SerialBackend
-from fedtrain.backends.vmap.backend import VmapBackend
 from fedtrain.backends.threads import ThreadsBackend
+from fedtrain.backends.vmap.backend import VmapBackend
+from fedtrain.config.presets import resolve_preset
+from fedtrain.config.schema import Config, ModelSettings
+from fedtrain.data.build import assemble_federation
+from fedtrain.data.client_data import Federation
+from fedtrain.data.source import LoadedDataset, load_dataset
+from fedtrain.federated.client import ClientTrainer, OffloadFunction, Precision
+from fedtrain.federated.server import sample_cohort
 from fedtrain.methods import AnyMethod
 from fedtrain.models import Net, build_alexnet, build_cifar_net, build_digits_net, build_two_layer_net
-from fedtrain.analysis.flops import FlopCounter, fill_with_virtual_zeros
-from fedtrain.config.presets import resolve_preset
-from fedtrain.federated.server import sample_cohort
 from fedtrain.runs.offload import offload
 from theory.errors import InputError
 

@@ -11,13 +11,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedtrain.runs import checkpoint
 from fedtrain.config.old_names import upgrade_tables
 from fedtrain.config.schema import Config, format_config, load_toml, parse_config
-from fedtrain.runs.client_state import ClientStateStore
-from fedtrain.utils.atomic_files import replace_atomically
-from fedtrain.runs.selection import MetricRow, parse_row
 from fedtrain.config.toml import TomlTable, format_error
+from fedtrain.runs import checkpoint
+from fedtrain.runs.client_state import ClientStateStore
+from fedtrain.runs.selection import MetricRow, parse_row
+from fedtrain.utils.atomic_files import replace_atomically
 from theory.errors import InputError
 
 CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE = "config.toml", "manifest.json", "metrics.jsonl", "summary.json"

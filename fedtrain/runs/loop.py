@@ -9,16 +9,16 @@ from functools import partial
 from math import isfinite
 from typing import Any, Protocol
 
-from fedtrain.runs.checkpoint import RunState
 from fedtrain.config.schema import CheckpointSettings, Config
 from fedtrain.errors import TrainingError
-from fedtrain.runs.experiment import Experiment
-from fedtrain.runs.folder import LAST_CHECKPOINT, SUMMARY_FILE, RunFolder
-from fedtrain.utils.signals import defer_interrupts
 from fedtrain.federated.communication import CommunicationCost, measure_exchange
 from fedtrain.federated.server import Backend, Broadcast, Failure, Scores, Split, Update, federate, message_for
 from fedtrain.report.run_figures import draw_run_figures
+from fedtrain.runs.checkpoint import RunState
+from fedtrain.runs.experiment import Experiment
+from fedtrain.runs.folder import LAST_CHECKPOINT, SUMMARY_FILE, RunFolder
 from fedtrain.runs.selection import MetricRow, find_best_round, summarise_rows
+from fedtrain.utils.signals import defer_interrupts
 from theory.errors import InputError
 
 MAX_CHECKPOINT_TIME_SHARE = 0.05

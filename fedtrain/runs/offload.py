@@ -7,8 +7,8 @@ from tempfile import NamedTemporaryFile
 
 import torch
 
-from fedtrain.parameters import StateDict
 from fedtrain.config.toml import format_error
+from fedtrain.parameters import StateDict
 from theory.errors import InputError
 
 ALIGNMENT = 64

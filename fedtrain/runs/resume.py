@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fedtrain.config.schema import Config, format_config, parse_config, serialize_config
 from fedtrain.config.data import DataSettings
-from fedtrain.runs.folder import CONFIG_FILE, MANIFEST_FILE, SUMMARY_FILE, RunFolder
+from fedtrain.config.schema import Config, format_config, parse_config, serialize_config
 from fedtrain.config.toml import TomlTable, merge_tables
+from fedtrain.runs.folder import CONFIG_FILE, MANIFEST_FILE, SUMMARY_FILE, RunFolder
 from theory.errors import InputError
 
 CHANGEABLE_KEYS = {
