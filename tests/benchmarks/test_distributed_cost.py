@@ -42,11 +42,11 @@ def test_one_process_trains_in_turn_and_several_at_the_same_time():
 
 
 def test_the_first_round_does_not_count():
-    told = [round_of(1, 99.0)]
+    events = [round_of(1, 99.0)]
     for number, (whole, one, other) in enumerate([(5.0, 1.0, 2.0), (7.0, 3.0, 1.0), (9.0, 1.0, 1.0)], 2):
-        told += [trained(number, 1, one), trained(number, 2, other), event("site", 0, 0.5, 2, round=number)]
-        told.append(round_of(number, whole))
-    found = overhead.summarise_overhead(told)
+        events += [trained(number, 1, one), trained(number, 2, other), event("site", 0, 0.5, 2, round=number)]
+        events.append(round_of(number, whole))
+    found = overhead.summarise_overhead(events)
     assert (found["rounds"], found["round_s"], found["training_s"]) == (3, 7, 2)
     assert (found["beyond_low_s"], found["beyond_s"], found["beyond_high_s"]) == (3, 4, 8)
     assert (found["site_s"], found["load_s"]) == (0.5, 0)
@@ -68,9 +68,9 @@ def test_bytes_of_ranks_are_those_of_the_last_round():
     def gave(begun, rank, count):
         return event("give", begun + 0.5, 0.5, rank, bytes=count, rank=rank)
 
-    told = [gave(0, 0, 999), gave(1, 1, 999), round_of(1, 1.0, at=2.0)]
-    told += [gave(2.1, 0, 100), gave(3, 1, 70), gave(3, 2, 80), round_of(2, 1.0, at=4.0), gave(3.8, 2, 50)]
-    found = traffic.summarise_ranks([*told, gave(4.1, 0, 999)], 3)
+    events = [gave(0, 0, 999), gave(1, 1, 999), round_of(1, 1.0, at=2.0)]
+    events += [gave(2.1, 0, 100), gave(3, 1, 70), gave(3, 2, 80), round_of(2, 1.0, at=4.0), gave(3.8, 2, 50)]
+    found = traffic.summarise_ranks([*events, gave(4.1, 0, 999)], 3)
     assert found["down_wire"] == 2 * 100  # to each of the others
     assert found["up_wire"] == 70 + 80 + 50  # the last was noted after rank 0 had heard it
     assert (found["down_ledger"], found["up_ledger"]) == (800, 400)
@@ -79,9 +79,9 @@ def test_bytes_of_ranks_are_those_of_the_last_round():
 def test_what_a_fault_costs():
     faults = pytest.importorskip("distributed_cost_lib.faults", reason="Flower is not installed: make test-all")
     ends = [(1, 10.0), (2, 14.0), (2, 30.0), (3, 37.0), (4, 41.0)]  # after the fault, round 2 was made again
-    told = faults.summarise_rounds(ends, struck=15.0, rounds=4)
-    assert told == {"round_s": 4.0, "next_s": 22.0, "whole_s": 31.0, "twice": 1}
-    shown = faults.format_table([{"fault": "a fire", "same": True, **told}])
+    timing = faults.summarise_rounds(ends, struck=15.0, rounds=4)
+    assert timing == {"round_s": 4.0, "next_s": 22.0, "whole_s": 31.0, "twice": 1}
+    shown = faults.format_table([{"fault": "a fire", "same": True, **timing}])
     assert "| a fire | 4 | 22 | 1 | yes |" in shown
 
 
@@ -133,18 +133,18 @@ def test_cases_are_as_large_as_they_say():
 
 
 def test_a_run_with_meters(tmp_path):
-    told = run_on_backend("in-process", Case("small", "fedbn", 2), tmp_path / "it")
-    assert [one["round"] for one in told if one["what"] == "round"] == [1, 2]  # and not the one that is evaluated
-    assert len([one for one in told if one["what"] == "train"]) == 2 * 5
-    found = overhead.summarise_overhead(told)
+    events = run_on_backend("in-process", Case("small", "fedbn", 2), tmp_path / "it")
+    assert [one["round"] for one in events if one["what"] == "round"] == [1, 2]  # and not the one that is evaluated
+    assert len([one for one in events if one["what"] == "train"]) == 2 * 5
+    found = overhead.summarise_overhead(events)
     assert 0 < found["training_s"] < found["round_s"]
     assert found["beyond_s"] == pytest.approx(found["round_s"] - found["training_s"])
 
 
 def test_ranks_give_less_than_the_ledger_says(tmp_path):
     """Rank 1 is told once what its clients are sent each, and two of five clients are its own."""
-    told = run_on_backend("torchrun-2", Case("small", "fedbn", 2), tmp_path / "it")
-    found = traffic.summarise_ranks(told, 2)
+    events = run_on_backend("torchrun-2", Case("small", "fedbn", 2), tmp_path / "it")
+    found = traffic.summarise_ranks(events, 2)
     assert 0.2 <= found["down_ratio"] < 0.21
     assert 0.4 <= found["up_ratio"] < 0.42
 
@@ -155,11 +155,11 @@ def test_heads_are_as_many_as_are_sent():
     message = head_exchange.build_broadcast(6)
     assert head_exchange.count_downlink_bytes(message, 0) == 6 * (shared + 5 * head)
     assert head_exchange.count_downlink_bytes(message, 2) == 6 * (shared + 2 * head)
-    told = list(head_exchange.build_messages(message, 2))
-    assert [len(groups) for _, groups in told] == [1 + 2] * 6
-    told += head_exchange.build_messages(message, 0)
-    assert [len(groups) for _, groups in told[6:]] == [1 + 5] * 6
-    for name, (about, groups) in zip([*message.peers] * 2, told, strict=True):
+    messages = list(head_exchange.build_messages(message, 2))
+    assert [len(groups) for _, groups in messages] == [1 + 2] * 6
+    messages += head_exchange.build_messages(message, 0)
+    assert [len(groups) for _, groups in messages[6:]] == [1 + 5] * 6
+    for name, (about, groups) in zip([*message.peers] * 2, messages, strict=True):
         assert name not in about["peers"]
         assert groups["shared"] is message.shared  # so that it is packed once
     assert head_exchange.count_downlink_bytes(head_exchange.build_broadcast(3, 0.5), 0) == 3 * 2 * 500_000
@@ -177,13 +177,13 @@ def test_a_point_of_heads():
 @pytest.mark.parametrize("network", ["digits", "alexnet"])
 def test_on_paper_is_what_the_ledger_foretells(network):
     """Two roads: the sum here, and that of `fedco2 methods`."""
-    found, told = (
+    found, summary = (
         extrapolation.compute_round_traffic(network, 1000),
         summarise_method("fedco2", network, 1000).model_summary.traffic,
     )
-    assert found["down_client_mb"] == pytest.approx(told.down.total / 1e6)
-    assert found["up_client_mb"] == pytest.approx(told.up.total / 1e6)
-    assert found["down_mb"] == pytest.approx(1000 * told.down.total / 1e6)
+    assert found["down_client_mb"] == pytest.approx(summary.down.total / 1e6)
+    assert found["up_client_mb"] == pytest.approx(summary.up.total / 1e6)
+    assert found["down_mb"] == pytest.approx(1000 * summary.down.total / 1e6)
     few = extrapolation.compute_round_traffic(network, 1000, 5)
     assert few["down_client_mb"] - found["down_client_mb"] == pytest.approx((5 - 999) * found["head_mb"])
     assert (

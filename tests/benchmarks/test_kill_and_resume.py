@@ -53,8 +53,8 @@ def an_older_checkpoint(torn):
 
 
 def another_result(torn):
-    told = json.loads((torn / "summary.json").read_text())
-    (torn / "summary.json").write_text(json.dumps(told | {"rounds": 5}))
+    summary = json.loads((torn / "summary.json").read_text())
+    (torn / "summary.json").write_text(json.dumps(summary | {"rounds": 5}))
 
 
 SPOILT = {

@@ -51,19 +51,19 @@ def tricks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @cache
-def twin(method: str, given: tuple[tuple[str, Any], ...]) -> reference.Result:
+def run_twin(method: str, given: tuple[tuple[str, Any], ...]) -> reference.Result:
     return reference.run_reference(method, reference.build_small_net, CLIENTS, **TASK | dict(given))
 
 
-def written(variant: tuple[str, dict[str, Any]]) -> str:
+def format_variant(variant: tuple[str, dict[str, Any]]) -> str:
     return " ".join([variant[0], *(f"{name}={value}" for name, value in variant[1].items())])
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
-@pytest.mark.parametrize("variant", VARIANTS, ids=written)
+@pytest.mark.parametrize("variant", VARIANTS, ids=format_variant)
 def test_the_engine_agrees_with_its_literal_twin(variant: tuple[str, dict[str, Any]], convention: str) -> None:
     method, given = variant[0], CONVENTIONS[convention] | variant[1]
-    literal = twin(method, tuple(given.items()))
+    literal = run_twin(method, tuple(given.items()))
     found = reference.measure_differences(
         literal, reference.run_fedtrain(method, reference.build_small_net, CLIENTS, **TASK | given)
     )
@@ -72,14 +72,14 @@ def test_the_engine_agrees_with_its_literal_twin(variant: tuple[str, dict[str, A
     assert found.accuracy == 0
     default = {name: value for name, value in given.items() if name in reference.Job.__dataclass_fields__}
     if convention == "label" and default != given:  # an option that changed nothing would be compared in vain
-        assert max(reference.measure_differences(literal, twin(method, tuple(default.items())))) > 1e-6
+        assert max(reference.measure_differences(literal, run_twin(method, tuple(default.items())))) > 1e-6
 
 
 def test_training_data_are_scored_alike() -> None:
     given = TASK | {"rounds": 1, "evaluate_train": True}
     both = [
-        road("fedco2", reference.build_small_net, CLIENTS, **given)
-        for road in (reference.run_reference, reference.run_fedtrain)
+        train("fedco2", reference.build_small_net, CLIENTS, **given)
+        for train in (reference.run_reference, reference.run_fedtrain)
     ]
     assert set(both[0].scores[0]["east"]) == {"train", "test"}
     assert reference.measure_differences(*both).loss < TOLERANCE

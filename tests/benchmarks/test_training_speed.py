@@ -1,4 +1,4 @@
-"""Both sides of the race train the same, are told when, and their times are judged rightly."""
+"""Both sides train the same, start their rounds on a signal, and their times are judged correctly."""
 
 import json
 import subprocess

@@ -29,8 +29,8 @@ from theory.training.descent import compute_outputs, descend
 def build_taught_problem(agreement, clients=4, samples=30, dim=6, seed=0, scale=1.0):
     """Clients whose teachers are the same for an ``agreement`` of 1, and have nothing in common for 0."""
     base = draw_synthetic_problem(clients, samples, dim, heterogeneity=0.5, seed=seed)
-    chance = np.random.default_rng(seed)
-    common, own = chance.standard_normal(dim), chance.standard_normal((clients, dim))
+    rng = np.random.default_rng(seed)
+    common, own = rng.standard_normal(dim), rng.standard_normal((clients, dim))
     teachers = torch.from_numpy(agreement**0.5 * common + (1 - agreement) ** 0.5 * own)
     y = (base.x * teachers[base.owner]).sum(1)
     return Problem(base.x, scale * y, base.owner, base.S)
@@ -46,15 +46,15 @@ def test_a_fold_is_predicted_as_if_it_had_never_been_there(ridge):
     problem = build_taught_problem(0.5, clients=2, samples=6)
     fold = assign_folds(problem.owner, torch.zeros(12, dtype=torch.int64))
     K, y = compute_method_kernels(problem, 256, 0.5)[1], problem.y[:, None]
-    said = predict_held_out(K, y, fold, ridge).numpy()
+    predicted = predict_held_out(K, y, fold, ridge).numpy()
     for p in range(len(y)):
         rest = (fold != fold[p]).numpy()
         among = K.numpy()[np.ix_(rest, rest)] + ridge * np.eye(rest.sum())
         literal = K.numpy()[p, rest] @ np.linalg.solve(among, y.numpy()[rest])
-        assert said[p] == pytest.approx(literal, rel=1e-8)
+        assert predicted[p] == pytest.approx(literal, rel=1e-8)
     for unseen in (fold == one for one in range(4)):  # whatever its targets are, they say nothing of it
         other = predict_held_out(K, torch.where(unseen[:, None], 1e6, y), fold, ridge).numpy()
-        assert other[unseen] == pytest.approx(said[unseen])
+        assert other[unseen] == pytest.approx(predicted[unseen])
 
 
 @settings(max_examples=30)
@@ -126,8 +126,8 @@ def test_classes_are_counted_right_or_wrong():
     found = forecast_methods(problem, labels)
     assert set(torch.cat(list(found.scores.values())).tolist()) == {0.0, 1.0}
     assert found.compute_mean_score(FEDBN) > 0.75
-    chance = forecast_methods(problem, torch.from_numpy(np.random.default_rng(0).integers(2, size=len(labels))))
-    assert abs(chance.compute_mean_score(FEDBN) - 0.5) < 0.15
+    random_labels = forecast_methods(problem, torch.from_numpy(np.random.default_rng(0).integers(2, size=len(labels))))
+    assert abs(random_labels.compute_mean_score(FEDBN) - 0.5) < 0.15
 
 
 @settings(max_examples=10, deadline=None)
@@ -218,8 +218,8 @@ def test_few_samples_decide_nothing_however_much_they_agree():
 
 def test_the_gain_of_the_mean_is_that_of_clients_counted_alike():
     owner = torch.repeat_interleave(torch.arange(2), torch.tensor([10, 40]))
-    chance = torch.Generator().manual_seed(0)
-    scores = {name: torch.rand(50, generator=chance) for name in (SINGLESET, FEDBN)}
+    generator = torch.Generator().manual_seed(0)
+    scores = {name: torch.rand(50, generator=generator) for name in (SINGLESET, FEDBN)}
     found = Forecast(owner, scores, {})
     gain, each = found.compute_mean_gain(SINGLESET, FEDBN), found.compute_client_gains()
     assert gain.mean == pytest.approx(found.compute_mean_score(FEDBN) - found.compute_mean_score(SINGLESET))

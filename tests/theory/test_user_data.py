@@ -142,20 +142,22 @@ def test_inputs_that_are_not_centred_are_centred_and_reported(reads):
 
 
 def test_covariances_that_do_not_differ_are_reported(reads):
-    twin = X.copy()
-    twin[8:16] = twin[:8]
-    (said,) = [line for line in reads(encode_npz(X=twin)).violated_assumptions if "covariances do not differ" in line]
-    assert "ward" in said
-    assert "clinic" in said
-    assert "lab" not in said
+    duplicated = X.copy()
+    duplicated[8:16] = duplicated[:8]
+    (message,) = [
+        line for line in reads(encode_npz(X=duplicated)).violated_assumptions if "covariances do not differ" in line
+    ]
+    assert "ward" in message
+    assert "clinic" in message
+    assert "lab" not in message
 
 
 def test_few_samples_are_reported_and_carried_by_the_ridge(reads):
     owner = np.array(["few"] * 3 + ["many"] * 21)
     found = reads(encode_npz(owner=owner))
-    (said,) = [line for line in found.violated_assumptions if "not more samples than dimensions" in line]
-    assert "few" in said
-    assert "many" not in said
+    (message,) = [line for line in found.violated_assumptions if "not more samples than dimensions" in line]
+    assert "few" in message
+    assert "many" not in message
     with pytest.raises(InputError, match=r"client few: 3 samples in 3 dimensions.*raise --ridge \(now 0\)"):
         reads(encode_npz(owner=owner), ridge=0.0)
 

@@ -26,10 +26,10 @@ TINY = TheoryConfig(clients=3, samples=3, dim=4, width=64, steps=6, seed=1)
 
 @pytest.fixture(scope="module")
 def whole():
-    """All claims and the certificates on a tiny setting, and what was said on the way."""
-    said = []
-    report, study = verify_claims(TINY, select_claims(None), certify=True, progress=lambda *step: said.append(step))
-    return report, study, said
+    """All claims and the certificates on a tiny setting, and the reported progress."""
+    progress = []
+    report, study = verify_claims(TINY, select_claims(None), certify=True, progress=lambda *step: progress.append(step))
+    return report, study, progress
 
 
 def compute_spectrum(K):
@@ -37,7 +37,7 @@ def compute_spectrum(K):
 
 
 def build_scripted_claim(name, findings, ordering=False):
-    """A claim that finds what it is told to, and the studies that it was shown."""
+    """A claim with scripted findings, and the studies that it was given."""
     shown, left = [], iter(findings)
 
     def check(study):
@@ -61,15 +61,15 @@ def test_the_report_has_its_documented_shape(whole):
 
 
 def test_the_setting_is_told_in_full(whole):
-    told = whole[0]["setting"]
-    assert told["samples"] == [3, 3, 3]
+    described = whole[0]["setting"]
+    assert described["samples"] == [3, 3, 3]
     for name in ("clients", "dim", "width", "alpha", "covariance", "heterogeneity", "seed", "draws", "steps", "dtype"):
-        assert told[name] == getattr(TINY, name)
-    assert told["inputs"] == "synthetic Gaussian clients"
-    assert told["assumptions_broken"] == []
-    assert told["versions"]["torch"] == torch.__version__
-    assert told["versions"]["numpy"] == np.__version__
-    assert set(told["versions"]) == {"python", "torch", "numpy", "scipy"}
+        assert described[name] == getattr(TINY, name)
+    assert described["inputs"] == "synthetic Gaussian clients"
+    assert described["assumptions_broken"] == []
+    assert described["versions"]["torch"] == torch.__version__
+    assert described["versions"]["numpy"] == np.__version__
+    assert set(described["versions"]) == {"python", "torch", "numpy", "scipy"}
 
 
 def test_every_claim_has_a_row_with_what_its_check_found(whole):
@@ -92,12 +92,12 @@ def test_claims_are_examined_as_chosen():
 
 
 def test_progress_is_told_in_words_and_numbers(whole):
-    said = whole[2]
-    words = [what for what, _, _ in said]
+    progress = whole[2]
+    words = [what for what, _, _ in progress]
     for claim in CLAIMS:
         assert f"claim {claim}" in words
     assert {"λ_min across draws", "effect of the number of clients", "descent of the real networks"} <= set(words)
-    assert all(0 <= done <= total for _, done, total in said)
+    assert all(0 <= done <= total for _, done, total in progress)
 
 
 # Eigenvalues
@@ -306,10 +306,10 @@ def test_the_summary_does_not_take_rounding_for_a_gain(dtype, npz):
     for seed in range(4):
         report, _ = verify_claims(replace(setting, seed=seed), select_claims("O3"))
         assert report["summary"][0].startswith("Adding an offline network does not raise λ_min"), seed
-        said = build_messages(report)
-        assert said["draws"] == "λ_min rises from FedBN to Fed-CO2 in 0 of 20 draws"
-        assert "the least eigenvalue stays at" in said["spectra"]
-        assert said["clients"] == "With 2 clients FedBN's λ_min is not above 0"
+        messages = build_messages(report)
+        assert messages["draws"] == "λ_min rises from FedBN to Fed-CO2 in 0 of 20 draws"
+        assert "the least eigenvalue stays at" in messages["spectra"]
+        assert messages["clients"] == "With 2 clients FedBN's λ_min is not above 0"
 
 
 # Curves
@@ -390,11 +390,11 @@ def test_the_users_data_are_examined(npz):
     setting = replace(npz(X, ["b"] * 9 + ["a"] * 5), draws=2)
     claim, shown = build_scripted_claim("K1", [("holds", 1.0)] * 2)
     report, study = verify_claims(setting, [claim], certify=True)
-    told = report["setting"]
-    assert told["inputs"] == "the user's own data"
-    assert (told["clients"], told["samples"], told["dim"]) == (2, [5, 9], 4)
-    assert len(told["assumptions_broken"]) == 1
-    assert told["assumptions_broken"][0].startswith("inputs are not centred")
+    described = report["setting"]
+    assert described["inputs"] == "the user's own data"
+    assert (described["clients"], described["samples"], described["dim"]) == (2, [5, 9], 4)
+    assert len(described["assumptions_broken"]) == 1
+    assert described["assumptions_broken"][0].startswith("inputs are not centred")
     assert torch.equal(shown[0].problem.x, shown[1].problem.x)  # the data stay, the networks are drawn anew
     assert not torch.equal(shown[0].online.v, shown[1].online.v)
     assert [row["clients"] for row in report["curves"]["clients"]] == [1, 2]

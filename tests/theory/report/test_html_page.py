@@ -147,11 +147,11 @@ def test_divergence_and_singular_kernels_are_drawn(report: Report, tmp_path: Pat
     curves["gains"]["log10_gain"] |= gains
     for figure in draw_figures(report, tmp_path).values():
         assert imread(figure).std() > 0.01
-    said = build_messages(report)
-    assert said["draws"] == "λ_min rises from FedBN to Fed-CO2 in 1 of 1 draws"
-    assert said["clients"] == "With 1 client FedBN's λ_min is not above 0"
-    assert said["tracking"] == "λ_min(Λ(t)) sinks below its bound at m = 256, 512, stays above it at m = 1024"
-    assert said["residuals"] == (
+    messages = build_messages(report)
+    assert messages["draws"] == "λ_min rises from FedBN to Fed-CO2 in 1 of 1 draws"
+    assert messages["clients"] == "With 1 client FedBN's λ_min is not above 0"
+    assert messages["tracking"] == "λ_min(Λ(t)) sinks below its bound at m = 256, 512, stays above it at m = 1024"
+    assert messages["residuals"] == (
         "After 5 steps Fed-CO2 is ahead of FedBN in 1 of 4 readings; not in: joint / separate / federated"
     )
 
@@ -161,12 +161,12 @@ def test_messages_come_from_the_numbers(report: Report) -> None:
     report["curves"]["draws"] = [row, row | {"V": 0.1}]
     report["curves"]["gains"]["compared_at_step"]["separate"] = 3
     report["curves"]["spectra"] = {"V_on": [8.0, 2.0], "V_off": [4.0, 3.0], "V": [8.0, 1.0]}
-    said = build_messages(report)
-    assert said["draws"] == "λ_min rises from FedBN to Fed-CO2 in 1 of 2 draws, by a factor 1.00 in the median"
-    assert said["spectra"] == (
+    messages = build_messages(report)
+    assert messages["draws"] == "λ_min rises from FedBN to Fed-CO2 in 1 of 2 draws, by a factor 1.00 in the median"
+    assert messages["spectra"] == (
         "FedBN to Fed-CO2: the least eigenvalue falls from 2.00 to 1.00, the greatest stays at 8.00"
     )
-    assert said["residuals"].startswith("Within 5 steps Fed-CO2 is ahead")
+    assert messages["residuals"].startswith("Within 5 steps Fed-CO2 is ahead")
 
 
 def test_two_kernels_that_are_zero_have_no_slope(report: Report, tmp_path: Path) -> None:
@@ -284,10 +284,10 @@ def test_the_page_has_every_claim_and_verdict(report: Report, figures: dict[str,
 def test_every_image_is_inside_and_described(report: Report, figures: dict[str, Path], tmp_path: Path) -> None:
     images = [attributes for tag, attributes in PageParser(render_page(report, tmp_path, figures)).tags if tag == "img"]
     assert len(images) == len(NAMES)
-    said = build_messages(report)
+    messages = build_messages(report)
     for image, figure in zip(images, NAMES, strict=True):
         assert str(image["src"]).startswith("data:image/png;base64,")
-        assert said[figure] in str(image["alt"])
+        assert messages[figure] in str(image["alt"])
 
 
 def test_the_page_needs_nothing_else(report: Report, figures: dict[str, Path], tmp_path: Path) -> None:
