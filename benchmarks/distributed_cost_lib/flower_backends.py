@@ -45,14 +45,10 @@ def run_simulation(case: Case, folder: Path) -> None:
 
 def run_deployment(case: Case, folder: Path) -> None:
     """A node for each client; what the first one sends and receives is counted on its way."""
-    from fedtrain.flower import app_project
+    from fedtrain.flower.app_project import write_app
     from fedtrain.flower.deployment.local_deployment import Deployment
     from fedtrain.flower.server_app import ServerPlan
 
-    app_project.SERVER_APP, app_project.CLIENT_APP = (
-        "distributed_cost_lib.metered_apps:server_app",
-        "distributed_cost_lib.metered_apps:client_app",
-    )
     plan = ServerPlan(
         case.config_and_source[0],
         RunFolder(folder / "run"),
@@ -62,7 +58,13 @@ def run_deployment(case: Case, folder: Path) -> None:
         "benchmark",
     )
     (folder / "app").mkdir()
-    app_project.write_app(folder / "app", plan, folder / "log")
+    write_app(
+        folder / "app",
+        plan,
+        folder / "log",
+        server_app="distributed_cost_lib.metered_apps:server_app",
+        client_app="distributed_cost_lib.metered_apps:client_app",
+    )
     deployment = Deployment(folder / "deployment")
     with proxy_first_node() as proxies:
         deployment.up(case.num_clients)

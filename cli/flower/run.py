@@ -36,6 +36,8 @@ require_flower()  # before what needs it is loaded
 from fedtrain.flower.app_project import write_app  # noqa: E402
 from fedtrain.flower.server_app import ServerPlan, run_server  # noqa: E402
 
+SERVER_APP = "cli.flower.server_app:app"
+
 
 def build_plan(given: Mapping[str, Any], options: dict[str, Any]) -> ServerPlan:
     """What the run is to be, where it is written, and how many clients it has; nodes find their data themselves."""
@@ -47,7 +49,7 @@ def build_plan(given: Mapping[str, Any], options: dict[str, Any]) -> ServerPlan:
         config = resolve_new_run(tables, options)
         folder = RunFolder(options["out"] or choose_new_folder(f"{config.data.dataset}-{config.method_name}"))
     if config.machine.backend not in ("auto", "serial"):
-        raise InputError(f"machine.backend is {config.machine.backend}; on Flower every client has a node: leave it out")
+        raise InputError(f"machine.backend is {config.machine.backend}; on Flower each client has a node: leave it out")
     validate_data_settings(config.data)
     clients = count_clients(config.data)
     command = shlex.join(["fedco2", *sys.argv[1:]])
@@ -117,7 +119,7 @@ def run_on_deployment(plan: ServerPlan, options: dict[str, Any]) -> dict[str, An
 
     control = deployment.control
     with TemporaryDirectory(prefix="fedco2-") as app:
-        write_app(Path(app), plan, log)
+        write_app(Path(app), plan, log, server_app=SERVER_APP)
         run_id = control.submit(Path(app))
     with handle_interrupts(state):
         follow_run(
@@ -135,7 +137,8 @@ def write_app_folder(plan: ServerPlan, app: Path) -> None:
     if app.exists():
         raise InputError(f"{app} is there already and is not overwritten; choose another --write-app")
     app.mkdir(parents=True)
-    write_app(app, plan, plan.folder.path.with_name(f"{plan.folder.path.name}.log"))
+    log = plan.folder.path.with_name(f"{plan.folder.path.name}.log")
+    write_app(app, plan, log, server_app=SERVER_APP)
     click.echo(f"Written to {app}. Where the SuperLink is: flwr run {app} CONNECTION --stream")
     click.echo(
         f"There the run will be in {plan.folder.path.absolute()}, its story in {plan.folder.path.name}.log beside it."

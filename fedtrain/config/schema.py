@@ -22,12 +22,12 @@ from fedtrain.config.toml import (
     serialize_section,
     suggest_name,
 )
-from fedtrain.federated.server import ClientWeighting
 from fedtrain.methods import METHODS, AnyMethod
 from fedtrain.methods.fedco2 import FedCO2
 from theory.errors import InputError
 
 BackendName = Literal["auto", "serial", "threads", "vmap", "distributed"]
+ClientWeighting = Literal["uniform", "size"]
 SelectionRule = Literal["last", "best-by-validation", "window"]
 
 

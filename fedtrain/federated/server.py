@@ -9,13 +9,13 @@ from typing import Literal, Protocol
 
 import torch
 
+from fedtrain.config.schema import ClientWeighting
 from fedtrain.errors import TrainingError
 from fedtrain.methods.base import AnyMethod
 from fedtrain.parameters import EntryNames, StateDict, is_finite
 from fedtrain.rng import make_generator
 
 Split = Literal["train", "val", "test"]
-ClientWeighting = Literal["uniform", "size"]
 
 
 @dataclass(frozen=True)

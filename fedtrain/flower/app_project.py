@@ -14,13 +14,16 @@ from fedtrain.flower.server_app import ServerPlan
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.manifest import get_version
 
-SERVER_APP, CLIENT_APP = "cli.flower.server_app:app", "fedtrain.flower.client_app:app"
+CLIENT_APP = "fedtrain.flower.client_app:app"
 APP_VERSION = "0.0.0"
 """The version of an app that is installed nowhere; Flower wants one."""
 
 
-def write_app(folder: Path, plan: ServerPlan, log_path: Path) -> None:
-    """Flower sends this folder to server and nodes; the code is the package that is installed there."""
+def write_app(folder: Path, plan: ServerPlan, log_path: Path, *, server_app: str, client_app: str = CLIENT_APP) -> None:
+    """Write the folder that Flower sends to the server and the nodes; the code is the package installed there.
+
+    Both apps are named as ``module:attribute``. The server's is the caller's, for it shows how the run goes.
+    """
     told = {
         "out": str(plan.folder.path.absolute()),
         "config": format_config(plan.config),
@@ -30,7 +33,7 @@ def write_app(folder: Path, plan: ServerPlan, log_path: Path) -> None:
         "command": plan.command,
         "log": str(log_path.absolute()),
     }
-    app = {"publisher": "fedco2", "components": {"serverapp": SERVER_APP, "clientapp": CLIENT_APP}, "config": told}
+    app = {"publisher": "fedco2", "components": {"serverapp": server_app, "clientapp": client_app}, "config": told}
     about = {"name": "fedco2-run", "version": APP_VERSION, "description": f"a run of fedco2 {get_version()}"}
     text = tomli_w.dumps({"project": about, "tool": {"flwr": {"app": app}}})
     (folder / "pyproject.toml").write_text(text, encoding="utf-8")

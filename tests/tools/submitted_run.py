@@ -7,7 +7,8 @@ import time
 import pytest
 import small_experiments
 
-from fedtrain.flower.app_project import CLIENT_APP, write_app
+from cli.flower.run import SERVER_APP
+from fedtrain.flower.app_project import write_app
 from fedtrain.flower.server_app import ServerPlan
 from fedtrain.runs.client_state import ClientStateStore, make_folder_name
 from fedtrain.runs.folder import RunFolder
@@ -24,12 +25,12 @@ class SubmittedRun:
         self.deployment, self.work, self.folder = deployment, work, folder
         clients = len(work.federation.clients)
         app.mkdir(parents=True)
-        write_app(app, ServerPlan(work.config, folder, clients, least or clients, patience, "test"), self.log_of(app))
+        plan = ServerPlan(work.config, folder, clients, least or clients, patience, "test")
+        apps = {"server_app": SERVER_APP}
         if clientapp is not None:
             (app / "theirs.py").write_text(clientapp)
-            about = app / "pyproject.toml"
-            assert CLIENT_APP in about.read_text()
-            about.write_text(about.read_text().replace(CLIENT_APP, "theirs:app"))
+            apps["client_app"] = "theirs:app"
+        write_app(app, plan, self.log_of(app), **apps)
         self.id = deployment.control.submit(app)
 
     def log_of(self, app):
