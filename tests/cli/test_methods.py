@@ -46,15 +46,15 @@ def test_the_bytes_are_those_of_a_real_round(ask, model, side, names):
     for name in names:
         config = summarise_method(name, model).config
         make = get_model_builder(config.model, config.method, 10, (3, side, side))
-        bench = ClientTrainer(config.method, make, 10, local=config.local)
-        fleet = SerialBackend(bench, [ClientData(client, some, some) for client in "abc"])
-        first = fleet.initial_broadcast()
-        (made,) = federate(fleet, first, 1)
+        trainer = ClientTrainer(config.method, make, 10, local=config.local)
+        backend = SerialBackend(trainer, [ClientData(client, some, some) for client in "abc"])
+        first = backend.initial_broadcast()
+        (made,) = federate(backend, first, 1)
         for update in made.updates:
-            ledger = measure_exchange(first, update, bench.batch_norm_names)
+            exchange = measure_exchange(first, update, trainer.batch_norm_names)
             assert told[name]["bytes"] == {
                 way: {**asdict(traffic), "total": traffic.total}
-                for way, traffic in (("up", ledger.up), ("down", ledger.down))
+                for way, traffic in (("up", exchange.up), ("down", exchange.down))
             }
         assert told[name]["shared"]["numbers"] == sum(value.numel() for value in first.shared.values())
         assert [entry for names in told[name]["names"].values() for entry in names] == list(first.shared)
