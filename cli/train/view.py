@@ -61,7 +61,8 @@ def show_header(screen: Console, work: Experiment, parts: ModelSummary) -> None:
     screen.print(f"a round   {format_traffic(parts.traffic)} for each client", soft_wrap=True)
     screen.print(
         f"training  {format_count(config.server.rounds, 'round')} of "
-        f"{format_count(config.local.epochs, 'local epoch')}, batch {config.local.batch_size}, lr {config.local.lr:g}, momentum {config.local.momentum:g}, "
+        f"{format_count(config.local.epochs, 'local epoch')}, batch {config.local.batch_size}, "
+        f"lr {config.local.lr:g}, momentum {config.local.momentum:g}, "
         f"{config.server.weights} weights, {100 * config.server.participation:g} % of the clients a round",
         soft_wrap=True,
     )
