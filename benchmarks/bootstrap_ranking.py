@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedtrain.inference.evaluate import load_run_data
-from fedtrain.inference.trained_run import TrainedRun, load_run
+from fedtrain.inference.trained_run import TrainedRun, load_trained_run
 from fedtrain.utils.memory import keep_freed_memory
 from theory.errors import InputError
 
@@ -100,7 +100,7 @@ def main(runs: tuple[Path, ...], draws: int, data_dir: Path | None, as_json: boo
     keep_freed_memory()
     names, right, tested = [], [], set()
     for path in runs:
-        run = load_run(path)
+        run = load_trained_run(path)
         torch.set_num_threads(run.config.machine.threads or torch.get_num_threads())
         click.echo(f"{path} ...", err=True)
         tested.add(run.manifest["data"]["sha256"])

@@ -24,9 +24,10 @@ import torch
 from fedtrain.config.local import LocalSettings
 from fedtrain.config.schema import CheckpointSettings, Config, EvaluationSettings, ModelSettings, ServerSettings
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
+from fedtrain.runs.callbacks import OnRoundEnd, RoundProgress
 from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import RunFolder
-from fedtrain.runs.loop import RoundProgress, run_rounds
+from fedtrain.runs.loop import run_rounds
 from fedtrain.runs.manifest import build_manifest, describe_data
 
 EVALUATION_INTERVAL = 10
@@ -95,7 +96,7 @@ def run_soak(rounds: int, place: Path) -> list[Reading]:
         readings.append(Reading(progress.round, read_resident_memory(), files, took, measure(), bool(progress.scores)))
         clock = time.process_time()
 
-    run_rounds(work, folder, read)
+    run_rounds(work, folder, [OnRoundEnd(read)])
     return readings
 
 

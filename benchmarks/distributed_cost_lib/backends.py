@@ -23,7 +23,7 @@ from distributed_cost_lib.event_log import (
 )
 from distributed_cost_lib.flower_backends import run_deployment, run_simulation
 from fedtrain.backends.distributed.process_group import STORE_VARIABLE, Rank, exit_process
-from fedtrain.backends.distributed.ranks import open_distributed_backend, serve_rank
+from fedtrain.runs.distributed import open_distributed_backend, serve_rank
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.loop import run_rounds
 from fedtrain.utils.memory import keep_freed_memory
@@ -67,18 +67,18 @@ def run_serial(case: Case, folder: Path) -> None:
     work, out = case.build_experiment(), RunFolder(folder / "run")
     out.begin(work.config, {})
     with suppress(EnoughRounds):
-        run_rounds(work, out, build_round_logger(case.rounds))
+        run_rounds(work, out, [build_round_logger(case.rounds)])
 
 
 def run_distributed(case: Case, folder: Path) -> None:
     """This process is one of them."""
     work, out, place = case.build_experiment(), RunFolder(folder / "run"), Rank.from_environment()
     if place is None or place.rank:
-        return serve_rank(work, place or Rank(0, 1, 0))
+        serve_rank(work, place or Rank(0, 1, 0))
+        return
     out.begin(work.config, {})
     with open_distributed_backend(work, place, out) as backend, suppress(EnoughRounds):
-        run_rounds(work, out, build_round_logger(case.rounds), backend)
-    return None
+        run_rounds(work, out, [build_round_logger(case.rounds)], backend)
 
 
 BACKENDS: dict[str, Callable[[Case, Path], None]] = {

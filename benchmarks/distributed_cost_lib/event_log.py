@@ -17,7 +17,7 @@ from fedtrain.data.client_data import ClientData
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.server import Broadcast, Update
 from fedtrain.parameters import StateDict
-from fedtrain.runs.loop import RoundProgress
+from fedtrain.runs.callbacks import Callback, OnRoundEnd, RoundProgress
 
 LOG_VARIABLE = "FEDCO2_METERS"
 """Environment: the file."""
@@ -75,7 +75,7 @@ def install_meters() -> None:
     ClientTrainer.train, TensorChannel._send_with = timed, counted  # type: ignore[method-assign,assignment]
 
 
-def build_round_logger(rounds: int) -> Callable[[RoundProgress], None]:
+def build_round_logger(rounds: int) -> Callback:
     """Write down each round, and end the run after so many."""
 
     def watch(progress: RoundProgress) -> None:
@@ -85,4 +85,4 @@ def build_round_logger(rounds: int) -> Callable[[RoundProgress], None]:
         if progress.round >= rounds:
             raise EnoughRounds
 
-    return watch
+    return OnRoundEnd(watch)

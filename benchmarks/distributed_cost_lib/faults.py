@@ -76,7 +76,7 @@ def measure_faults(case: Case, scratch: Path) -> list[FaultTiming]:
     )
     work, alone = build_experiment(config, found), RunFolder(scratch / "alone")
     alone.begin(config, build_manifest(config, describe_data(work.federation), "benchmark"))
-    run_rounds(work, alone, lambda progress: None)
+    run_rounds(work, alone)
     deployment, rows = Deployment(scratch / "deployment"), list[FaultTiming]()
     deployment.up(case.num_clients)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import Any
 
 from flwr.app import Context, Message
@@ -24,7 +24,7 @@ def run_metered_server(grid: Grid, plan: ServerPlan) -> None:
     """Rounds until there were enough."""
     rounds = plan.config.server.rounds - 1
     with suppress(EnoughRounds):
-        run_server(grid, plan, lambda work: nullcontext(build_round_logger(rounds)), lambda line: None)
+        run_server(grid, plan, [build_round_logger(rounds)])
     log_event("over", time.perf_counter())
 
 

@@ -15,16 +15,17 @@ from rich.table import Table
 from cli.console import make_console
 from fedtrain.federated.server import Split
 from fedtrain.inference.evaluate import evaluate_clients, load_run_data
-from fedtrain.inference.trained_run import TrainedRun, load_run
+from fedtrain.inference.trained_run import TrainedRun, load_trained_run
 from fedtrain.report.formatting import format_percent
-from fedtrain.runs.selection import MetricRow, summarise_clients
+from fedtrain.runs.json_types import MetricRow
+from fedtrain.runs.selection import summarise_clients
 
 
 def run_evaluate(
     folder: Path, client: str | None, split: Split, data_dir: Path | None, device: str | None, as_json: bool
 ) -> None:
     """Open, evaluate, show."""
-    run = load_run(folder, device)
+    run = load_trained_run(folder, device)
     if client is not None:
         run.get_client(client)  # refused before the data are read
     if run.config.machine.threads is not None:

@@ -9,7 +9,7 @@ import click
 
 from cli.console import INTERRUPTED
 from cli.flower.deployment import down, status, up
-from cli.train import SETTING_FOR_OPTION, train
+from cli.train import train
 
 EXCLUDED_TRAIN_OPTIONS = {"backend", "nproc", "client_state", "dry_run"}
 """Options of `fedco2 train` that mean nothing here."""
@@ -95,20 +95,19 @@ def run_command(ctx: click.Context, /, **options: Any) -> None:
 
 def train_on_flower(ctx: click.Context, options: dict[str, Any], *, simulated: bool) -> None:
     """As `fedco2 train` goes about it."""
-    given = {SETTING_FOR_OPTION[name]: options[name] for name in SETTING_FOR_OPTION if options.get(name) is not None}
     from cli.flower import run
     from cli.interrupt import Interrupted
 
-    plan = run.build_plan(given, options)
+    plan = run.build_plan(options)
     if options.get("app") is not None:
         run.write_app_folder(plan, options["app"])
         return
     try:
-        summary = (run.run_on_simulation if simulated else run.run_on_deployment)(plan, options)
+        finished = (run.run_on_simulation if simulated else run.run_on_deployment)(plan, options)
     except Interrupted as stop:
         click.echo(str(stop), err=True)
         ctx.exit(INTERRUPTED)
-    run.print_summary(summary, plan, options)
+    run.print_summary(finished, options)
 
 
 for command in (up, status, down):

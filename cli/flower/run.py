@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,19 +15,24 @@ import click
 
 from cli.console import make_console
 from cli.interrupt import Interrupted, handle_interrupts
-from cli.output_folder import choose_new_folder
 from cli.train.resume import describe_resume
-from cli.train.run import check_alpha_is_used, choose_preset, nest_settings
-from cli.train.view import TrainingView, show_summary
+from cli.train.run import NotesView
+from cli.train.view import show_summary
+from fedtrain.config.old_names import upgrade_tables
+from fedtrain.config.options import SETTING_FOR_OPTION, nest_options
 from fedtrain.config.presets import resolve_preset
-from fedtrain.config.schema import Config
-from fedtrain.config.toml import TomlTable
+from fedtrain.config.schema import Config, load_toml
+from fedtrain.config.toml import TomlTable, merge_tables
 from fedtrain.data.build import count_clients
 from fedtrain.data.partition.assign import validate_data_settings
 from fedtrain.flower.environment import require_flower
+from fedtrain.report.progress_view import ProgressView
+from fedtrain.run import Run
 from fedtrain.runs.experiment import plan_experiment
-from fedtrain.runs.folder import SUMMARY_FILE, RunFolder
+from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.resume import resume_config
+from fedtrain.training import check_alpha_is_used, choose_preset
+from fedtrain.utils.new_folder import choose_new_folder
 from theory.errors import InputError
 
 require_flower()  # before what needs it is loaded
@@ -39,9 +43,11 @@ from fedtrain.flower.server_app import ServerPlan, run_server  # noqa: E402
 SERVER_APP = "cli.flower.server_app:app"
 
 
-def build_plan(given: Mapping[str, Any], options: dict[str, Any]) -> ServerPlan:
+def build_plan(options: dict[str, Any]) -> ServerPlan:
     """What the run is to be, where it is written, and how many clients it has; nodes find their data themselves."""
-    tables = nest_settings(given, options["sets"])
+    tables = nest_options(
+        {name: options[name] for name in SETTING_FOR_OPTION if options.get(name) is not None}, options["sets"]
+    )
     if options["resume"] is not None:
         folder = RunFolder(options["resume"])
         config = resume_config(folder, tables)
@@ -58,7 +64,8 @@ def build_plan(given: Mapping[str, Any], options: dict[str, Any]) -> ServerPlan:
 
 def resolve_new_run(tables: TomlTable, options: dict[str, Any]) -> Config:
     """What a new run is to be. Real data are the nodes'; without a word on it, what is here decides for all of them."""
-    preset, own = choose_preset(tables, options)
+    own = merge_tables(upgrade_tables(load_toml(options["config"])) if options["config"] else {}, tables)
+    preset = choose_preset(own, options["preset"])
     config = resolve_preset(preset, own)
     if config.data.source != "real":
         unsaid = config.data.source == "auto"
@@ -68,39 +75,31 @@ def resolve_new_run(tables: TomlTable, options: dict[str, Any]) -> Config:
             make_console(stderr=True).print(f"STAND-IN DATA: {words}", style="bold yellow", soft_wrap=True)
         # said to all, or nodes that have other data would train on those
         config = replace(config, data=config.data.with_resolved_source(standin=found.standin))
-    check_alpha_is_used(config, options)
+    check_alpha_is_used(config, tables)
     return config
 
 
-def run_on_simulation(plan: ServerPlan, options: dict[str, Any]) -> dict[str, Any]:
-    """On nodes of this process's; the summary."""
+def run_on_simulation(plan: ServerPlan, options: dict[str, Any]) -> Run:
+    """On nodes of this process's."""
     from fedtrain.flower.simulation import simulate
 
-    screen, quiet, folder = make_console(stderr=options["as_json"]), options["as_json"], plan.folder
+    folder, view = plan.folder, NotesView() if options["as_json"] else ProgressView(make_console())
     if options["data_dir"] is not None:  # nodes have no settings of their own here
         os.environ["FEDCO2_DATA"] = str(options["data_dir"].absolute())
     machine = replace(plan.config.machine, threads=plan.config.machine.threads or 1)
     plan = replace(plan, config=replace(plan.config, machine=machine))
     workers = options["workers"] or min(plan.num_clients, max(1, (os.cpu_count() or 1) // (machine.threads or 1)))
     try:
-        return dict(
-            simulate(
-                plan.num_clients,
-                workers,
-                lambda grid: run_server(
-                    grid, plan, lambda work: TrainingView(screen, work, folder, quiet), screen.print
-                ),
-                plan.stop_requested,
-            )
-        )
+        simulate(plan.num_clients, workers, lambda grid: run_server(grid, plan, [view]), plan.stop_requested)
     except KeyboardInterrupt:
         raise Interrupted(
             f"interrupted {describe_resume(folder, options['data_dir'], ['flower', 'simulate'])}"
         ) from None
+    return Run(folder.path)
 
 
-def run_on_deployment(plan: ServerPlan, options: dict[str, Any]) -> dict[str, Any]:
-    """On the nodes of a deployment; the summary."""
+def run_on_deployment(plan: ServerPlan, options: dict[str, Any]) -> Run:
+    """On the nodes of a deployment."""
     from cli.flower.follow import follow_run
     from fedtrain.flower.deployment.local_deployment import Deployment
 
@@ -129,7 +128,7 @@ def run_on_deployment(plan: ServerPlan, options: dict[str, Any]) -> dict[str, An
             log,
             lambda text: None if options["as_json"] else screen.print(text, soft_wrap=True),
         )
-    return folder.read_json(SUMMARY_FILE)
+    return Run(folder.path)
 
 
 def write_app_folder(plan: ServerPlan, app: Path) -> None:
@@ -145,9 +144,9 @@ def write_app_folder(plan: ServerPlan, app: Path) -> None:
     )
 
 
-def print_summary(summary: dict[str, Any], plan: ServerPlan, options: dict[str, Any]) -> None:
+def print_summary(run: Run, options: dict[str, Any]) -> None:
     """The table, or JSON."""
     if options["as_json"]:
-        click.echo(json.dumps({**summary, "out": str(plan.folder.path)}, ensure_ascii=False))
+        click.echo(json.dumps({**run.summary, "out": str(run.path)}, ensure_ascii=False))
     else:
-        show_summary(make_console(), summary, plan.folder.path)
+        show_summary(make_console(), run)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cli.train.view import format_bytes
+from fedtrain.utils.text import format_bytes
 
 PART_MEANINGS = {
     "shared": "averaged by the server",

@@ -16,7 +16,7 @@ from torch import Tensor
 from cli.console import make_console
 from cli.evaluate.run import describe_run, show_heading
 from fedtrain.config.toml import suggest_name
-from fedtrain.inference.trained_run import TrainedRun, load_run
+from fedtrain.inference.trained_run import TrainedRun, load_trained_run
 from fedtrain.inference.unseen_client import ENOUGH_IMAGES, POLICY, UNSEEN_CLIENT, build_unseen_client, choose_branch
 from theory.errors import InputError
 
@@ -31,7 +31,7 @@ def run_predict(
     as_json: bool,
 ) -> None:
     """Open, read, predict, show."""
-    run = load_run(folder, device)
+    run = load_trained_run(folder, device)
     report: dict[str, Any] = {**describe_run(run), "client": client}
     if client is None:
         used, logits, notes = predict_unseen_client(run, paths)

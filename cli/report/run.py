@@ -12,13 +12,13 @@ from typing import Any
 import click
 
 from cli.console import make_console, show_status_line
-from cli.output_folder import choose_new_folder
 from cli.report.view import show_comparison, show_result_tables
-from fedtrain.report.compare import compare_runs
+from fedtrain.report.compare import ComparisonResult, compare_runs
 from fedtrain.report.grouping import find_setting_differences
 from fedtrain.report.page import check_new_page, write_page
 from fedtrain.report.records import NotEvaluatedError, RunRecord, find_runs, read_record
 from fedtrain.report.tables import ResultTable, build_result_tables, table_to_dict
+from fedtrain.utils.new_folder import choose_new_folder
 from theory.errors import InputError
 
 
@@ -87,13 +87,13 @@ def _choose_default_page() -> Path:
     return folder.with_suffix(".html")
 
 
-def _draw_and_write_page(found: Sequence[ResultTable], page: Path, comparison: dict[str, Any] | None) -> None:
+def _draw_and_write_page(found: Sequence[ResultTable], page: Path, comparison: ComparisonResult | None) -> None:
     with show_status_line("drawing the figures"):
         write_page(found, page, comparison, shlex.join(["fedco2", *sys.argv[1:]]))
 
 
 def _build_json_report(
-    found: Sequence[ResultTable], comparison: dict[str, Any] | None, page: Path | None
+    found: Sequence[ResultTable], comparison: ComparisonResult | None, page: Path | None
 ) -> dict[str, Any]:
     apart, common = find_setting_differences([row.runs for board in found for row in board.rows])
     labels = [row.label for board in found for row in board.rows]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from fedtrain.report.compare import ComparisonResult
 from fedtrain.report.formatting import format_p_value, format_percent, format_points
 from fedtrain.report.page_tables import format_results
 from fedtrain.report.tables import RULE_DESCRIPTIONS, ResultTable
@@ -35,7 +35,7 @@ def show_result_tables(screen: Console, tables: Sequence[ResultTable]) -> None:
         screen.print()
 
 
-def show_comparison(screen: Console, comparison: dict[str, Any]) -> None:
+def show_comparison(screen: Console, comparison: ComparisonResult) -> None:
     """A row a client: both accuracies, the difference, its interval and p values."""
     a, b = comparison["a"]["label"], comparison["b"]["label"]
     screen.print(

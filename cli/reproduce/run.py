@@ -12,7 +12,7 @@ import click
 from cli.console import make_console
 from cli.reproduce.execute import count_cores, estimate_job_seconds, run_unfinished_jobs
 from cli.reproduce.view import show_commands, show_comparison_tables, show_failures, show_impossible, show_list
-from cli.train.run import nest_settings
+from fedtrain.config.options import nest_options
 from fedtrain.report.records import RunRecord, read_record
 from fedtrain.reproduce.data_match import find_impossible_runs, make_clients_preview
 from fedtrain.reproduce.estimate import estimate_total_seconds
@@ -81,7 +81,7 @@ def build_request(options: dict[str, Any]) -> Request:
     """The request that the options make."""
     methods = tuple(word.strip().lower() for word in (options["methods"] or "").split(",") if word.strip())
     keys = ("seeds", "rounds", "source", "dataset", "eval_every", "rule", "legacy", "data_dir")
-    return Request(methods=methods, sets=nest_settings({}, options["sets"]), **{key: options[key] for key in keys})
+    return Request(methods=methods, sets=nest_options({}, options["sets"]), **{key: options[key] for key in keys})
 
 
 def describe_plan(one: Plan) -> dict[str, Any]:

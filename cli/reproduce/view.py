@@ -16,12 +16,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from cli.theory.view import format_duration
 from fedtrain.data.datasets import DATASETS
 from fedtrain.reproduce.jobs import Job
 from fedtrain.reproduce.results import ComparisonTable
 from fedtrain.reproduce.runner import JobOutcome, RunningJob, read_last_log_line, read_rounds_done
 from fedtrain.reproduce.table_formats import format_lines, list_notes
+from fedtrain.utils.text import format_duration
 
 SECONDS_PER_DAY = 86_400
 

@@ -15,8 +15,9 @@ import click
 import torch
 
 from cli.console import make_console
-from cli.output_folder import choose_new_folder
 from cli.theory import view
+from fedtrain.utils.new_folder import choose_new_folder
+from fedtrain.utils.text import format_duration
 from theory.claims import CLAIMS, Claim, select_claims
 from theory.config import TheoryConfig, get_available_memory, predict_cost, refuse_if_too_large
 from theory.errors import InputError
@@ -103,7 +104,7 @@ def _check_cost(settings: list[TheoryConfig], claims: list[Claim], figures: bool
         seconds = REPORT_SECONDS + sum(cost.seconds for cost in costs)
         make_console(stderr=True).print(
             f"needs about {max(largest.bytes / 2**20, 1):.0f} MiB of {available / 2**30:.0f} GiB and "
-            f"roughly {view.format_duration(seconds)}"
+            f"roughly {format_duration(seconds)}"
         )
 
 

@@ -15,15 +15,6 @@ VERDICT_COLOURS = {"holds": "green", "fails": "bold red", "certified": "green", 
 VERDICT_SYMBOLS = {"holds": "✓", "fails": "✗", "certified": "✓", "refuted": "✗"}
 
 
-def format_duration(seconds: float) -> str:
-    """Seconds as people say them."""
-    if seconds < 1:
-        return "a second"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
 def format_number(value: float | None, digits: int = 4) -> str:
     """So many significant digits."""
     if value is None or math.isnan(value):

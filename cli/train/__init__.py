@@ -9,35 +9,6 @@ import click
 
 from cli.console import INTERRUPTED
 
-SETTING_FOR_OPTION = {
-    "method": "method.name",
-    "dataset": "data.dataset",
-    "source": "data.source",
-    "skew": "data.skew",
-    "alpha": "data.alpha",
-    "clients": "data.clients",
-    "data_seed": "data.seed",
-    "rounds": "server.rounds",
-    "model": "model.name",
-    "participation": "server.participation",
-    "peers": "server.peers",
-    "local_epochs": "local.epochs",
-    "batch_size": "local.batch_size",
-    "lr": "local.lr",
-    "momentum": "local.momentum",
-    "weight_decay": "local.weight_decay",
-    "eval_every": "evaluation.every",
-    "checkpoint_every": "checkpoints.every",
-    "on_client_failure": "server.on_client_failure",
-    "device": "machine.device",
-    "threads": "machine.threads",
-    "fast_path": "machine.fast_path",
-    "backend": "machine.backend",
-    "client_state": "machine.client_state",
-    "seed": "seed",
-}
-"""Where in the configuration each option goes."""
-
 
 @click.command(
     short_help="Train with one of nine federated methods.",
@@ -48,7 +19,6 @@ SETTING_FOR_OPTION = {
 @click.option("--dataset", default=None, help="digits, office, domainnet, cifar10 or cifar100.  [default: digits]")
 @click.option(
     "--data",
-    "source",
     default=None,
     help="auto: real data if they are there, else the built-in stand-in; real; standin.  [default: auto]",
 )
@@ -101,14 +71,13 @@ def train(ctx: click.Context, /, **options: Any) -> None:
 
     Settings come from, the later the stronger: preset, --config, options and --set.
     """
-    given = {SETTING_FOR_OPTION[name]: options[name] for name in SETTING_FOR_OPTION if options[name] is not None}
     if options["resume"] is not None and (clash := _find_resume_conflict(options)):
         raise click.UsageError(f"{clash} contradicts --resume: the run says what it is; leave it out")
     from cli.interrupt import Interrupted
     from cli.train.run import run_train
 
     try:
-        run_train(given, options)
+        run_train(options)
     except Interrupted as stop:
         click.echo(str(stop), err=True)
         ctx.exit(INTERRUPTED)

@@ -13,6 +13,7 @@ from fedtrain.federated.server import count_heads_sent, extract_published
 from fedtrain.methods.base import AnyMethod, ModelFactory
 from fedtrain.models import Net
 from fedtrain.parameters import EntryNames, all_entries, batch_norm_entries
+from fedtrain.runs.experiment import DTYPES, Experiment
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,18 @@ def summarise_model(
         summarise_entries(module, personal),
         summarise_entries(module, names),
         CommunicationCost(up, down),
+    )
+
+
+def summarise_experiment(experiment: Experiment) -> ModelSummary:
+    """Take apart the module that an experiment trains."""
+    config = experiment.config
+    return summarise_model(
+        config.method,
+        experiment.get_model_builder(),
+        len(experiment.federation.clients),
+        DTYPES[config.machine.dtype],
+        config.server.peers,
     )
 
 

@@ -35,7 +35,8 @@ SelectionRule = Literal["last", "best-by-validation", "window"]
 class ModelSettings:
     """Which network, and where it is cut into features and head."""
 
-    name: Literal["digits", "alexnet", "cifar", "two-layer"] = "digits"
+    name: Literal["digits", "alexnet", "cifar", "two-layer", "own"] = "digits"
+    """``own``: a network given in Python."""
     norm: bool = True
     """Batch norm: on the dense layers too (digits, alexnet), or anywhere at all (cifar)."""
     split_at: Literal["auto", "conv", "last"] = "auto"

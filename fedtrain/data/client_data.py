@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from torch import Tensor
 from fedtrain.data.partition.indices import Indices
 from fedtrain.data.readers.labelled_images import Split
 
+ArrayPair = tuple[Any, Any]
+"""Inputs and class numbers, tensors or numpy arrays."""
 LoadImages = Callable[[Split, Indices], Tensor]
 """Images of a pool at these places, as bytes (n, 3, H, W), in this order."""
 
@@ -48,6 +51,14 @@ class Samples:
     inputs: Tensor
     labels: Tensor
 
+    @classmethod
+    def from_arrays(cls, inputs: Any, labels: Any) -> Samples:
+        """From tensors or numpy arrays; numbers become float32 unless they are float64 or bytes."""
+        x, y = torch.as_tensor(inputs), torch.as_tensor(labels)
+        if x.dtype not in (torch.uint8, torch.float64):
+            x = x.float()
+        return cls(x, y if y.is_floating_point() else y.long())
+
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -66,6 +77,13 @@ class ClientData:
     val: Samples | None = None
     noise: float = 0.0
     """Standard deviation of the Gaussian noise that this client sees on its inputs."""
+
+    @classmethod
+    def from_arrays(cls, name: str, *, train: ArrayPair, test: ArrayPair, val: ArrayPair | None = None) -> ClientData:
+        """A client from pairs of inputs and class numbers, tensors or numpy arrays."""
+        return cls(
+            name, Samples.from_arrays(*train), Samples.from_arrays(*test), Samples.from_arrays(*val) if val else None
+        )
 
     @cached_property
     def fingerprint(self) -> str:
@@ -110,6 +128,8 @@ class Federation:
     preprocessing: Preprocessing
     notes: tuple[str, ...] = ()
     """What a reader of the results must know: the split is ours, SynthDigits is re-created, ..."""
+    is_own: bool = False
+    """Whether the clients were given in Python, so that no catalogue knows the shape of their inputs."""
 
     @property
     def fingerprint(self) -> str:

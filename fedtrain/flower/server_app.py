@@ -2,78 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
-from flwr.serverapp import Grid
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from rich.console import Console
 
 from fedtrain.config.schema import Config
 from fedtrain.data.client_data import combine_fingerprints
 from fedtrain.flower.backend import FlowerBackend, WaitPolicy, build_node_query
 from fedtrain.flower.client_manager import ClientManager
+from fedtrain.flower.server_plan import ServerPlan, parse_plan
 from fedtrain.inference.trained_run import build_federation_from_manifest
+from fedtrain.report.progress_view import ProgressView
+from fedtrain.report.run_figures import DrawFigures
+from fedtrain.runs.callbacks import Callback
 from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import MANIFEST_FILE, RunFolder
-from fedtrain.runs.loop import RoundProgress, run_rounds
+from fedtrain.runs.json_types import DataDescription, RunSummary
+from fedtrain.runs.loop import run_experiment
 from fedtrain.runs.manifest import build_manifest
-from fedtrain.runs.resume import prepare_resume
 from theory.errors import InputError
 
-ProgressContext = AbstractContextManager[Callable[[RoundProgress], None]]
 CLIENT_WAIT_TIMEOUT = 300.0
 """Seconds until all clients must have said who they are."""
+LOG_WIDTH = 200
+"""Columns; a file has none."""
 
 
-@dataclass(frozen=True)
-class ServerPlan:
-    """What the server is to do."""
-
-    config: Config
-    folder: RunFolder
-    num_clients: int
-    """How many there are."""
-    min_clients: int
-    """How many must answer in a round; all others are waited for only so long."""
-    round_timeout: float
-    command: str
-    stop_requested: Event = field(default_factory=Event)
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.min_clients <= self.num_clients:
-            there = f"there are {self.num_clients} clients; choose from 1 to {self.num_clients}"
-            raise InputError(f"--min-clients {self.min_clients}: {there}")
-
-
-def run_server(
-    grid: Grid, plan: ServerPlan, open_progress: Callable[[Experiment], ProgressContext], log: Callable[[str], None]
-) -> dict[str, Any]:
-    """Begin or go on; the summary. ``watching`` gives what looks on while the experiment runs."""
+def run_server(grid: Grid, plan: ServerPlan, callbacks: Sequence[Callback] = ()) -> RunSummary:
+    """Meet the clients, then make rounds as any run does, with their nodes as the backend; the summary."""
     config, folder = plan.config, plan.folder
-    post = ClientManager(grid, build_node_query(config, str(folder.path.absolute())), plan.stop_requested)
+    manager = ClientManager(grid, build_node_query(config, str(folder.path.absolute())), plan.stop_requested)
     begun = folder.has_run
-    post.wait_for_clients(plan.min_clients if begun else plan.num_clients, CLIENT_WAIT_TIMEOUT)
+    manager.wait_for_clients(plan.min_clients if begun else plan.num_clients, CLIENT_WAIT_TIMEOUT)
     if begun:  # who is away may come back; what it said of itself was written down
-        post.descriptions = restore_client_descriptions(folder.read_json(MANIFEST_FILE)["data"]) | post.descriptions
-    data = merge_data_descriptions(
-        [told["data"] for told in sorted(post.descriptions.values(), key=lambda told: int(told["place"]))]
-    )
-    told = build_manifest(config, data, plan.command)
-    work = Experiment(config, build_federation_from_manifest(config, told, folder.path / MANIFEST_FILE))
-    work.validate()
-    with folder.exclusive_lock():
-        if begun:
-            for note in prepare_resume(folder, config, told):
-                log(f"note: {note}")
-        else:
-            folder.begin(config, told)
-        fleet = FlowerBackend(
-            post, work.build_client_trainer(), config, folder, WaitPolicy(plan.min_clients, plan.round_timeout)
+        manager.descriptions = (
+            restore_client_descriptions(folder.read_json(MANIFEST_FILE)["data"]) | manager.descriptions
         )
-        with open_progress(work) as watch:
-            return run_rounds(work, folder, watch, fleet)
+    data = merge_data_descriptions(
+        [told["data"] for told in sorted(manager.descriptions.values(), key=lambda told: int(told["place"]))]
+    )
+    manifest = build_manifest(config, data, plan.command)
+    experiment = Experiment(config, build_federation_from_manifest(config, manifest, folder.path / MANIFEST_FILE))
+    experiment.validate()
+    patience = WaitPolicy(plan.min_clients, plan.round_timeout)
+
+    @contextmanager
+    def open_backend() -> Iterator[FlowerBackend]:
+        yield FlowerBackend(manager, experiment.build_client_trainer(), config, folder, patience)
+
+    return run_experiment(experiment, folder, manifest, [*callbacks, DrawFigures()], open_backend)
 
 
 def restore_client_descriptions(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -84,7 +67,7 @@ def restore_client_descriptions(data: Mapping[str, Any]) -> dict[str, dict[str, 
     }
 
 
-def merge_data_descriptions(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_data_descriptions(parts: Sequence[DataDescription]) -> DataDescription:
     """The description of all clients' data from that of each one's."""
     first = parts[0]
     for part in parts[1:]:
@@ -100,3 +83,15 @@ def merge_data_descriptions(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any
         "notes": list(dict.fromkeys(note for part in parts for note in part["notes"])),
         "clients": [client for part in parts for client in part["clients"]],
     }
+
+
+def main(grid: Grid, context: Context) -> None:
+    """The server of a deployment: one run, from the first round or from where it stopped, reported in a log file."""
+    plan, log = parse_plan(context.run_config)
+    with log.open("a", encoding="utf-8", buffering=1) as file:
+        screen = Console(file=file, width=LOG_WIDTH, markup=False, highlight=False, emoji=False)
+        run_server(grid, plan, [ProgressView(screen)])
+
+
+app = ServerApp()
+app.main()(main)

@@ -7,27 +7,36 @@ from pathlib import Path
 from fedtrain.data.build import assemble_federation
 from fedtrain.data.client_data import Federation
 from fedtrain.data.errors import DataError
+from fedtrain.data.own_clients import OWN_DATASET
 from fedtrain.data.source import load_dataset
 from fedtrain.data.storage.store import resolve_data_dir
 from fedtrain.federated.server import Split
 from fedtrain.inference.trained_run import TrainedRun
+from fedtrain.runs.json_types import MetricRow
 from fedtrain.runs.loop import build_rows
-from fedtrain.runs.selection import MetricRow
 from theory.errors import InputError
 
 
 def load_run_data(run: TrainedRun, root: Path | None = None) -> Federation:
     """The data of a run; ``root`` is their folder if not the usual one. Other data are refused."""
+    if run.config.data.dataset == OWN_DATASET:
+        raise InputError(f"{run.folder.path} was trained on clients given in Python; give them again: clients=[...]")
     standin = run.federation.standin
     settings = run.config.data.with_resolved_source(standin=standin)  # what ``auto`` meant then
     data = assemble_federation(settings, load_dataset(settings, root))
+    check_run_data(run, data, root)
+    return data
+
+
+def check_run_data(run: TrainedRun, data: Federation, root: Path | None = None) -> None:
+    """Refuse other data than the run was trained with."""
+    standin = run.federation.standin
     if data.fingerprint != run.manifest["data"]["sha256"]:
         other = (
             "this version draws another stand-in" if standin else f"the files in {resolve_data_dir(root)} are others"
         )
         way = "use the version that trained it" if standin else "name the folder of its data with --data-dir"
         raise DataError(f"{run.folder.path}: it was trained on other data ({other}); {way}, or train anew")
-    return data
 
 
 def evaluate_clients(run: TrainedRun, data: Federation, split: Split, only: str | None = None) -> list[MetricRow]:

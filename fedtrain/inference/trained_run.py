@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,14 @@ from fedtrain.config.schema import Config, parse_config
 from fedtrain.config.toml import format_error, merge_tables, suggest_name
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
 from fedtrain.data.datasets import get_dataset_info
+from fedtrain.data.own_clients import INPUT_TYPES, OWN_DATASET
 from fedtrain.data.readers.image_file import read_image
 from fedtrain.data.standin import get_standin_size
 from fedtrain.federated.client import EVAL_BATCH_SIZE, ClientTrainer
 from fedtrain.federated.server import Broadcast, message_for
 from fedtrain.parameters import StateDict
 from fedtrain.runs.checkpoint import RunState, build_damage_error
-from fedtrain.runs.experiment import Experiment
+from fedtrain.runs.experiment import Experiment, ModelBuilder
 from fedtrain.runs.folder import LAST_CHECKPOINT, MANIFEST_FILE, RunFolder
 from theory.errors import InputError
 
@@ -30,7 +31,7 @@ MAX_SAMPLES = 10**8
 
 @dataclass(frozen=True, eq=False)
 class TrainedRun:
-    """What a run has come to: its last checkpoint, on a bench."""
+    """What a run has come to: its last checkpoint, in a client trainer."""
 
     folder: RunFolder
     config: Config
@@ -72,8 +73,11 @@ class TrainedRun:
         return torch.stack([torch.from_numpy(read_image(path, self.image_size)).permute(2, 0, 1) for path in paths])
 
 
-def load_run(path: Path, device: str | None = None) -> TrainedRun:
-    """Read what a run has written; ``device`` takes the place of the run's own."""
+def load_trained_run(path: Path, device: str | None = None, build_model: ModelBuilder | None = None) -> TrainedRun:
+    """Read what a run has written; ``device`` takes the place of the run's own.
+
+    A network of the user's own is not in the folder: ``build_model`` builds it.
+    """
     folder = RunFolder(path)
     config = parse_config(merge_tables(folder.load_tables(), {"machine": {"device": device}} if device else {}))
     state = folder.load_checkpoint()
@@ -83,7 +87,7 @@ def load_run(path: Path, device: str | None = None) -> TrainedRun:
         raise InputError(f"{path}: no checkpoint is here yet; go on with: fedco2 train --resume {path}")
     manifest = folder.read_json(MANIFEST_FILE)
     federation = build_federation_from_manifest(config, manifest, path / MANIFEST_FILE)
-    bench = Experiment(config, federation).build_client_trainer()
+    bench = Experiment(config, federation, build_model).build_client_trainer()
     own = {
         client.name: state.load_client_state(client.name, folder.client_state_store, bench.initial_client_state)
         for client in federation.clients
@@ -97,13 +101,11 @@ def load_run(path: Path, device: str | None = None) -> TrainedRun:
     return TrainedRun(folder, config, federation, bench, state.to(bench.device), manifest)
 
 
-def build_federation_from_manifest(config: Config, manifest: dict[str, Any], path: Path) -> Federation:
+def build_federation_from_manifest(config: Config, manifest: Mapping[str, Any], path: Path) -> Federation:
     """The federation of a run from its manifest, with empty hands."""
-    data, settings = get_dataset_info(config.data.dataset), config.data
     try:
         told: dict[str, Any] = manifest["data"]
-        side = get_standin_size(data.name) if told["standin"] else data.image_size
-        none = torch.empty((0, 3, side, side), dtype=torch.uint8)
+        none, how = _describe_inputs(config, told)
         labels = torch.arange(len(told["classes"]))
 
         def held(counts: list[int]) -> Samples:
@@ -122,7 +124,17 @@ def build_federation_from_manifest(config: Config, manifest: dict[str, Any], pat
             )
             for one in told["clients"]
         )
-        how = Preprocessing(data.mean, data.std, settings.augment, settings.augment_val, settings.noise_unit)
         return Federation(clients, tuple(told["classes"]), told["title"], told["standin"], how, tuple(told["notes"]))
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise InputError(f"{path}: not what fedco2 writes ({format_error(error)}); train anew") from None
+
+
+def _describe_inputs(config: Config, told: Mapping[str, Any]) -> tuple[Tensor, Preprocessing]:
+    """No inputs, of the shape and type that clients hold, and how they become what the network reads."""
+    settings = config.data
+    if settings.dataset == OWN_DATASET:
+        return torch.empty((0, *told["input_shape"]), dtype=INPUT_TYPES[told["input_type"]]), Preprocessing()
+    data = get_dataset_info(settings.dataset)
+    side = get_standin_size(data.name) if told["standin"] else data.image_size
+    how = Preprocessing(data.mean, data.std, settings.augment, settings.augment_val, settings.noise_unit)
+    return torch.empty((0, 3, side, side), dtype=torch.uint8), how

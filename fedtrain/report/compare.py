@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypedDict
 
 from fedtrain.report.grouping import build_labels, get_configuration_key, get_test_data_key
 from fedtrain.report.records import FUSED, RunRecord
@@ -16,7 +16,35 @@ RunPair = tuple[RunRecord, RunRecord]
 MEAN_ROW = "mean of all"
 
 
-def compare_runs(a: Sequence[RunRecord], b: Sequence[RunRecord], rule: str | None = None) -> dict[str, Any]:
+class ComparedSide(TypedDict):
+    """One side of a comparison."""
+
+    label: str
+    runs: list[str]
+
+
+class ComparisonResult(TypedDict):
+    """Two configurations compared, as JSON holds it."""
+
+    title: str
+    standin: bool
+    rule: str
+    rule_words: str
+    a: ComparedSide
+    b: ComparedSide
+    pairs: list[list[str]]
+    paired: bool
+    """Whether several runs with the same seeds are compared pair by pair."""
+    test: str
+    """How it was tested, in words."""
+    notes: list[str]
+    higher: int
+    """Clients on which B is higher."""
+    rows: list[dict[str, Any]]
+    """One for each client, and one for their mean."""
+
+
+def compare_runs(a: Sequence[RunRecord], b: Sequence[RunRecord], rule: str | None = None) -> ComparisonResult:
     """B - A by client, pairs matched by their seeds; as JSON can hold it."""
     for side, records in (("A", a), ("B", b)):
         _check_one_configuration(side, records)

@@ -33,20 +33,3 @@ def format_points(value: float | None) -> str:
 def format_p_value(p: float | None) -> str:
     """A p value."""
     return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def format_bytes(count: float) -> str:
-    """Bytes."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
-
-
-def format_duration(seconds: float) -> str:
-    """A time, in the unit that fits."""
-    for size, unit in ((3600, "h"), (60, "min")):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.3g} s"

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from fedtrain.report import formatting, page_tables
+from fedtrain.report.compare import ComparisonResult
 from fedtrain.report.grouping import find_setting_differences
 from fedtrain.report.svg import draw_label_figures, draw_svg_figures
 from fedtrain.report.tables import RULE_DESCRIPTIONS, ResultTable, table_to_dict
@@ -23,7 +24,7 @@ def check_new_page(path: Path) -> None:
 
 
 def write_page(
-    tables: Sequence[ResultTable], path: Path, comparison: dict[str, Any] | None = None, command: str = ""
+    tables: Sequence[ResultTable], path: Path, comparison: ComparisonResult | None = None, command: str = ""
 ) -> None:
     """Write the page of all boards, and of the comparison if there is one."""
     check_new_page(path)
@@ -32,7 +33,7 @@ def write_page(
         part.write_text(text, encoding="utf-8")
 
 
-def render_page(tables: Sequence[ResultTable], comparison: dict[str, Any] | None = None, command: str = "") -> str:
+def render_page(tables: Sequence[ResultTable], comparison: ComparisonResult | None = None, command: str = "") -> str:
     """The page as text."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {

@@ -11,6 +11,7 @@ import numpy as np
 from fedtrain.report.formatting import format_percent, format_points
 from fedtrain.report.rows import MeanStd, TableRow, compute_mean_std
 from fedtrain.report.tables import RULE_DESCRIPTIONS, ResultTable
+from fedtrain.runs.json_types import StatisticName
 
 MAX_CLIENT_COLUMNS = 12
 """So many clients have a column each; of more, a few points of their distribution are shown."""
@@ -106,7 +107,7 @@ def _select_client(name: str) -> Callable[[TableRow], MeanStd]:
     return lambda row: row.client_accuracy(name)
 
 
-def _select_statistic(kind: str) -> Callable[[TableRow], MeanStd]:
+def _select_statistic(kind: StatisticName) -> Callable[[TableRow], MeanStd]:
     return lambda row: row.client_statistic(kind)
 
 

@@ -11,7 +11,8 @@ from fedtrain.config.schema import SECTIONS, EvaluationSettings, get_method_clas
 from fedtrain.config.toml import TomlTable, format_error, parse_section, serialize_section
 from fedtrain.runs.checkpoint import build_damage_error
 from fedtrain.runs.folder import CONFIG_FILE, LAST_CHECKPOINT, MANIFEST_FILE, SUMMARY_FILE, RunFolder
-from fedtrain.runs.selection import MetricRow, Summary, summarise_rows
+from fedtrain.runs.json_types import MetricRow, RuleResult
+from fedtrain.runs.selection import summarise_rows
 from fedtrain.serialization.checked_file import CORRUPT_FILE_ERRORS, read_header
 from theory.errors import InputError
 
@@ -35,7 +36,7 @@ class RunRecord:
     """The rows of the test data."""
     val: list[MetricRow]
     """The rows of the validation data."""
-    rules: dict[str, Summary]
+    rules: dict[str, RuleResult]
     finished: bool
     rounds_done: int
     """How many rounds ``bytes`` and ``seconds`` are of."""

@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from fedtrain.methods import METHODS
 from fedtrain.report.grouping import build_labels, get_configuration_key, group_records
 from fedtrain.report.records import FUSED, RunRecord
-from fedtrain.runs.selection import Summary
+from fedtrain.runs.json_types import RuleResult, StatisticName
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class TableRow:
         return self.runs[0]
 
     @property
-    def results(self) -> list[Summary]:
+    def results(self) -> list[RuleResult]:
         """Of each run, by the rule."""
         return [run.rules[self.rule] for run in self.runs]
 
-    def over_seeds(self, pick: Callable[[Summary], float]) -> MeanStd:
+    def over_seeds(self, pick: Callable[[RuleResult], float]) -> MeanStd:
         """A number of the results, over the seeds."""
         return compute_mean_std([pick(one) for one in self.results])
 
-    def client_statistic(self, kind: str, branch: str = FUSED) -> MeanStd:
+    def client_statistic(self, kind: StatisticName, branch: str = FUSED) -> MeanStd:
         """The mean, worst, std or micro over clients, over the seeds."""
         return self.over_seeds(lambda one: one[kind][branch])
 

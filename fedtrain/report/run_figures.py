@@ -4,38 +4,41 @@ from __future__ import annotations
 
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedtrain.report.label_figure import draw_label_figure
 from fedtrain.report.png import replace_png
+from fedtrain.runs.callbacks import Callback
 from fedtrain.runs.folder import MANIFEST_FILE, RunFolder
+from fedtrain.runs.json_types import MetricRow, RunSummary
 from theory.report.plot_style import BRANCH_STYLES, FULL_WIDTH, MUTED_COLOUR, TEXT_COLOUR, create_canvas, use_plot_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import SubFigure
-
-    from fedtrain.runs.selection import MetricRow
+    from matplotlib.figure import Figure, SubFigure
 
 MAX_CLIENT_PANELS = 9
 """Up to so many clients have a panel each; of more, the spread is shown."""
 BRANCH_COLOURS = {"generic": "#0072B2", "personal": "#009E73", "own": "#0072B2", "peers": "#009E73"}
 
 
-def draw_run_figures(folder: RunFolder, summary: dict[str, Any]) -> list[Path]:
+class DrawFigures(Callback):
+    """Draws the figures of a run when it is over."""
+
+    def on_run_end(self, folder: RunFolder, summary: RunSummary) -> None:
+        """Draw them, unless clients that never answered left every evaluation incomplete."""
+        if summary["rules"]:
+            draw_run_figures(folder, summary)
+
+
+def draw_run_figures(folder: RunFolder, summary: RunSummary) -> list[Path]:
     """accuracy.png and labels.png in the folder's figures; a run that went on draws them anew."""
     data = folder.read_json(MANIFEST_FILE)["data"]
-    test = [row for row in folder.load_rows() if row["split"] == "test"]
-    title = f"{folder.load_config().method.title} on {data['title']}"
     names = [client["name"] for client in data["clients"]]
-    with use_plot_style():
-        body = _draw_accuracy(test, names, f"{title}: {_describe_result(summary)}")
-        if notes := "; ".join(data["notes"]):
-            body.supxlabel(fill(notes, 150), x=0.01, ha="left", fontsize=8, color=MUTED_COLOUR)
-        curves = folder.path / "figures" / "accuracy.png"
-        replace_png(body.figure, curves)
+    curves = folder.path / "figures" / "accuracy.png"
+    replace_png(draw_accuracy_figure(folder, summary), curves)
     counts = np.array([client["train"] for client in data["clients"]])
     figure = draw_label_figure(counts, names, data["classes"], f"Training images of each class, {data['title']}")
     path = folder.path / "figures" / "labels.png"
@@ -43,7 +46,20 @@ def draw_run_figures(folder: RunFolder, summary: dict[str, Any]) -> list[Path]:
     return [curves, path]
 
 
-def _describe_result(summary: dict[str, Any]) -> str:
+def draw_accuracy_figure(folder: RunFolder, summary: RunSummary | None = None) -> Figure:
+    """Test accuracy over rounds, of every client and branch."""
+    data = folder.read_json(MANIFEST_FILE)["data"]
+    test = [row for row in folder.load_rows() if row["split"] == "test"]
+    title = f"{folder.load_config().method.title} on {data['title']}"
+    names = [client["name"] for client in data["clients"]]
+    with use_plot_style():
+        body = _draw_accuracy(test, names, title if summary is None else f"{title}: {_describe_result(summary)}")
+        if notes := "; ".join(data["notes"]):
+            body.supxlabel(fill(notes, 150), x=0.01, ha="left", fontsize=8, color=MUTED_COLOUR)
+    return body.figure
+
+
+def _describe_result(summary: RunSummary) -> str:
     shown = summary["rules"].get("last") or summary["rules"][summary["report"]]
     when = f"after {shown['round']} rounds" if "round" in shown else f"over {len(shown['rounds'])} evaluations"
     return f"mean test accuracy {100 * shown['mean']['fused']:.1f} % {when}"

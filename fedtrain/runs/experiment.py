@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +27,8 @@ from fedtrain.models import Net, build_alexnet, build_cifar_net, build_digits_ne
 from fedtrain.runs.offload import offload
 from theory.errors import InputError
 
+ModelBuilder = Callable[..., Net]
+"""Builds a network: a module class or a function, called with ``classes`` and ``shape`` if it takes them."""
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -35,10 +38,14 @@ class Experiment:
 
     config: Config
     federation: Federation
+    build_model: ModelBuilder | None = None
+    """Builds the network if it is one of the user's own, which the configuration cannot name."""
 
     def get_model_builder(self) -> Callable[[], Net]:
         """Draws the networks."""
         shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
+        if self.build_model is not None:
+            return bind_model_builder(self.build_model, len(self.federation.classes), shape)
         return get_model_builder(self.config.model, self.config.method, len(self.federation.classes), shape)
 
     def validate(self) -> None:
@@ -113,23 +120,43 @@ class Experiment:
 
 
 def plan_experiment(preset: str, given: Mapping[str, Any], root: Path | None = None) -> tuple[Config, LoadedDataset]:
-    """The configuration and its data, each of which has a say in the other: a stand-in has shorter defaults."""
+    """The configuration and its data. Each depends on the other: a stand-in has shorter defaults."""
     config = resolve_preset(preset, given)
     found = load_dataset(config.data, root)
     return (resolve_preset(preset, given, standin=True) if found.standin else config), found
 
 
-def build_experiment(config: Config, found: LoadedDataset) -> Experiment:
-    """With the clients that the configuration makes of the data."""
-    made = Experiment(config, assemble_federation(config.data, found))
+def build_experiment(
+    config: Config, data: LoadedDataset | Federation, build_model: ModelBuilder | None = None
+) -> Experiment:
+    """With the clients that the configuration makes of the data, or with those that are there already."""
+    federation = data if isinstance(data, Federation) else assemble_federation(config.data, data)
+    made = Experiment(config, federation, build_model)
     made.validate()
     return made
+
+
+def bind_model_builder(build: ModelBuilder, classes: int, shape: tuple[int, ...]) -> Callable[[], Net]:
+    """A builder without arguments: the number of classes and the shape of an input are passed if it asks for them."""
+    known = {"classes": classes, "shape": shape}
+    try:
+        parameters = inspect.signature(build).parameters.values()
+    except ValueError:  # a class written in C
+        parameters = ()  # type: ignore[assignment]
+    needed = [one.name for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
+    if other := [name for name in needed if name not in known]:
+        raise InputError(
+            f"the model needs {', '.join(other)}, which nobody gives it; let it take no arguments, or classes and shape"
+        )
+    return partial(build, **{one.name: known[one.name] for one in parameters if one.name in known})
 
 
 def get_model_builder(
     settings: ModelSettings, method: AnyMethod, classes: int, shape: tuple[int, ...] = (3, 28, 28)
 ) -> Callable[[], Net]:
     """Draws networks, cut where the method wants it."""
+    if settings.name == "own":
+        raise InputError("this run has a network of its own; give the function or class that builds it: model=...")
     cut = method.split_at if settings.split_at == "auto" else settings.split_at
     return {
         "digits": partial(build_digits_net, classes, split_at=cut, dense_norm=settings.norm),

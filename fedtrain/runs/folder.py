@@ -16,7 +16,8 @@ from fedtrain.config.schema import Config, format_config, load_toml, parse_confi
 from fedtrain.config.toml import TomlTable, format_error
 from fedtrain.runs import checkpoint
 from fedtrain.runs.client_state import ClientStateStore
-from fedtrain.runs.selection import MetricRow, parse_row
+from fedtrain.runs.json_types import Manifest, MetricRow
+from fedtrain.runs.selection import parse_row
 from fedtrain.utils.atomic_files import replace_atomically
 from theory.errors import InputError
 
@@ -48,7 +49,7 @@ class RunFolder:
         """Whether it came to its end."""
         return (self.path / SUMMARY_FILE).exists() and bool(self.read_json(SUMMARY_FILE).get("finished"))
 
-    def begin(self, config: Config, manifest: dict[str, Any]) -> None:
+    def begin(self, config: Config, manifest: Manifest) -> None:
         """Make the folder; config.toml comes last, so its presence means that the run was begun."""
         with self._report_write_errors():
             self.path.mkdir(parents=True, exist_ok=True)

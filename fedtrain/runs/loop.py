@@ -1,23 +1,26 @@
-"""From the first round to the summary: train, evaluate, write down, rest in checkpoints."""
+"""From the first round to the summary: train, aggregate, evaluate, record, checkpoint."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict
 from functools import partial
 from math import isfinite
-from typing import Any, Protocol
+from typing import Protocol
 
 from fedtrain.config.schema import CheckpointSettings, Config
 from fedtrain.errors import TrainingError
 from fedtrain.federated.communication import CommunicationCost, measure_exchange
 from fedtrain.federated.server import Backend, Broadcast, Failure, Scores, Split, Update, federate, message_for
-from fedtrain.report.run_figures import draw_run_figures
+from fedtrain.runs.callbacks import Callback, CallbackList, RoundProgress, RunStart
 from fedtrain.runs.checkpoint import RunState
 from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import LAST_CHECKPOINT, SUMMARY_FILE, RunFolder
-from fedtrain.runs.selection import MetricRow, find_best_round, summarise_rows
+from fedtrain.runs.json_types import Manifest, MetricRow, RunSummary
+from fedtrain.runs.resume import prepare_resume
+from fedtrain.runs.selection import find_best_round, summarise_rows
 from fedtrain.utils.signals import defer_interrupts
 from theory.errors import InputError
 
@@ -27,27 +30,11 @@ MIN_CHECKPOINT_INTERVAL = 30.0
 """Seconds from one checkpoint to the next, at least."""
 
 
-@dataclass(frozen=True)
-class RoundProgress:
-    """What there is to tell after a round."""
-
-    round: int
-    losses: Mapping[str, float]
-    """Mean training loss of each client of the cohort."""
-    scores: Mapping[str, Scores]
-    """Empty if this round was not evaluated."""
-    communication: CommunicationCost
-    """Of this round alone."""
-    seconds: float
-    failures: tuple[Failure, ...] = ()
-    """Clients that were left out."""
-
-
 class ResumableBackend(Backend, Protocol):
-    """A fleet that can rest and go on."""
+    """A backend that can save its clients' state and go on from it."""
 
     def resume(self, state: RunState, folder: RunFolder) -> RunState:
-        """Go on from a checkpoint; the state as this fleet holds it."""
+        """Go on from a checkpoint; the state as this backend holds it."""
         ...
 
     def persist_client_state(self, turns: Mapping[str, int]) -> None:
@@ -55,17 +42,40 @@ class ResumableBackend(Backend, Protocol):
         ...
 
 
+def run_experiment(
+    experiment: Experiment,
+    folder: RunFolder,
+    manifest: Manifest,
+    callbacks: Sequence[Callback] = (),
+    open_backend: Callable[[], AbstractContextManager[ResumableBackend]] | None = None,
+) -> RunSummary:
+    """Begin the run in this folder, or go on with it, until the last round; the summary.
+
+    Without ``open_backend``, clients train in this process.
+    """
+    with folder.exclusive_lock():
+        if folder.has_run:
+            for note in prepare_resume(folder, experiment.config, manifest):
+                CallbackList(callbacks).on_note(note)
+        else:
+            folder.begin(experiment.config, manifest)
+        if open_backend is None:
+            return run_rounds(experiment, folder, callbacks)
+        with open_backend() as backend:
+            return run_rounds(experiment, folder, callbacks, backend)
+
+
 def run_rounds(
     experiment: Experiment,
     folder: RunFolder,
-    on_round: Callable[[RoundProgress], None],
+    callbacks: Sequence[Callback] = (),
     backend: ResumableBackend | None = None,
-) -> dict[str, Any]:
-    """Begin, or go on from the last checkpoint, until the last round; the summary.
+) -> RunSummary:
+    """Make rounds from the last checkpoint, or from the first, to the last; the summary.
 
-    A round that is interrupted or fails is given up; what was complete before it is saved. Without a fleet, clients
-    train in this process.
+    A round that is interrupted or fails is given up; what was complete before it is saved.
     """
+    watch = CallbackList(callbacks)
     config, restored = experiment.config, folder.load_checkpoint()
     backend = backend or experiment.build_backend(folder.path)
     if restored is None:
@@ -79,7 +89,7 @@ def run_rounds(
     else:
         state = backend.resume(restored, folder)
     folder.truncate_rows(state.rows_end)
-    server, saved = config.server, CheckpointScheduler(backend, folder, config.checkpoints)
+    server, saved = config.server, CheckpointScheduler(backend, folder, config.checkpoints, watch)
     rounds = federate(
         backend,
         state.message,
@@ -93,13 +103,18 @@ def run_rounds(
             restored.message.round, saved.count_to_keep(restored)
         )  # the process may have been killed before it was
     try:
+        watch.on_run_start(RunStart(experiment, folder, state.message.round))
         clock = time.perf_counter()
-        for round in rounds:
-            number = round.message.round
+        for number in range(state.message.round + 1, server.rounds + 1):
+            watch.on_round_start(number)
+            round = next(rounds)
             due = config.evaluation.is_due(number, server.rounds)
             scores = evaluate_round(backend, round.message, config, folder.load_rows) if due else {}
             check_scores_finite(number, scores, config.local.lr)
-            end = folder.append_rows(build_rows(number, scores)) if due else state.rows_end
+            rows = build_rows(number, scores)
+            end = folder.append_rows(rows) if due else state.rows_end
+            if due:
+                watch.on_evaluation(number, rows)
             answers: list[Update | Failure] = [*round.updates, *round.failures]
             sent = partial(message_for, state.message, peers=server.peers, seed=config.seed)
             traffic = sum(
@@ -117,18 +132,25 @@ def run_rounds(
                 dict(backend.last_trained_round),
             )
             losses = {update.client: update.loss for update in round.updates}
-            on_round(RoundProgress(number, losses, scores, traffic, seconds, round.failures))
+            watch.on_round_end(RoundProgress(number, losses, scores, traffic, seconds, round.failures))
             saved.save_if_due(state)
             clock = time.perf_counter()
-    finally:
-        if state.message.round:
-            with defer_interrupts():  # a second Ctrl-C does not cost what the first one would save
-                saved.save(state)
+    except BaseException as error:
+        save_finished_rounds(saved, state)
+        watch.on_run_stop(error)
+        raise
+    save_finished_rounds(saved, state)
     summary = build_summary(experiment, folder, state)
-    if summary["rules"]:  # clients that never answer can leave every evaluation incomplete
-        draw_run_figures(folder, summary)
+    watch.on_run_end(folder, summary)
     folder.write_json(SUMMARY_FILE, summary)  # the last: it says that the run is finished
     return summary
+
+
+def save_finished_rounds(saved: CheckpointScheduler, state: RunState) -> None:
+    """Save what is complete; a second Ctrl-C does not cost what the first one would save."""
+    if state.message.round:
+        with defer_interrupts():
+            saved.save(state)
 
 
 def evaluate_round(
@@ -149,8 +171,10 @@ def evaluate_round(
 class CheckpointScheduler:
     """Checkpoints now and then, so seldom that they cost little."""
 
-    def __init__(self, backend: ResumableBackend, folder: RunFolder, settings: CheckpointSettings) -> None:
-        self.backend, self.folder, self.settings = backend, folder, settings
+    def __init__(
+        self, backend: ResumableBackend, folder: RunFolder, settings: CheckpointSettings, watch: Callback
+    ) -> None:
+        self.backend, self.folder, self.settings, self.watch = backend, folder, settings, watch
         self.save_seconds, self.saved_at, self.saved_round = 0.0, time.perf_counter(), -1
 
     def count_to_keep(self, state: RunState) -> int:
@@ -175,6 +199,7 @@ class CheckpointScheduler:
         self.folder.save_checkpoint(state, keep=self.count_to_keep(state))
         self.saved_at, self.saved_round = time.perf_counter(), state.message.round
         self.save_seconds = self.saved_at - start
+        self.watch.on_checkpoint(state.message.round, self.folder.path / LAST_CHECKPOINT)
 
 
 def check_scores_finite(round: int, scores: Mapping[str, Scores], lr: float) -> None:
@@ -192,14 +217,22 @@ def check_scores_finite(round: int, scores: Mapping[str, Scores], lr: float) -> 
 def build_rows(round: int, scores: Mapping[str, Scores]) -> list[MetricRow]:
     """One row for each client, split and branch."""
     return [
-        {"round": round, "client": client, "split": split, "branch": branch, **asdict(score)}
+        {
+            "round": round,
+            "client": client,
+            "split": split,
+            "branch": branch,
+            "accuracy": score.accuracy,
+            "loss": score.loss,
+            "n": score.n,
+        }
         for client, parts in scores.items()
         for split, branches in parts.items()
         for branch, score in branches.items()
     ]
 
 
-def build_summary(experiment: Experiment, folder: RunFolder, state: RunState) -> dict[str, Any]:
+def build_summary(experiment: Experiment, folder: RunFolder, state: RunState) -> RunSummary:
     """The results by every rule that applies, what they cost, and what must be known about them."""
     config, data = experiment.config, experiment.federation
     rounds = config.server.rounds

@@ -5,19 +5,18 @@ from __future__ import annotations
 import platform
 import subprocess
 import time
-from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from fedtrain.config.schema import Config
 from fedtrain.data.client_data import Federation, Samples
+from fedtrain.runs.json_types import DataDescription, Manifest
 
 
-def build_manifest(config: Config, data: Mapping[str, Any], command: str) -> dict[str, Any]:
-    """What a reader needs to trust or to repeat the numbers; ``data`` as `described`."""
+def build_manifest(config: Config, data: DataDescription, command: str) -> Manifest:
+    """What a reader needs to trust or to repeat the numbers; ``data`` as `describe_data` gives it."""
     return {
         "command": command,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -28,19 +27,23 @@ def build_manifest(config: Config, data: Mapping[str, Any], command: str) -> dic
             "device": str(config.machine.resolve_device()),
             "threads": torch.get_num_threads(),
         },
-        "data": dict(data),
+        "data": data,
     }
 
 
-def describe_data(data: Federation) -> dict[str, Any]:
+def describe_data(data: Federation) -> DataDescription:
     """The data, for who does not have them."""
     about = describe_clients(data)
     for told, client in zip(about["clients"], data.clients, strict=True):
         told["sha256"] = client.fingerprint
-    return about | {"sha256": data.fingerprint}
+    about["sha256"] = data.fingerprint
+    if data.is_own:
+        inputs = data.clients[0].train.inputs
+        about["input_shape"], about["input_type"] = list(inputs.shape[1:]), str(inputs.dtype)
+    return about
 
 
-def describe_clients(data: Federation) -> dict[str, Any]:
+def describe_clients(data: Federation) -> DataDescription:
     """What can be said without a look at the images."""
     return {
         "title": data.title,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from fedtrain.config.data import DataSettings
 from fedtrain.config.schema import Config, format_config, parse_config, serialize_config
 from fedtrain.config.toml import TomlTable, merge_tables
 from fedtrain.runs.folder import CONFIG_FILE, MANIFEST_FILE, SUMMARY_FILE, RunFolder
+from fedtrain.runs.json_types import Manifest
 from theory.errors import InputError
 
 CHANGEABLE_KEYS = {
@@ -69,7 +70,7 @@ def find_differences(old: TomlTable, new: TomlTable) -> dict[str, tuple[Any, Any
     return dict(sorted(found.items()))
 
 
-def prepare_resume(folder: RunFolder, config: Config, now: dict[str, Any]) -> list[str]:
+def prepare_resume(folder: RunFolder, config: Config, now: Manifest) -> list[str]:
     """Make sure that the run in the folder is this one and has rounds to make; what to say of the change of scene.
 
     ``now`` is the manifest that a run begun now would have; what differs is added to the old one.
@@ -99,7 +100,7 @@ def prepare_resume(folder: RunFolder, config: Config, now: dict[str, Any]) -> li
     if rounds != before and done >= rounds:
         raise InputError(f"{folder.path} has made {done} of its {before} rounds; to go on, ask for more than {done}")
     folder.write_text(CONFIG_FILE, format_config(config))
-    scene = {key: now[key] for key in ("command", "started", "versions", "git", "machine")}
+    scene = {key: cast(dict[str, Any], now)[key] for key in ("command", "started", "versions", "git", "machine")}
     earlier = [manifest, *manifest.get("resumed", [])]
     was, is_now = ({key: one.get(key) for key in ("versions", "machine")} for one in (earlier[-1], scene))
     folder.write_json(MANIFEST_FILE, manifest | {"resumed": [*earlier[1:], {"round": done, **scene}]})

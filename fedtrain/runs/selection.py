@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
-MetricRow = dict[str, Any]
-Summary = dict[str, Any]
+from fedtrain.runs.json_types import ByBranch, ClientStatistics, MetricRow, RuleResult
+
 RULE_DESCRIPTIONS = {
     "last": "after the last round",
     "best-by-validation": "at the round of the best mean validation accuracy",
@@ -22,14 +22,20 @@ RULE_DESCRIPTIONS = {
 
 def parse_row(row: Any) -> MetricRow:
     """The row, if a row is what it is."""
-    words = {key: row[key] for key in ("client", "split", "branch")}
-    if len(row) != 7 or not all(isinstance(word, str) for word in words.values()):
+    if len(row) != 7 or not all(isinstance(row[key], str) for key in ("client", "split", "branch")):
         raise ValueError("a row is not what fedco2 writes")
-    numbers = {"accuracy": float(row["accuracy"]), "loss": float(row["loss"]), "n": int(row["n"])}
-    return {"round": int(row["round"]), **words, **numbers}
+    return {
+        "round": int(row["round"]),
+        "client": row["client"],
+        "split": row["split"],
+        "branch": row["branch"],
+        "accuracy": float(row["accuracy"]),
+        "loss": float(row["loss"]),
+        "n": int(row["n"]),
+    }
 
 
-def summarise_rows(rows: Sequence[MetricRow], in_window: Callable[[int], bool]) -> dict[str, Summary]:
+def summarise_rows(rows: Sequence[MetricRow], in_window: Callable[[int], bool]) -> dict[str, RuleResult]:
     """Every rule that applies: ``last`` if that round was tested, ``best-by-validation`` with validation data, and
     ``window`` if there is one and all that was evaluated in it was tested."""
     test = [row for row in rows if row["split"] == "test"]
@@ -57,18 +63,18 @@ def find_best_round(rows: Sequence[MetricRow]) -> int | None:
     return max(means, key=lambda number: (round(fmean(means[number]), 12), -number), default=None)
 
 
-def summarise_round(test: Sequence[MetricRow], round: int) -> Summary:
+def summarise_round(test: Sequence[MetricRow], round: int) -> RuleResult:
     """Accuracies of one round: by client and branch, and over clients."""
-    clients: dict[str, dict[str, float]] = {}
+    clients: dict[str, ByBranch] = {}
     sizes: dict[str, int] = {}
     for row in test:
         if row["round"] == round:
             clients.setdefault(row["client"], {})[row["branch"]] = row["accuracy"]
             sizes[row["client"]] = row["n"]
-    return {"round": round, "clients": clients, **summarise_clients(clients, sizes)}
+    return {"round": round, "clients": clients, **summarise_clients(clients, sizes)}  # type: ignore[typeddict-item]
 
 
-def summarise_window(test: Sequence[MetricRow], rounds: Sequence[int]) -> Summary:
+def summarise_window(test: Sequence[MetricRow], rounds: Sequence[int]) -> RuleResult:
     """Means over several rounds, and how much the mean over clients moved between them."""
     each = [summarise_round(test, round) for round in rounds]
     clients = {
@@ -76,17 +82,24 @@ def summarise_window(test: Sequence[MetricRow], rounds: Sequence[int]) -> Summar
         for name, branches in each[0]["clients"].items()
     }
     sizes = {row["client"]: row["n"] for row in test}
-    spread = {
-        f"{kind}_std_over_rounds": {branch: pstdev([one[kind][branch] for one in each]) for branch in each[0][kind]}
-        for kind in ("mean", "micro")
+    return {
+        "rounds": list(rounds),
+        "clients": clients,
+        **summarise_clients(clients, sizes),  # type: ignore[typeddict-item]
+        "mean_std_over_rounds": measure_std([one["mean"] for one in each]),
+        "micro_std_over_rounds": measure_std([one["micro"] for one in each]),
     }
-    return {"rounds": list(rounds), "clients": clients, **summarise_clients(clients, sizes), **spread}
 
 
-def summarise_clients(clients: dict[str, dict[str, float]], sizes: dict[str, int]) -> Summary:
+def measure_std(each: Sequence[ByBranch]) -> ByBranch:
+    """The population std (ddof 0) of each branch."""
+    return {branch: pstdev([one[branch] for one in each]) for branch in each[0]}
+
+
+def summarise_clients(clients: dict[str, ByBranch], sizes: dict[str, int]) -> ClientStatistics:
     """Unweighted mean, mean over all test samples (micro), worst client, and population std (ddof 0), by branch."""
     total = sum(sizes[name] for name in clients)
-    table: Summary = {"mean": {}, "micro": {}, "worst": {}, "std": {}}
+    table: ClientStatistics = {"mean": {}, "micro": {}, "worst": {}, "std": {}}
     for branch in next(iter(clients.values())):
         values = {name: accuracies[branch] for name, accuracies in clients.items()}
         table["mean"][branch] = fmean(values.values())

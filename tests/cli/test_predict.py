@@ -13,7 +13,7 @@ from cli.main import main
 from fedtrain.data.client_data import Samples
 from fedtrain.data.standin import build_standin_pools
 from fedtrain.inference.evaluate import evaluate_clients, load_run_data
-from fedtrain.inference.trained_run import load_run
+from fedtrain.inference.trained_run import load_trained_run
 
 TRAIN = ["train", "--dataset", "digits", "--data", "standin", "--rounds", "1", "--lr", "0.0001", "--threads", "1"]
 SMALL = ["--set", "model.name=two-layer", "--set", "model.width=32", "--set", "data.percent=0.01", "--json"]
@@ -64,7 +64,7 @@ def shorter(data):
 
 def test_files_are_classified_as_evaluation_does(trained, pictures, ask):
     folder, (paths, labels) = trained("fedco2"), pictures
-    run = load_run(folder)
+    run = load_trained_run(folder)
     data = shorter(load_run_data(run))
     rows = {row["branch"]: row["accuracy"] for row in evaluate_clients(run, data, "test", "svhn")}
     logits = run.compute_logits("svhn", data.clients[1].test.inputs)

@@ -16,7 +16,7 @@ import small_experiments
 import torch
 
 from fedtrain.backends.distributed.process_group import STORE_VARIABLE, Rank, exit_process
-from fedtrain.backends.distributed.ranks import open_distributed_backend, serve_rank
+from fedtrain.runs.distributed import open_distributed_backend, serve_rank
 from fedtrain.backends.distributed.tensor_channel import TensorChannel
 from fedtrain.errors import TrainingError
 from fedtrain.federated.client import ClientTrainer

@@ -14,7 +14,7 @@ from fedtrain.config.schema import ServerSettings
 from fedtrain.federated.communication import count_bytes
 from fedtrain.federated.server import Broadcast, message_for
 from fedtrain.inference.evaluate import evaluate_clients
-from fedtrain.inference.trained_run import load_run
+from fedtrain.inference.trained_run import load_trained_run
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.loop import run_rounds
 from fedtrain.runs.manifest import build_manifest, describe_data
@@ -162,7 +162,7 @@ def test_a_run_put_to_use_has_the_numbers_of_the_run(case, tmp_path):
     work, folder = small_experiments.experiment(case, server={"peers": 2}), RunFolder(tmp_path / "run")
     folder.begin(work.config, build_manifest(work.config, describe_data(work.federation), "test"))
     run_rounds(work, folder, small_experiments.quiet)
-    trained = load_run(folder.path)
+    trained = load_trained_run(folder.path)
     last = [row for row in folder.load_rows() if row["round"] == 3]
     assert evaluate_clients(trained, work.federation, "test") == last
     for client in work.federation.clients:

@@ -13,7 +13,7 @@ from fedtrain.config.schema import parse_config
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.inference.evaluate import evaluate_clients
-from fedtrain.inference.trained_run import load_run
+from fedtrain.inference.trained_run import load_trained_run
 from fedtrain.inference.unseen_client import MAX_IMAGES, build_unseen_client
 from fedtrain.methods import METHODS
 from fedtrain.runs.experiment import Experiment
@@ -76,7 +76,7 @@ def each(request, trained):
 
 def test_scores_are_those_of_the_last_round_bit_by_bit(each):
     path, data = each
-    run = load_run(path)
+    run = load_trained_run(path)
     rows = run.folder.load_rows()
     assert evaluate_clients(run, data, "test") == rows
     assert evaluate_clients(run, data, "test", "a") == [row for row in rows if row["client"] == "a"]
@@ -84,7 +84,7 @@ def test_scores_are_those_of_the_last_round_bit_by_bit(each):
 
 def test_without_data_a_client_predicts_as_it_did(each):
     path, data = each
-    run = load_run(path)
+    run = load_trained_run(path)
     assert run.image_size == (32, 32)
     accuracies = {
         (client.name, branch): (logits.argmax(-1) == client.test.labels).double().mean().item()
@@ -98,7 +98,7 @@ def test_without_data_a_client_predicts_as_it_did(each):
 @pytest.mark.parametrize("unit", ["pixel", "normalised"])
 def test_no_noise_is_added_to_images_but_evaluation_has_it(trained, unit):
     path, data = trained("fedavg", noise=30.0, unit=unit)
-    run = load_run(path)
+    run = load_trained_run(path)
     assert run.federation.preprocessing == data.preprocessing
     assert [client.noise for client in run.federation.clients] == [0, 30, 60]
     shown = data.clients[0].test.inputs
@@ -130,7 +130,7 @@ def by_hand(net, known, x):
 @pytest.mark.parametrize(("method", "prefix", "branch"), [("fedbn", "", "fused"), ("fedco2", "online.", "online")])
 def test_a_newcomers_batch_norm_is_computed_by_hand(trained, method, prefix, branch):
     path, _ = trained(method)
-    run, shown = load_run(path), images(20, 4, 99)
+    run, shown = load_trained_run(path), images(20, 4, 99)
     new = build_unseen_client(run, shown)
     assert (new.branch, new.has_estimated_statistics) == (branch, True)
     logits = run.compute_logits_with(new.data, new.personal, shown)[branch]
@@ -147,12 +147,12 @@ def test_a_newcomers_batch_norm_is_computed_by_hand(trained, method, prefix, bra
     torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-10)
     assert run.trainer.module.training is False
     again = run.compute_logits("a", shown)  # the known clients' models are as they were
-    assert all(torch.equal(value, load_run(path).compute_logits("a", shown)[name]) for name, value in again.items())
+    assert all(torch.equal(value, load_trained_run(path).compute_logits("a", shown)[name]) for name, value in again.items())
 
 
 def test_a_newcomer_of_fed_co2_does_not_look_at_offline_models(trained):
     path, _ = trained("fedco2")
-    run, shown = load_run(path), images(20, 4, 99)
+    run, shown = load_trained_run(path), images(20, 4, 99)
     new = build_unseen_client(run, shown)
     other = {name: value + 1 if name.startswith("offline.") else value for name, value in new.personal.items()}
     one, two = (run.compute_logits_with(new.data, entries, shown) for entries in (new.personal, other))
@@ -164,7 +164,7 @@ def test_a_newcomer_of_fed_co2_does_not_look_at_offline_models(trained):
                                                 ("fedrod", "generic")])  # fmt: skip
 def test_what_is_shared_is_taken_as_it_is(trained, method, theirs):
     path, _ = trained(method)
-    run, shown = load_run(path), images(1, 4, 99)
+    run, shown = load_trained_run(path), images(1, 4, 99)
     new = build_unseen_client(run, shown)
     assert not new.has_estimated_statistics
     logits = run.compute_logits_with(new.data, new.personal, shown)[new.branch]
@@ -173,7 +173,7 @@ def test_what_is_shared_is_taken_as_it_is(trained, method, theirs):
 
 def test_published_heads_vote_for_a_newcomer(trained):
     path, _ = trained("copa")
-    run, shown = load_run(path), images(5, 4, 99)
+    run, shown = load_trained_run(path), images(5, 4, 99)
     new = build_unseen_client(run, shown)
     assert new.branch == "peers"
     logits = run.compute_logits_with(new.data, new.personal, shown)[new.branch]
@@ -183,7 +183,7 @@ def test_published_heads_vote_for_a_newcomer(trained):
 
 def test_shared_statistics_stay_and_personal_weights_are_averaged(trained):
     path, _ = trained("fedbn", bn_stats="shared")
-    run, shown = load_run(path), images(1, 4, 99)
+    run, shown = load_trained_run(path), images(1, 4, 99)
     new = build_unseen_client(run, shown)
     assert not new.has_estimated_statistics
     assert not any("running" in name for name in new.personal)
@@ -204,12 +204,12 @@ def test_shared_statistics_stay_and_personal_weights_are_averaged(trained):
 def test_without_a_shared_classifier_a_newcomer_is_refused(trained, method, options, what):
     path, _ = trained(method, **options)
     with pytest.raises(InputError, match=f"no model for a client that was never seen: {what}.*never shared"):
-        build_unseen_client(load_run(path), images(20, 4, 99))
+        build_unseen_client(load_trained_run(path), images(20, 4, 99))
 
 
 def test_statistics_need_two_images_and_take_an_even_choice_of_many(trained):
     path, _ = trained("fedbn")
-    run = load_run(path)
+    run = load_trained_run(path)
     with pytest.raises(InputError, match="at least 2"):
         build_unseen_client(run, images(1, 0, 0))
     many = images(2 * MAX_IMAGES - 1, 0, 0)
@@ -219,26 +219,26 @@ def test_statistics_need_two_images_and_take_an_even_choice_of_many(trained):
 
 def test_what_is_damaged_is_refused(trained, tmp_path):
     with pytest.raises(InputError, match="no run is here"):
-        load_run(tmp_path)
+        load_trained_run(tmp_path)
     path = shutil.copytree(trained("fedbn")[0], tmp_path / "run")
     with pytest.raises(InputError, match="no client 'aa' was trained; did you mean 'a'"):
-        load_run(path).get_client("aa")
+        load_trained_run(path).get_client("aa")
     config = (path / "config.toml").read_text()
     (path / "config.toml").write_text(config.replace('split_at = "last"', 'split_at = "conv"'))
     with pytest.raises(InputError, match="does not fit the network of client b"):
-        load_run(path)
+        load_trained_run(path)
     (path / "config.toml").write_text(config.replace('device = "cpu"', 'device = "meta"'))
     with pytest.raises(InputError, match="not supported"):
-        load_run(path)
-    assert load_run(path, "cpu").trainer.device == torch.device("cpu")
+        load_trained_run(path)
+    assert load_trained_run(path, "cpu").trainer.device == torch.device("cpu")
     told = json.loads((path / MANIFEST_FILE).read_text())
     del told["data"]["classes"]
     (path / MANIFEST_FILE).write_text(json.dumps(told))
     with pytest.raises(InputError, match="not what fedco2 writes"):
-        load_run(path, "cpu")
+        load_trained_run(path, "cpu")
     (path / "checkpoints" / "last.safetensors").unlink()
     with pytest.raises(InputError, match="without its weights"):
-        load_run(path, "cpu")
+        load_trained_run(path, "cpu")
     (path / "summary.json").unlink()
     with pytest.raises(InputError, match="no checkpoint is here yet"):
-        load_run(path, "cpu")
+        load_trained_run(path, "cpu")

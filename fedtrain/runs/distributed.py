@@ -37,8 +37,11 @@ def open_distributed_backend(work: Experiment, place: Rank, folder: RunFolder) -
             fleet.release_ranks()
 
 
-def serve_rank(work: Experiment, place: Rank) -> None:
-    """On any other rank: do what rank 0 says. To be stopped is for rank 0 to answer; here it ends the turn at hand."""
+def serve_rank(work: Experiment, place: Rank) -> RunFolder:
+    """On any other rank: do what rank 0 says, until it is over; the folder of the run.
+
+    An interruption is for rank 0 to answer; here it ends the turn at hand.
+    """
     part = select_rank_clients(work, place)
     wire = TensorChannel(part.config.machine.resolve_device())
     with join_process_group(place, wire.device):
@@ -54,6 +57,7 @@ def serve_rank(work: Experiment, place: Rank) -> None:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+    return folder
 
 
 def select_rank_clients(work: Experiment, place: Rank) -> Experiment:

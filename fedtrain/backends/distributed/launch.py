@@ -1,4 +1,4 @@
-"""``--backend distributed``: the processes of a run, when the user leaves it to us to start them."""
+"""Start the processes of a distributed run on this machine, and see that none outlives it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,8 +25,8 @@ LEADER_EXIT_TIMEOUT = 60.0
 """Seconds that rank 0 has to see that another is lost, or to draw its figures if it had no more need of it."""
 
 
-def launch_ranks(ranks: int, threads: int | None) -> int:
-    """Run this command on so many processes of this machine; the exit code of the first, which speaks for all.
+def launch_ranks(command: Sequence[str], ranks: int, threads: int | None) -> int:
+    """Run a command as so many processes of this machine; the exit code of the first, which speaks for all.
 
     They find each other by a file, where torchrun would have a port open to the network.
     """
@@ -48,7 +49,6 @@ def launch_ranks(ranks: int, threads: int | None) -> int:
         try:
             for rank in range(ranks):
                 own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-                command = [sys.executable, "-P", "-m", "cli", *sys.argv[1:]]
                 heard = subprocess.DEVNULL if rank else None
                 environment = {**os.environ, **shared, **own}
                 processes.append(subprocess.Popen(command, env=environment, stdout=heard, stderr=heard))

@@ -1,0 +1,110 @@
+"""The options of a run by name, and the setting that each stands for: keywords in Python, flags on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypedDict
+
+from fedtrain.config.toml import TomlTable, merge_tables, parse_override, suggest_name
+from theory.errors import InputError
+
+SETTING_FOR_OPTION = {
+    "method": "method.name",
+    "model": "model.name",
+    "dataset": "data.dataset",
+    "data": "data.source",
+    "skew": "data.skew",
+    "alpha": "data.alpha",
+    "clients": "data.clients",
+    "data_seed": "data.seed",
+    "rounds": "server.rounds",
+    "participation": "server.participation",
+    "peers": "server.peers",
+    "local_epochs": "local.epochs",
+    "batch_size": "local.batch_size",
+    "lr": "local.lr",
+    "momentum": "local.momentum",
+    "weight_decay": "local.weight_decay",
+    "eval_every": "evaluation.every",
+    "checkpoint_every": "checkpoints.every",
+    "on_client_failure": "server.on_client_failure",
+    "device": "machine.device",
+    "threads": "machine.threads",
+    "fast_path": "machine.fast_path",
+    "backend": "machine.backend",
+    "client_state": "machine.client_state",
+    "seed": "seed",
+}
+
+
+class TrainOptions(TypedDict, total=False):
+    """What ``fedco2 train --help`` lists, as keywords of `fedtrain.train`."""
+
+    dataset: str
+    """digits, office, domainnet, cifar10 or cifar100."""
+    data: Literal["auto", "real", "standin"]
+    """Real data if they are there, else the built-in stand-in; only real data; only the stand-in."""
+    skew: Literal["domain", "label+feature", "iid", "pathological", "dirichlet", "pachinko"]
+    """How the clients' data differ."""
+    alpha: float
+    """Dirichlet concentration; smaller is more skewed."""
+    data_seed: int
+    """Of the partition."""
+    rounds: int
+    """Rounds of federated training."""
+    participation: float
+    """Share of the clients that train in a round."""
+    peers: int
+    """Number of peer heads sent to each client (default: all)."""
+    local_epochs: int
+    """Passes over the local data in a round."""
+    batch_size: int
+    """Samples of a step."""
+    lr: float
+    """Learning rate of SGD."""
+    momentum: float
+    """Momentum of SGD."""
+    weight_decay: float
+    """Weight decay of SGD."""
+    seed: int
+    """Of networks, batches, noise and cohorts."""
+    eval_every: int
+    """Evaluate every so many rounds, and after the last."""
+    checkpoint_every: int
+    """Keep the checkpoint of every so many rounds."""
+    on_client_failure: Literal["stop", "skip"]
+    """When a client fails: stop the run, or leave the client out of that round."""
+    device: str
+    """auto, cpu or cuda."""
+    threads: int
+    """Cores to use."""
+    fast_path: bool
+    """Faster training steps, equal up to rounding."""
+    backend: Literal["auto", "serial", "threads", "vmap", "distributed"]
+    """How clients run."""
+    client_state: Literal["memory", "disk"]
+    """Where personal state waits for its client's turn."""
+
+
+def nest_options(options: Mapping[str, Any], sets: Iterable[str] = ()) -> TomlTable:
+    """Options by name, and overrides such as ``method.mu=0.5``, as the tables of a configuration; overrides win."""
+    for name in options:
+        if name not in SETTING_FOR_OPTION:
+            raise InputError(f"unknown option {name!r}; {suggest_name(name, SETTING_FOR_OPTION)}")
+    paths = {SETTING_FOR_OPTION[name]: value for name, value in options.items() if value is not None}
+    return merge_tables(nest_settings(paths), *(_nest(*parse_override(text)) for text in sets))
+
+
+def nest_settings(settings: Mapping[str, Any]) -> TomlTable:
+    """Settings by path, ``{"method.mu": 0.5}``, as the tables of a configuration."""
+    tables: TomlTable = {}
+    for path, value in settings.items():
+        section, dot, key = path.partition(".")
+        if not dot and section != "seed":
+            raise InputError(f"setting {path!r} has no section; write it as section.key, for instance local.lr")
+        tables = merge_tables(tables, _nest(section, key, value))
+    return tables
+
+
+def _nest(section: str, key: str, value: Any) -> TomlTable:
+    return {section: {key: value}} if key else {section: value}

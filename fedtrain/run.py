@@ -1,0 +1,224 @@
+"""``fedtrain.load_run``: a run folder as an object, with its accuracies, figures, models and predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from fedtrain.config.schema import Config
+from fedtrain.config.toml import suggest_name
+from fedtrain.data.client_data import ClientData, Federation
+from fedtrain.data.own_clients import build_own_federation
+from fedtrain.federated.server import Split
+from fedtrain.inference.evaluate import check_run_data, evaluate_clients, load_run_data
+from fedtrain.inference.trained_run import TrainedRun, load_trained_run
+from fedtrain.report.page import write_page
+from fedtrain.report.records import RunRecord, read_record
+from fedtrain.report.run_figures import draw_accuracy_figure
+from fedtrain.report.tables import build_result_tables
+from fedtrain.runs.experiment import ModelBuilder
+from fedtrain.runs.folder import MANIFEST_FILE, SUMMARY_FILE, RunFolder
+from fedtrain.runs.json_types import ByBranch, Manifest, MetricRow, RunSummary
+from theory.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class AccuracyTable(Mapping[str, ByBranch]):
+    """Test accuracy by client and branch, with the mean over clients; a table in a notebook."""
+
+    def __init__(self, title: str, clients: Mapping[str, ByBranch], mean: ByBranch) -> None:
+        self.title, self.clients, self.mean = title, dict(clients), dict(mean)
+
+    def __getitem__(self, client: str) -> ByBranch:
+        return self.clients[client]
+
+    def __iter__(self) -> Any:
+        return iter(self.clients)
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    def __repr__(self) -> str:
+        heads, rows = self._list_cells()
+        width = max(len(row[0]) for row in [heads, *rows])
+        lines = [f"{row[0]:<{width}}" + "".join(f"{cell:>10}" for cell in row[1:]) for row in [heads, *rows]]
+        return "\n".join([self.title, *lines])
+
+    def _repr_html_(self) -> str:
+        heads, rows = self._list_cells()
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        return f"<table><caption>{escape(self.title)}</caption><tr>{head}</tr>{body}</table>"
+
+    def _list_cells(self) -> tuple[list[str], list[list[str]]]:
+        branches = list(self.mean)
+        table = {**self.clients, "mean": self.mean}
+        heads = ["accuracy"] if branches == ["fused"] else branches
+        return ["client", *heads], [
+            [name, *(f"{100 * values[branch]:.1f}" for branch in branches)] for name, values in table.items()
+        ]
+
+
+class ClientModel(nn.Module):
+    """A client's own model: inputs as the client holds them, logits of the prediction."""
+
+    def __init__(self, run: TrainedRun, client: str) -> None:
+        super().__init__()
+        run.get_client(client)  # refused with the nearest name
+        self._run, self.client = run, client
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits of the prediction, the branch ``fused``."""
+        return self.compute_branches(inputs)["fused"]
+
+    def compute_branches(self, inputs: Tensor) -> dict[str, Tensor]:
+        """Logits of every branch."""
+        return self._run.compute_logits(self.client, inputs)
+
+
+class Predictions(Sequence[dict[str, float]]):
+    """The likeliest classes of each input, and their probabilities."""
+
+    def __init__(self, probabilities: Tensor, classes: Sequence[str]) -> None:
+        self.probabilities, self.class_names = probabilities, tuple(classes)
+
+    @property
+    def classes(self) -> list[str]:
+        """The likeliest class of each input."""
+        return [self.class_names[number] for number in self.probabilities.argmax(-1).tolist()]
+
+    def __len__(self) -> int:
+        return len(self.probabilities)
+
+    def __getitem__(self, place: Any) -> Any:
+        """The probability of each class, the likeliest first."""
+        values, order = self.probabilities[place].sort(descending=True)
+        return {self.class_names[k]: float(v) for v, k in zip(values, order.tolist(), strict=True)}
+
+    def __repr__(self) -> str:
+        best = self.probabilities.max(-1).values.tolist() if len(self) else []
+        return "\n".join(f"{name} {100 * p:.1f} %" for name, p in zip(self.classes, best, strict=True)) or "no inputs"
+
+
+class Run:
+    """A run, finished or not, as its folder tells it."""
+
+    def __init__(self, path: Path | str, *, device: str | None = None, build_model: ModelBuilder | None = None) -> None:
+        self.path, self._device, self._build_model = Path(path), device, build_model
+        self.folder = RunFolder(self.path)
+        if not self.folder.has_run:
+            raise InputError(f"{self.path}: no run is here; name the folder that a run has written")
+
+    @property
+    def config(self) -> Config:
+        """Every setting."""
+        return self.folder.load_config()
+
+    @property
+    def rows(self) -> list[MetricRow]:
+        """Every evaluation: one row for each round, client, split and branch."""
+        return self.folder.load_rows()
+
+    @property
+    def summary(self) -> RunSummary:
+        """Results under every rule, bytes and seconds; written when the run is finished."""
+        return self.folder.read_json(SUMMARY_FILE)  # type: ignore[return-value]
+
+    @property
+    def manifest(self) -> Manifest:
+        """Versions, machine and data."""
+        return self.folder.read_json(MANIFEST_FILE)  # type: ignore[return-value]
+
+    @property
+    def clients(self) -> list[str]:
+        """Names of the clients."""
+        return [client["name"] for client in self.manifest["data"]["clients"]]
+
+    @property
+    def record(self) -> RunRecord:
+        """All but the weights, for reports; refused while nothing has been evaluated."""
+        return read_record(self.path)
+
+    def accuracy(self, rule: str | None = None) -> AccuracyTable:
+        """Test accuracy by client and branch, under the rule that the run reports by or another."""
+        record = self.record
+        chosen = record.reporting_rule if rule is None else rule
+        if chosen not in record.rules:
+            raise InputError(f"this run has no result by rule {chosen!r}; {suggest_name(chosen, record.rules)}")
+        result = record.rules[chosen]
+        title = f"{record.title} on {record.data['title']}: test accuracy, %, {chosen}"
+        return AccuracyTable(title, result["clients"], result["mean"])
+
+    def plot(self) -> Figure:
+        """Test accuracy over rounds, of every client and branch."""
+        return draw_accuracy_figure(self.folder)
+
+    def report(self, path: Path | str) -> Path:
+        """Write the run as one HTML page that needs no other file; an existing file is refused."""
+        write_page(build_result_tables([self.record]), Path(path))
+        return Path(path)
+
+    @cached_property
+    def trained(self) -> TrainedRun:
+        """The clients' models as the last checkpoint has them."""
+        return load_trained_run(self.path, self._device, self._build_model)
+
+    def model(self, client: str) -> ClientModel:
+        """A client's own model; call it with a batch of inputs, bytes (n, 3, H, W) of images, to get logits."""
+        return ClientModel(self.trained, client)
+
+    def predict(self, client: str, inputs: Tensor | Sequence[Path | str]) -> Predictions:
+        """What a client's model says of inputs, or of image files."""
+        if not isinstance(inputs, Tensor):
+            inputs = self.trained.read_images([Path(path) for path in inputs])
+        logits = self.model(client)(inputs)
+        return Predictions(logits.double().softmax(-1).cpu(), self.trained.federation.classes)
+
+    def evaluate(
+        self,
+        split: Split = "test",
+        *,
+        client: str | None = None,
+        data_dir: Path | str | None = None,
+        clients: Sequence[ClientData] | None = None,
+    ) -> list[MetricRow]:
+        """Evaluate the last checkpoint again, each client's own model on the client's own data."""
+        data: Federation
+        if clients is None:
+            data = load_run_data(self.trained, None if data_dir is None else Path(data_dir))
+        else:
+            data = build_own_federation(clients, self.manifest["data"]["classes"])
+            check_run_data(self.trained, data)
+        return evaluate_clients(self.trained, data, split, client)
+
+    def __repr__(self) -> str:
+        state = "finished" if self.folder.is_finished else f"{self.folder.read_last_saved_round()} rounds saved"
+        return f"<Run {self.path}: {self.config.method.title} on {self.manifest['data']['title']}, {state}>"
+
+    def _repr_html_(self) -> str:
+        try:
+            return self.accuracy()._repr_html_()
+        except InputError:
+            return f"<p>{escape(repr(self))}</p>"
+
+
+def load_run(path: Path | str, *, device: str | None = None, model: ModelBuilder | None = None) -> Run:
+    """Open a run folder. ``model`` builds the network if it was one of your own."""
+    return Run(path, device=device, build_model=model)
+
+
+def evaluate(run: Run | Path | str, split: Split = "test", **how: Any) -> list[MetricRow]:
+    """Evaluate a run's last checkpoint again, see `Run.evaluate`."""
+    return as_run(run).evaluate(split, **how)
+
+
+def as_run(run: Run | Path | str) -> Run:
+    """A run, from its folder if need be."""
+    return run if isinstance(run, Run) else Run(run)

@@ -1,0 +1,101 @@
+"""The types of what a run writes down: rows of metrics, summaries, manifests, as JSON holds them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+StatisticName = Literal["mean", "micro", "worst", "std"]
+ByBranch = dict[str, float]
+"""A number for each branch of a model; ``fused`` is the prediction."""
+
+
+class MetricRow(TypedDict):
+    """One evaluated branch of one client's model on one of its splits: a line of ``metrics.jsonl``."""
+
+    round: int
+    client: str
+    split: str
+    branch: str
+    accuracy: float
+    loss: float
+    n: int
+
+
+class ClientStatistics(TypedDict):
+    """Over clients, by branch."""
+
+    mean: ByBranch
+    """Unweighted."""
+    micro: ByBranch
+    """Over all test samples."""
+    worst: ByBranch
+    std: ByBranch
+    """Population standard deviation (ddof 0)."""
+
+
+class RuleResult(ClientStatistics, total=False):
+    """Test accuracies under one rule of reporting."""
+
+    clients: dict[str, ByBranch]
+    round: int
+    """Of rules that choose one round."""
+    rounds: list[int]
+    """Of the rule that takes the mean over several."""
+    mean_std_over_rounds: ByBranch
+    micro_std_over_rounds: ByBranch
+
+
+class RunSummary(TypedDict):
+    """``summary.json``: the results of a run and what they cost."""
+
+    finished: bool
+    method: str
+    dataset: str
+    title: str
+    standin: bool
+    notes: list[str]
+    skipped: list[dict[str, Any]]
+    """Clients that were left out of a round, and why."""
+    rounds: int
+    report: str
+    """The rule that the run reports by."""
+    rules: dict[str, RuleResult]
+    bytes: dict[str, dict[str, int]]
+    seconds: float
+
+
+class ClientDescription(TypedDict, total=False):
+    """A client in a manifest: how many samples of each class it holds."""
+
+    name: str
+    train: list[int]
+    val: list[int]
+    test: list[int]
+    noise: float
+    sha256: str
+
+
+class DataDescription(TypedDict, total=False):
+    """The data in a manifest, for readers who do not have them."""
+
+    title: str
+    standin: bool
+    classes: list[str]
+    notes: list[str]
+    clients: list[ClientDescription]
+    sha256: str
+    input_shape: list[int]
+    """Of data that were given in Python, as is ``input_type``."""
+    input_type: str
+
+
+class Manifest(TypedDict, total=False):
+    """``manifest.json``: what a reader needs to trust or repeat the numbers of a run."""
+
+    command: str
+    started: str
+    versions: dict[str, str]
+    git: str | None
+    machine: dict[str, Any]
+    data: DataDescription
+    resumed: list[dict[str, Any]]

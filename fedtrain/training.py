@@ -1,0 +1,306 @@
+"""``fedtrain.train``: from options to a run folder, the story of a run on one page.
+
+options and settings -> configuration -> clients' data -> experiment -> rounds -> run folder
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Unpack
+
+import torch
+
+from fedtrain.analysis.cost import estimate_round_seconds, estimate_seconds_left
+from fedtrain.analysis.model_summary import ModelSummary, summarise_experiment
+from fedtrain.backends.distributed.launch import launch_ranks
+from fedtrain.backends.distributed.process_group import Rank
+from fedtrain.config.data import SETTINGS_OF_SKEW
+from fedtrain.config.old_names import upgrade_tables
+from fedtrain.config.options import TrainOptions, nest_options, nest_settings
+from fedtrain.config.presets import load_preset_chain, resolve_preset
+from fedtrain.config.schema import Config, load_toml
+from fedtrain.config.toml import TomlTable, merge_tables, serialize_section
+from fedtrain.data.client_data import ClientData, Federation
+from fedtrain.data.datasets import get_dataset_info
+from fedtrain.data.own_clients import OWN_DATASET, build_own_federation
+from fedtrain.data.source import LoadedDataset, load_dataset
+from fedtrain.errors import TrainingError
+from fedtrain.methods import METHODS
+from fedtrain.methods.base import AnyMethod
+from fedtrain.report.progress_view import ProgressView
+from fedtrain.report.run_figures import DrawFigures
+from fedtrain.run import Run
+from fedtrain.runs.callbacks import Callback
+from fedtrain.runs.distributed import check_rank_count, open_distributed_backend, serve_rank
+from fedtrain.runs.experiment import Experiment, ModelBuilder, build_experiment, plan_experiment
+from fedtrain.runs.folder import RunFolder
+from fedtrain.runs.loop import run_experiment
+from fedtrain.runs.manifest import build_manifest, describe_data
+from fedtrain.runs.resume import resolve_original_data, resume_config
+from fedtrain.utils.memory import keep_freed_memory
+from fedtrain.utils.new_folder import choose_new_folder
+from theory.errors import InputError
+
+
+def train(
+    *,
+    clients: int | Sequence[ClientData] | None = None,
+    model: str | ModelBuilder | None = None,
+    method: str | AnyMethod | None = None,
+    callbacks: Sequence[Callback] = (),
+    settings: Mapping[str, Any] | None = None,
+    preset: str | None = None,
+    config: Path | str | None = None,
+    classes: Sequence[str] | None = None,
+    data_dir: Path | str | None = None,
+    out: Path | str | None = None,
+    resume: Path | str | None = None,
+    nproc: int | None = None,
+    quiet: bool = False,
+    **options: Unpack[TrainOptions],
+) -> Run:
+    """Train a federation and write a run folder, as ``fedco2 train`` does.
+
+    Args:
+        clients: how many clients a label skew makes, or the clients themselves, with data of your own.
+        model: digits, alexnet, cifar or two-layer; or a module class or function that builds your own network. It is
+            called with ``classes`` and ``shape`` if it has parameters of these names.
+        method: the name of a method, or an instance such as ``fedtrain.FedProx(mu=0.1)``.
+        callbacks: watch the run, see `fedtrain.Callback`.
+        settings: any setting by its path, ``{"method.mu": 0.5}``.
+        preset: a protocol by name; without it that of the data set.
+        config: a TOML file of settings.
+        classes: names of the classes of your own clients' data.
+        data_dir: the folder of the data sets, if not the usual one.
+        out: the folder to write; without it a new one in ``runs/``.
+        resume: the folder of a run to go on with.
+        nproc: with ``backend="distributed"``, the number of processes to start.
+        quiet: print nothing.
+        options: the options of ``fedco2 train``, see `fedtrain.config.options.TrainOptions`.
+
+    Returns:
+        The run: its accuracies, rows, figures and models.
+    """
+    keywords: dict[str, Any] = {
+        "clients": clients, "model": model, "method": method, "settings": settings, "preset": preset, "config": config,
+        "classes": classes, "data_dir": data_dir, "out": out, "resume": resume, **options,
+    }  # fmt: skip
+    given = {name: value for name, value in keywords.items() if value is not None}
+    if nproc is not None:
+        return _train_on_processes(given, nproc, callbacks)
+    shown = [] if quiet else [ProgressView()]
+    return run_plan(plan(**given), [*shown, *callbacks], command=_format_call(given))
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What a call of `train` would do; nothing has been trained or written."""
+
+    experiment: Experiment
+    folder: RunFolder
+    data_dir: Path | None = None
+
+    @property
+    def config(self) -> Config:
+        """Every setting of the run."""
+        return self.experiment.config
+
+    @property
+    def model_summary(self) -> ModelSummary:
+        """What of the model is shared, personal and published, and the bytes of a client's round."""
+        return summarise_experiment(self.experiment)
+
+    @property
+    def seconds(self) -> float:
+        """Roughly how long the run would take."""
+        return estimate_seconds_left(self.config, estimate_round_seconds(self.experiment))
+
+
+def plan(
+    *,
+    clients: int | Sequence[ClientData] | None = None,
+    model: str | ModelBuilder | None = None,
+    method: str | AnyMethod | None = None,
+    settings: Mapping[str, Any] | None = None,
+    preset: str | None = None,
+    config: Path | str | None = None,
+    classes: Sequence[str] | None = None,
+    data_dir: Path | str | None = None,
+    out: Path | str | None = None,
+    resume: Path | str | None = None,
+    load_images: bool = True,
+    **options: Unpack[TrainOptions],
+) -> TrainingPlan:
+    """Decide all that `train` would do with these arguments; ``load_images=False`` reads no image."""
+    own_clients = None if clients is None or isinstance(clients, int) else clients
+    tables = merge_tables(
+        nest_options({**options, "clients": clients if isinstance(clients, int) else None}),
+        _nest_method(method),
+        {} if model is None else {"model": {"name": model if isinstance(model, str) else "own"}},
+        nest_settings(settings or {}),
+    )
+    root = None if data_dir is None else Path(data_dir)
+    build_model = None if model is None or isinstance(model, str) else model
+    if resume is not None:
+        if clash := next(
+            (name for name, value in (("preset", preset), ("config", config), ("out", out)) if value), None
+        ):
+            raise InputError(f"{clash} contradicts resume: the run says what it is; leave it out")
+        folder = RunFolder(Path(resume))
+        if not folder.has_run:
+            raise InputError(f"{folder.path}: no run is here to go on with; name the folder that a run has written")
+        chosen = resume_config(folder, tables)
+        data = _load_resumed_data(folder, chosen, own_clients, classes, root, load_images)
+    else:
+        own = merge_tables(upgrade_tables(load_toml(Path(config))) if config else {}, tables)
+        chosen, data = _plan_new_run(own, preset, own_clients, classes, root, load_images)
+        check_alpha_is_used(chosen, tables)
+        folder = RunFolder(Path(out) if out else choose_new_folder(f"{chosen.data.dataset}-{chosen.method_name}"))
+    threads = chosen.machine.threads or torch.get_num_threads()  # written down, so that the run can be repeated
+    chosen = replace(chosen, machine=replace(chosen.machine, threads=threads))
+    return TrainingPlan(build_experiment(chosen, data, build_model), folder, root)
+
+
+def run_plan(
+    training: TrainingPlan,
+    callbacks: Sequence[Callback] = (),
+    *,
+    command: str,
+) -> Run:
+    """Begin the run or go on with it, make its rounds, write its summary.
+
+    Of several processes, rank 0 leads; on the others this serves it.
+    """
+    experiment, folder = training.experiment, training.folder
+    rank = find_own_rank(experiment.config)
+    open_backend = partial(open_distributed_backend, experiment, rank, folder) if rank else None
+    keep_freed_memory()
+    with use_threads(experiment.config.machine.threads):
+        if rank is not None and rank.rank:
+            return Run(serve_rank(experiment, rank).path)
+        manifest = build_manifest(experiment.config, describe_data(experiment.federation), command)
+        run_experiment(experiment, folder, manifest, [*callbacks, DrawFigures()], open_backend)
+    return Run(folder.path, build_model=experiment.build_model)
+
+
+def find_own_rank(config: Config) -> Rank | None:
+    """Which of several processes this is; None if clients run in one process."""
+    if config.machine.backend != "distributed":
+        return None
+    rank = Rank.from_environment()
+    if rank is None:
+        raise InputError("backend distributed needs its processes: start this with torchrun, or set nproc to 2 or more")
+    return rank
+
+
+@contextmanager
+def use_threads(count: int | None) -> Iterator[None]:
+    """Let torch use so many threads, and afterwards as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _nest_method(method: str | AnyMethod | None) -> TomlTable:
+    if method is None or isinstance(method, str):
+        return {} if method is None else {"method": {"name": method}}
+    name = next((name for name, kind in METHODS.items() if kind is type(method)), None)
+    if name is None:
+        raise InputError(f"method {type(method).__name__} is not one of {', '.join(METHODS)}; give one of these")
+    return {"method": {"name": name, **serialize_section(method)}}
+
+
+def _plan_new_run(
+    own: TomlTable,
+    preset: str | None,
+    clients: Sequence[ClientData] | None,
+    classes: Sequence[str] | None,
+    root: Path | None,
+    load_images: bool,
+) -> tuple[Config, LoadedDataset | Federation]:
+    """The configuration of a new run, from preset, file and options, and its data."""
+    if clients is not None:
+        if own.get("data", {}).get("dataset", OWN_DATASET) != OWN_DATASET:
+            raise InputError("dataset contradicts clients that bring their own data; leave one of them out")
+        return resolve_preset(preset or OWN_DATASET, own), build_own_federation(clients, classes)
+    config, found = plan_experiment(choose_preset(own, preset), own, root)
+    return config, found if load_images else found.without_images()
+
+
+def choose_preset(own: TomlTable, preset: str | None) -> str:
+    """The preset of a new run: the one that is asked for, or that of the data set."""
+    data = own.get("data")
+    wanted = str(data["dataset"]) if isinstance(data, Mapping) and "dataset" in data else None
+    chosen = preset or (get_dataset_info(wanted).name if wanted is not None else "digits")
+    meant = merge_tables(*load_preset_chain(chosen))["data"]["dataset"]
+    if wanted not in (None, meant):
+        raise InputError(f"preset {chosen!r} is for {meant}, not for {wanted}; leave one of them out")
+    return chosen
+
+
+def check_alpha_is_used(config: Config, given: TomlTable) -> None:
+    """Refuse a concentration for a skew that has none."""
+    if "alpha" in given.get("data", {}) and "alpha" not in SETTINGS_OF_SKEW[config.data.skew]:
+        raise InputError(f"alpha means nothing to skew {config.data.skew!r}; leave it out or choose another skew")
+
+
+def _load_resumed_data(
+    folder: RunFolder,
+    config: Config,
+    clients: Sequence[ClientData] | None,
+    classes: Sequence[str] | None,
+    root: Path | None,
+    load_images: bool,
+) -> LoadedDataset | Federation:
+    """The data that a run was begun with."""
+    if config.data.dataset == OWN_DATASET:
+        if clients is None:
+            raise InputError(f"{folder.path} was trained on clients given in Python; give them again: clients=[...]")
+        return build_own_federation(clients, classes)
+    found = load_dataset(resolve_original_data(folder, config), root)
+    return found if load_images else found.without_images()
+
+
+def _train_on_processes(given: dict[str, Any], nproc: int, callbacks: Sequence[Callback]) -> Run:
+    """Start so many processes of ``fedtrain.train_rank``; what they are told must fit into a JSON file."""
+    here = [name for name in ("clients", "model", "method") if not isinstance(given.get(name, ""), str | int)]
+    if callbacks or here:
+        what = here[0] if here else "callbacks"
+        raise InputError(
+            f"{what} cannot be handed to other processes; start your own script with torchrun --nproc-per-node "
+            f"{nproc}, and leave nproc out"
+        )
+    if given.get("backend") not in (None, "distributed"):
+        raise InputError(f"nproc is for backend distributed, not for {given['backend']}; leave one of them out")
+    given = {**given, "backend": "distributed"}
+    planned = plan(**given, load_images=False)
+    check_rank_count(planned.experiment, nproc)
+    given |= {} if "resume" in given else {"out": str(planned.folder.path)}
+    with TemporaryDirectory(prefix="fedco2-") as place:
+        request = Path(place) / "request.json"
+        request.write_text(json.dumps(given, default=str), encoding="utf-8")
+        command = [sys.executable, "-P", "-m", "fedtrain.train_rank", str(request)]
+        if code := launch_ranks(command, nproc, given.get("threads")):
+            raise TrainingError(f"a process ended with code {code}; what it said is above")
+    return Run(planned.folder.path)
+
+
+def _format_call(given: Mapping[str, Any]) -> str:
+    """The call as a manifest records it; objects by their class, data by their number."""
+
+    def show(value: Any) -> str:
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return f"[{len(value)} of {type(value[0]).__name__}]" if value else "[]"
+        return repr(str(value)) if isinstance(value, Path) else getattr(value, "__name__", repr(value))
+
+    return f"fedtrain.train({', '.join(f'{name}={show(value)}' for name, value in given.items())})"
