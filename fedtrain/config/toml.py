@@ -16,6 +16,8 @@ from theory.errors import InputError
 T = TypeVar("T")
 TomlTable = dict[str, Any]
 NONE_TEXT = "none"
+FEW_NAMES = 12
+"""Up to so many names are all listed beside the nearest."""
 MAX_VALUE_LENGTH = 80
 TYPE_DESCRIPTIONS = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
 
@@ -43,7 +45,10 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     choice = list(known)
     longer = [one for one in choice if name and one.startswith(name)]  # best: best-by-validation, not last
     near = longer or get_close_matches(name, choice, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(choice) or 'none'}"
+    there = f"there are {', '.join(choice) or 'none'}"
+    if not near:
+        return there
+    return f"did you mean {near[0]!r}?" + (f" {there}" if len(choice) <= FEW_NAMES else "")
 
 
 def format_value(value: object) -> str:

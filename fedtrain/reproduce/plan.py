@@ -79,7 +79,7 @@ def build_plan(name: str, request: Request, find_dataset: DatasetFinder) -> Plan
     cells: dict[tuple[int, int, int], RunSpec] = {}
     for b, block in enumerate(blocks):
         for r, row in enumerate(chosen.rows):
-            cell = _build_run_spec(block, row, request, found[block.dataset], full[b], curve=whole.layout == "rounds")
+            cell = _build_run_spec(block, row, request, found[block.dataset], curve=whole.layout == "rounds")
             _check_rule(whole, request.rule, cell.config)
             cells |= {(b, r, seed): cell.with_seed(seed) for seed in seeds}
     return Plan(chosen, request, seeds, cells, found, full, instead_of)
@@ -100,15 +100,12 @@ def merge_row_settings(block: Block, row: MethodVariant) -> TomlTable:
 
 
 def _build_run_spec(
-    block: Block, row: MethodVariant, request: Request, found: LoadedDataset, full: Config, curve: bool
+    block: Block, row: MethodVariant, request: Request, found: LoadedDataset, curve: bool
 ) -> RunSpec:
     preset = f"{block.preset}-published" if request.legacy else block.preset
     asked: TomlTable = {"data": {"source": "standin" if found.standin else "real"}}
     if request.rounds is not None:
         asked["server"] = {"rounds": request.rounds}
-        if window := full.evaluation.window:  # the same share of the rounds
-            least = full.evaluation.window_every
-            asked["evaluation"] = {"window": max(least, window * request.rounds // full.server.rounds)}
     if request.eval_every is not None:
         asked = merge_tables(asked, {"evaluation": {"every": request.eval_every}})
     quirks = merge_tables(block.legacy, row.legacy) if request.legacy else {}

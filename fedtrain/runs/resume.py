@@ -55,7 +55,10 @@ def check_same_run(folder: RunFolder, new: Config) -> None:
     changed = find_differences(serialize_config(folder.load_config()), serialize_config(new))
     if other := {key: pair for key, pair in changed.items() if key not in CHANGEABLE_KEYS}:
         shown = ", ".join(f"{key} {old!r} -> {now!r}" for key, (old, now) in other.items())
-        raise InputError(f"{folder.path} holds another run ({shown}); choose another --out")
+        raise InputError(
+            f"{folder.path} was begun with other settings, which cannot change when it goes on ({shown}); leave them "
+            "out, or start a new run in another folder"
+        )
 
 
 def find_differences(old: TomlTable, new: TomlTable) -> dict[str, tuple[Any, Any]]:

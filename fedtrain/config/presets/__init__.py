@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -55,7 +56,18 @@ def resolve_preset(preset: str, given: Mapping[str, Any], *, standin: bool = Fal
         ("source", "standin" if standin else "real"),
     ]
     special = [table.get("when", {}).get(kind, {}).get(value, {}) for kind, value in conditions for table in tables]
-    return parse_config(merge_tables(plain, *special, given))
+    return scale_window(
+        parse_config(merge_tables(plain, *special, given)), parse_config(merge_tables(plain, *special)), given
+    )
+
+
+def scale_window(config: Config, preset: Config, given: Mapping[str, Any]) -> Config:
+    """With fewer rounds than the preset's, let the window at the end be the same share of them, unless it is given."""
+    window, rounds = preset.evaluation.window, config.server.rounds
+    if not window or rounds >= preset.server.rounds or "window" in given.get("evaluation", {}):
+        return config
+    scaled = max(config.evaluation.window_every, window * rounds // preset.server.rounds)
+    return replace(config, evaluation=replace(config.evaluation, window=scaled))
 
 
 def drop_other_sample_size(given: Mapping[str, Any]) -> Mapping[str, Any]:
