@@ -15,6 +15,7 @@ from fedtrain.report.grouping import find_setting_differences
 from fedtrain.report.svg import draw_label_figures, draw_svg_figures
 from fedtrain.report.tables import RULE_DESCRIPTIONS, ResultTable, table_to_dict
 from fedtrain.utils.atomic_files import check_new_file, replace_atomically
+from fedtrain.utils.text import format_bytes, format_duration
 from theory.report.html_page import load_stylesheet
 
 
@@ -41,8 +42,8 @@ def render_page(tables: Sequence[ResultTable], comparison: ComparisonResult | No
         "spread": formatting.format_mean_std,
         "points": formatting.format_points,
         "chance": formatting.format_p_value,
-        "amount": formatting.format_bytes,
-        "duration": formatting.format_duration,
+        "amount": format_bytes,
+        "duration": format_duration,
         "whole": formatting.keep_standin_tag_unbroken,
     }
     template = environment.from_string(files("fedtrain.report").joinpath("page.html.j2").read_text(encoding="utf-8"))

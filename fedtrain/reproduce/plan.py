@@ -99,9 +99,7 @@ def merge_row_settings(block: Block, row: MethodVariant) -> TomlTable:
     return merge_tables(block.set, {"method": {"name": row.method}}, row.set, row.per_dataset.get(block.dataset, {}))
 
 
-def _build_run_spec(
-    block: Block, row: MethodVariant, request: Request, found: LoadedDataset, curve: bool
-) -> RunSpec:
+def _build_run_spec(block: Block, row: MethodVariant, request: Request, found: LoadedDataset, curve: bool) -> RunSpec:
     preset = f"{block.preset}-published" if request.legacy else block.preset
     asked: TomlTable = {"data": {"source": "standin" if found.standin else "real"}}
     if request.rounds is not None:

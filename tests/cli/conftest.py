@@ -19,4 +19,4 @@ def finished(tmp_path_factory):
 @pytest.fixture
 def no_figures(monkeypatch):
     """They take longer than all the rest of a tiny run."""
-    monkeypatch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
+    monkeypatch.setattr("fedtrain.report.run_figures.draw_run_figures", lambda folder, summary: [])

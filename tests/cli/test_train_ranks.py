@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
-from cli.train import ranks
+from fedtrain.backends.distributed import launch
 from fedtrain.errors import TrainingError
 from fedtrain.runs.folder import METRICS_FILE, RunFolder
 
@@ -68,7 +68,7 @@ def in_turn(tmp_path_factory):
     """A run in one process, to compare others with; without figures, which take longer than all the rest."""
     folder = tmp_path_factory.mktemp("in turn") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
+        patch.setattr("fedtrain.report.run_figures.draw_run_figures", lambda folder, summary: [])
         assert main([*TRAIN, *PARTS, "--backend", "serial", "--out", str(folder)]) == 0
     return folder
 
@@ -201,14 +201,14 @@ def lasting(code):
 
 
 def test_a_leader_that_waits_for_a_lost_rank_is_ended(monkeypatch):
-    monkeypatch.setattr(ranks, "LEADER_EXIT_TIMEOUT", 0.2)
+    monkeypatch.setattr(launch, "LEADER_EXIT_TIMEOUT", 0.2)
     leader, other = lasting("import time; time.sleep(60)"), lasting("raise SystemExit(1)")
     with pytest.raises(TrainingError, match="rank 0 was ended by SIGTERM; go on with --resume"):
-        ranks._wait_for_leader([leader, other])
+        launch._wait_for_leader([leader, other])
     assert other.returncode == 1
 
 
 def test_others_do_not_wait_for_a_leader_that_has_failed():
     leader, other = lasting("raise SystemExit(2)"), lasting("import time; time.sleep(60)")
-    assert ranks._wait_for_leader([leader, other]) == 2
-    assert ranks._stop_process(other) == -signal.SIGTERM
+    assert launch._wait_for_leader([leader, other]) == 2
+    assert launch._stop_process(other) == -signal.SIGTERM

@@ -222,5 +222,5 @@ def begin(toy, tmp_path):
 def no_figures():
     """They take longer than all the rest of a tiny run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
+        patch.setattr("fedtrain.report.run_figures.draw_run_figures", lambda folder, summary: [])
         yield

@@ -72,7 +72,7 @@ SERIAL, THREADS, VMAP, DISTRIBUTED = "serial", "threads", "vmap", "distributed"
 
 MODULE = "cli"
 """What ``python -m`` runs as fedco2."""
-FIGURES = "fedtrain.runs.loop.draw_run_figures"
+FIGURES = "fedtrain.report.run_figures.draw_run_figures"
 """What draws the figures of a run, which take longer than all the rest of a small one."""
 
 METRICS, MANIFEST, CHECKPOINT = "metrics.jsonl", "manifest.json", "checkpoints/last.safetensors"

@@ -16,11 +16,11 @@ import small_experiments
 import torch
 
 from fedtrain.backends.distributed.process_group import STORE_VARIABLE, Rank, exit_process
-from fedtrain.runs.distributed import open_distributed_backend, serve_rank
 from fedtrain.backends.distributed.tensor_channel import TensorChannel
 from fedtrain.errors import TrainingError
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.runs import loop as module
+from fedtrain.runs.distributed import open_distributed_backend, serve_rank
 from fedtrain.runs.folder import RunFolder
 from fedtrain.serialization.message_codec import encode_broadcast, flatten_groups
 
@@ -95,7 +95,7 @@ def run_leader(work, place: Rank, folder: RunFolder, job: dict, root: Path) -> N
         folder.begin(work.config, {})
     try:
         with suppress(KeyboardInterrupt), open_distributed_backend(work, place, folder) as backend:
-            module.run_rounds(work, folder, small_experiments.stopping(job.get("stop")), backend)
+            module.run_rounds(work, folder, small_experiments.stop_after(job.get("stop")), backend)
     except TrainingError as error:
         if not job.get("die") or "another rank is gone" not in str(error):
             raise

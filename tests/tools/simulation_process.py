@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from threading import Event
 
@@ -13,7 +12,7 @@ import torch
 
 from fedtrain.flower.server_app import ServerPlan, run_server
 from fedtrain.flower.simulation import simulate
-from fedtrain.runs import loop
+from fedtrain.report import run_figures
 from fedtrain.runs.folder import RunFolder
 
 CLIENTS = 5
@@ -21,15 +20,13 @@ CLIENTS = 5
 
 def main(root: Path, cases: list[str]) -> None:
     torch.set_num_threads(1)
-    loop.draw_run_figures = lambda folder, summary: []
+    run_figures.draw_run_figures = lambda folder, summary: []
 
     def all_of_them(grid) -> list[dict]:
         return [
             run_server(
                 grid,
                 ServerPlan(small_experiments.config(case), RunFolder(root / case), CLIENTS, CLIENTS, 60.0, "test"),
-                lambda work: nullcontext(small_experiments.quiet),
-                print,
             )
             for case in cases
         ]

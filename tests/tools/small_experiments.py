@@ -9,6 +9,7 @@ from fedtrain.config.schema import Config
 from fedtrain.config.toml import merge_tables
 from fedtrain.data.build import assemble_federation
 from fedtrain.methods import METHODS
+from fedtrain.runs.callbacks import OnRoundEnd
 from fedtrain.runs.experiment import Experiment, plan_experiment
 from fedtrain.runs.folder import METRICS_FILE, RunFolder
 
@@ -125,15 +126,11 @@ def different(one: dict[str, object], other: dict[str, object]) -> list[str]:
     return [part for part in one if one[part] != other[part]]
 
 
-def quiet(progress) -> None:
-    """Watch a run and say nothing."""
-
-
-def stopping(round: int | None):
-    """Watch a run, and stop it after a round."""
+def stop_after(round: int | None):
+    """Callbacks that stop a run after a round."""
 
     def watch(progress):
         if progress.round == round:
             raise KeyboardInterrupt
 
-    return watch
+    return [OnRoundEnd(watch)]

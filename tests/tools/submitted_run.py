@@ -68,6 +68,6 @@ def run_in_process(work, path):
     folder = RunFolder(path)
     folder.begin(work.config, {})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
-        run_rounds(work, folder, small_experiments.quiet)
+        patch.setattr("fedtrain.report.run_figures.draw_run_figures", lambda folder, summary: [])
+        run_rounds(work, folder)
     return small_experiments.everything(work, folder)

@@ -60,7 +60,7 @@ def test_no_real_image_is_read(stored, monkeypatch, capsys):
 
 
 def test_the_header_of_a_dry_run_is_that_of_the_run(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
+    monkeypatch.setattr("fedtrain.report.run_figures.draw_run_figures", lambda folder, summary: [])
     small = ["--set", "model.name=two-layer", "--set", "model.width=8", "--set", "data.train_size=9", "--rounds", "1"]
     command = ["train", "--dataset", "office", "--data", "standin", "--method", "fedavg", *small]
     shown = []

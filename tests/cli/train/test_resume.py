@@ -212,10 +212,10 @@ def test_a_longer_run_that_died_before_its_summary_is_not_taken_for_finished(tmp
 
     out = ["--out", str(tmp_path / "out")]
     command = [*QUICK_TRAIN, "--method", "fedavg", "--json", *out]
-    monkeypatch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
+    monkeypatch.setattr("fedtrain.report.run_figures.draw_run_figures", lambda folder, summary: [])
     assert main([*command, "--rounds", "1"]) == 0
     with monkeypatch.context() as patch:
-        patch.setattr("fedtrain.runs.loop.draw_run_figures", dies)
+        patch.setattr("fedtrain.report.run_figures.draw_run_figures", dies)
         assert main([*command, "--rounds", "2"]) == 130
     capsys.readouterr()
     assert main([*command, "--rounds", "2"]) == 0
@@ -273,7 +273,7 @@ def test_before_the_first_round_there_is_nothing_to_save_and_a_way_to_go_on(tmp_
     assert "interrupted before the first round was over" in said
     assert f"--resume {out} --data-dir '{data}'" in said
     monkeypatch.undo()
-    monkeypatch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
+    monkeypatch.setattr("fedtrain.report.run_figures.draw_run_figures", lambda folder, summary: [])
     assert main(["train", "--resume", out, "--data-dir", data, "--json"]) == 0
 
 
@@ -283,7 +283,7 @@ def test_a_run_cannot_end_where_it_has_been_already(tmp_path, capsys, stop, monk
     stop(2)
     assert main([*QUICK_TRAIN, "--method", "fedavg", "--rounds", "5", "--eval-every", "5", "--out", out]) == 130
     monkeypatch.undo()
-    monkeypatch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
+    monkeypatch.setattr("fedtrain.report.run_figures.draw_run_figures", lambda folder, summary: [])
     capsys.readouterr()
     for rounds in ("1", "2"):
         assert_refused(

@@ -13,9 +13,9 @@ import torch
 
 from fedtrain.backends.distributed.process_group import Rank
 from fedtrain.backends.distributed.rank_worker import RankWorker
-from fedtrain.runs.distributed import select_rank_clients
 from fedtrain.federated.server import Failure
 from fedtrain.runs.checkpoint import read_last_trained_rounds
+from fedtrain.runs.distributed import select_rank_clients
 from fedtrain.runs.folder import CLIENT_STATES_FOLDER, RunFolder
 from fedtrain.runs.loop import run_rounds
 from fedtrain.utils.signals import defer_interrupts
@@ -29,7 +29,7 @@ def in_process(case, path):
     """A run in this process, from its beginning to its end."""
     work, folder = small_experiments.experiment(case, learning=True), RunFolder(path)
     folder.begin(work.config, {})
-    run_rounds(work, folder, small_experiments.quiet)
+    run_rounds(work, folder)
     return small_experiments.everything(work, folder)
 
 
@@ -167,7 +167,7 @@ def test_stopped_and_killed_runs_go_on_with_other_ranks_and_in_one_process(root,
     assert (mixed.read_last_saved_round(), killed.read_last_saved_round()) == (2, 1)
     assert rank_processes.read_detection_seconds(root) < 10
     with suppress(KeyboardInterrupt):
-        run_rounds(work, mixed, small_experiments.stopping(3))
+        run_rounds(work, mixed, small_experiments.stop_after(3))
     assert mixed.read_last_saved_round() == 3
     assert set(mixed.load_checkpoint().client_states) == {client.name for client in work.federation.clients}
     assert not kept_files(mixed)  # they are in the checkpoint now
@@ -193,7 +193,7 @@ def test_kept_checkpoints_keep_what_clients_kept(root):
     last = small_experiments.everything(work, folder)
     kept[0].replace(folder.path / "checkpoints/last.safetensors")
     assert folder.read_last_saved_round() == 4
-    run_rounds(work, folder, small_experiments.quiet)
+    run_rounds(work, folder)
     assert not small_experiments.different(small_experiments.everything(work, folder), last)
 
 
@@ -202,7 +202,7 @@ def test_kept_checkpoints_keep_what_clients_kept(root):
 
 def refused(folder, *words):
     with pytest.raises(InputError) as caught:
-        run_rounds(small_experiments.experiment("fedbn all", learning=True), folder, small_experiments.quiet)
+        run_rounds(small_experiments.experiment("fedbn all", learning=True), folder)
     said = str(caught.value)
     assert "\n" not in said
     for word in words:
@@ -224,7 +224,7 @@ def test_a_damaged_a_foreign_and_a_missing_file_are_refused(root):
         "it is where it trained",
     )
     path.write_bytes(good)
-    run_rounds(small_experiments.experiment("fedbn all", learning=True), folder, small_experiments.quiet)
+    run_rounds(small_experiments.experiment("fedbn all", learning=True), folder)
     assert folder.is_finished
 
 

@@ -299,7 +299,7 @@ def test_a_run_has_the_same_cohorts_and_the_same_bytes(begin, monkeypatch):
         )
         assert type(work.build_backend()) is kind
         assert (work.build_backend().trainer.step_class is SGDStep) == (name == "vmap")  # without the fast path
-        run_rounds(work, folder, lambda progress: None)
+        run_rounds(work, folder)
         ends.append(folder.load_checkpoint())
     assert seen[:3] == seen[3:]
     assert len(seen) == 6

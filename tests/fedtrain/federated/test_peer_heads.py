@@ -94,7 +94,7 @@ def ran(tmp_path):
             work = replace(work, config=replace(work.config, machine=replace(work.config.machine, fast_path=False)))
         folder = RunFolder(tmp_path / f"{case} {peers} {backend}")
         folder.begin(work.config, {})
-        run_rounds(work, folder, small_experiments.quiet)
+        run_rounds(work, folder)
         return small_experiments.everything(work, folder), folder.load_checkpoint()
 
     return new
@@ -161,7 +161,7 @@ def test_a_run_put_to_use_has_the_numbers_of_the_run(case, tmp_path):
     """COPA predicts with the heads that it is sent: with others the same checkpoint would be another model."""
     work, folder = small_experiments.experiment(case, server={"peers": 2}), RunFolder(tmp_path / "run")
     folder.begin(work.config, build_manifest(work.config, describe_data(work.federation), "test"))
-    run_rounds(work, folder, small_experiments.quiet)
+    run_rounds(work, folder)
     trained = load_trained_run(folder.path)
     last = [row for row in folder.load_rows() if row["round"] == 3]
     assert evaluate_clients(trained, work.federation, "test") == last

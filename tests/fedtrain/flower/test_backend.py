@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from itertools import count
 
 import pytest
@@ -23,6 +23,7 @@ from fedtrain.flower import client_app, client_manager  # noqa: E402
 from fedtrain.flower.records import build_record, parse_record  # noqa: E402
 from fedtrain.flower.server_app import ServerPlan, run_server  # noqa: E402
 from fedtrain.report.run_figures import draw_run_figures  # noqa: E402
+from fedtrain.run import Run  # noqa: E402
 from fedtrain.runs.experiment import build_experiment  # noqa: E402
 from fedtrain.runs.folder import METRICS_FILE, RunFolder  # noqa: E402
 from fedtrain.runs.loop import run_rounds  # noqa: E402
@@ -109,15 +110,15 @@ def quick(monkeypatch):
     monkeypatch.setattr(client_manager, "POLL_INTERVAL", 0.0)
     monkeypatch.setattr(client_manager, "DISCOVERY_INTERVAL", 0.0)
     monkeypatch.setattr(client_manager, "GRACE_PERIOD", 0.0)
-    monkeypatch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
+    monkeypatch.setattr("fedtrain.report.run_figures.draw_run_figures", lambda folder, summary: [])
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
 
 
-def go(grid, case, root, *, least=CLIENTS, patience=60.0, watch=small_experiments.quiet, **changes):
+def go(grid, case, root, *, least=CLIENTS, patience=60.0, callbacks=(), **changes):
     config = small_experiments.experiment(case, **changes).config
     plan = ServerPlan(config, RunFolder(root / "run"), CLIENTS, least, patience, "test")
-    return run_server(grid, plan, lambda work: nullcontext(watch), print)
+    return run_server(grid, plan, callbacks)
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ def alone(tmp_path):
     def made(case, **changes):
         work, folder = small_experiments.experiment(case, **changes), RunFolder(tmp_path / "alone")
         folder.begin(work.config, {})
-        run_rounds(work, folder, small_experiments.quiet)
+        run_rounds(work, folder)
         return folder
 
     return made
@@ -163,7 +164,7 @@ def test_test_data_that_wait_for_a_better_round_are_asked_for_without_training_a
     assert turns == {(0, True), *each, (3, False, "val", "test")}
     config, folder = small_experiments.experiment("fedco2 all", **changes).config, RunFolder(tmp_path / "alone")
     folder.begin(config, {})
-    run_rounds(build_experiment(config, load_dataset(config.data)), folder, small_experiments.quiet)
+    run_rounds(build_experiment(config, load_dataset(config.data)), folder)
     agree(RunFolder(tmp_path / "run"), folder)
 
 
@@ -217,7 +218,7 @@ def test_a_turn_whose_answer_is_lost_is_taken_again_from_what_was_kept_before(fo
 
 
 def test_a_client_that_never_answers_is_left_out_if_enough_do(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fedtrain.runs.loop.draw_run_figures", draw_run_figures)  # which has nothing to draw
+    monkeypatch.setattr("fedtrain.report.run_figures.draw_run_figures", draw_run_figures)  # which has nothing to draw
     grid = Grid(tmp_path)
 
     def tamper(grid, place, letter):
@@ -231,12 +232,12 @@ def test_a_client_that_never_answers_is_left_out_if_enough_do(tmp_path, monkeypa
     assert "no answer within 0.5 s" in summary["skipped"][0]["reason"]
     assert summary["rules"] == {}  # a mean over four of five would be another number
     assert summary["rounds"] == 3
-    show_summary(make_console(), summary, tmp_path / "run")
+    show_summary(make_console(), Run(tmp_path / "run"))
     assert "No evaluation was complete" in capsys.readouterr().out
 
 
 def test_an_evaluation_that_was_not_complete_is_not_taken_for_the_last(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fedtrain.runs.loop.draw_run_figures", draw_run_figures)
+    monkeypatch.setattr("fedtrain.report.run_figures.draw_run_figures", draw_run_figures)
     grid = Grid(tmp_path)
 
     def tamper(grid, place, letter):
@@ -247,7 +248,7 @@ def test_an_evaluation_that_was_not_complete_is_not_taken_for_the_last(tmp_path,
     grid.tamper = tamper
     summary = go(grid, "fedavg all", tmp_path, least=4, patience=0.5)
     assert (summary["rounds"], summary["rules"]["last"]["round"]) == (3, 2)
-    show_summary(make_console(), summary, tmp_path / "run")
+    show_summary(make_console(), Run(tmp_path / "run"))
     assert "after round 2 of 3, the last in which all clients were evaluated" in capsys.readouterr().out
 
 
@@ -427,7 +428,7 @@ def test_a_run_goes_on_without_a_client_that_is_gone_for_good(tmp_path):
     """If so many are enough: what the client said of itself when the run began is remembered."""
     grid = Grid(tmp_path)
     with suppress(KeyboardInterrupt):
-        go(grid, "fedavg all", tmp_path, watch=small_experiments.stopping(1))
+        go(grid, "fedavg all", tmp_path, callbacks=small_experiments.stop_after(1))
     grid.kill(3, missed=True)
     summary = go(grid, "fedavg all", tmp_path, least=4, patience=0.2)
     assert summary["finished"]
@@ -449,13 +450,13 @@ def test_a_server_that_was_stopped_goes_on_from_its_checkpoint(tmp_path, alone):
         grid = Grid(root)
         for stop in (1, 2):
             with suppress(KeyboardInterrupt):
-                go(grid, case, root, watch=small_experiments.stopping(stop))
+                go(grid, case, root, callbacks=small_experiments.stop_after(stop))
             assert RunFolder(root / "run").read_last_saved_round() == stop
             grid.memory = {number: RecordDict() for number in grid.nodes}
         go(grid, case, root)
         work, folder = small_experiments.experiment(case), RunFolder(root / "alone")
         folder.begin(work.config, {})
-        run_rounds(work, folder, small_experiments.quiet)
+        run_rounds(work, folder)
         agree(RunFolder(root / "run"), folder)
 
 
@@ -480,7 +481,7 @@ def test_a_server_that_is_stopped_while_clients_are_evaluated_and_train_ahead_of
 def test_a_node_without_what_it_kept_is_refused(tmp_path):
     grid = Grid(tmp_path)
     with suppress(KeyboardInterrupt):
-        go(grid, "fedbn all", tmp_path, watch=small_experiments.stopping(2))
+        go(grid, "fedbn all", tmp_path, callbacks=small_experiments.stop_after(2))
     grid.memory = {number: RecordDict() for number in grid.nodes}
     for path in (tmp_path / "node 2").rglob("*.safetensors"):
         path.unlink()

@@ -34,11 +34,11 @@ def ours(tmp_path_factory):
     """Every case in one process."""
     root = tmp_path_factory.mktemp("ours")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.runs.loop.draw_run_figures", lambda folder, summary: [])
+        patch.setattr("fedtrain.report.run_figures.draw_run_figures", lambda folder, summary: [])
         for case in ALL:
             work, folder = small_experiments.experiment(case), RunFolder(root / case)
             folder.begin(work.config, {})
-            run_rounds(work, folder, small_experiments.quiet)
+            run_rounds(work, folder)
     return root
 
 

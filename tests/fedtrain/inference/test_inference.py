@@ -63,7 +63,7 @@ def trained(tmp_path_factory):
         data = Federation(clients(noise), CIFAR.classes, "A toy", False, how)
         folder = RunFolder(tmp_path_factory.mktemp(method) / "run")
         folder.begin(config, build_manifest(config, describe_data(data), "fedco2 train"))
-        run_rounds(Experiment(config, data), folder, lambda progress: None)
+        run_rounds(Experiment(config, data), folder)
         return folder.path, data
 
     return train
@@ -147,7 +147,8 @@ def test_a_newcomers_batch_norm_is_computed_by_hand(trained, method, prefix, bra
     torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-10)
     assert run.trainer.module.training is False
     again = run.compute_logits("a", shown)  # the known clients' models are as they were
-    assert all(torch.equal(value, load_trained_run(path).compute_logits("a", shown)[name]) for name, value in again.items())
+    anew = load_trained_run(path).compute_logits("a", shown)
+    assert all(torch.equal(value, anew[name]) for name, value in again.items())
 
 
 def test_a_newcomer_of_fed_co2_does_not_look_at_offline_models(trained):

@@ -20,6 +20,7 @@ from fedtrain.errors import TrainingError
 from fedtrain.federated import server
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.methods import METHODS
+from fedtrain.runs.callbacks import OnRoundEnd
 from fedtrain.runs.folder import LAST_CHECKPOINT, METRICS_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.runs.loop import run_rounds
 from theory.errors import InputError
@@ -30,10 +31,6 @@ STOP = Config(
     local=LocalSettings(lr=0.05, batch_size=8), server=ServerSettings(rounds=3), evaluation=EvaluationSettings(every=1)
 )
 SKIP = replace(STOP, server=ServerSettings(rounds=3, on_client_failure="skip"))
-
-
-def quiet(progress):
-    pass
 
 
 def broken(patch, fault, clients="a", rounds=(2,)):
@@ -65,17 +62,17 @@ FAULTS = {
 @pytest.mark.parametrize(("fault", "words"), FAULTS.values(), ids=FAULTS.keys())
 def test_stop_names_client_and_round_and_keeps_what_was_complete(fault, words, begin, monkeypatch, same):
     whole, other = begin(STOP)
-    run_rounds(whole, other, quiet)
+    run_rounds(whole, other)
     work, folder = begin(STOP)
     with monkeypatch.context() as patch:
         broken(patch, fault)
         with pytest.raises(TrainingError, match=words) as error:
-            run_rounds(work, folder, quiet)
+            run_rounds(work, folder)
     assert error.value.exit_code == 1
     assert "\n" not in str(error.value)
     assert (folder.read_last_saved_round(), folder.is_finished) == (1, False)
     assert {row["round"] for row in folder.load_rows()} == {1}
-    run_rounds(work, folder, quiet)
+    run_rounds(work, folder)
     assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
     assert same(folder.load_checkpoint().client_states, other.load_checkpoint().client_states)
 
@@ -87,7 +84,7 @@ def test_skip_is_a_round_without_that_client(name, begin, monkeypatch, same):
     work, folder = begin(config)
     with monkeypatch.context() as patch:
         broken(patch, "weights")
-        run_rounds(work, folder, quiet)
+        run_rounds(work, folder)
     chosen = server.sample_cohort
 
     def without(names, participation, seed, round):
@@ -96,7 +93,7 @@ def test_skip_is_a_round_without_that_client(name, begin, monkeypatch, same):
     peer, other = begin(config)
     with monkeypatch.context() as patch:
         patch.setattr("fedtrain.federated.server.sample_cohort", without)
-        run_rounds(peer, other, quiet)
+        run_rounds(peer, other)
     one, two = folder.load_checkpoint(), other.load_checkpoint()
     assert same(one.message.shared, two.message.shared)
     assert same(one.message.peers, two.message.peers)
@@ -122,7 +119,7 @@ def test_who_is_skipped_is_said_everywhere_and_keeps_its_own(fault, words, begin
     with monkeypatch.context() as patch:
         broken(patch, fault)
         patch.setattr(SerialBackend, "train", noted)
-        summary = run_rounds(work, folder, seen.append)
+        summary = run_rounds(work, folder, [OnRoundEnd(seen.append)])
     assert [[failure.client for failure in progress.failures] for progress in seen] == [[], ["a"], []]
     assert set(seen[1].losses) == {"b", "c"}
     assert words in seen[1].failures[0].reason
@@ -148,11 +145,11 @@ def test_who_was_skipped_is_still_known_after_a_resume(begin, monkeypatch):
     with monkeypatch.context() as patch:
         broken(patch, "NaN", clients="ac", rounds=(2, 3))
         with pytest.raises(KeyboardInterrupt):
-            run_rounds(work, folder, stop)
+            run_rounds(work, folder, [OnRoundEnd(stop)])
         assert [(one["round"], one["client"]) for one in folder.load_checkpoint().skipped] == [(2, "a"), (2, "c")]
-        summary = run_rounds(work, folder, quiet)
+        summary = run_rounds(work, folder)
         assert [(one["round"], one["client"]) for one in summary["skipped"]] == [(2, "a"), (2, "c"), (3, "a"), (3, "c")]
-        assert run_rounds(whole, other, quiet)["skipped"] == summary["skipped"]
+        assert run_rounds(whole, other)["skipped"] == summary["skipped"]
     assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
 
 
@@ -161,17 +158,15 @@ def test_without_anybody_there_is_no_round(begin, monkeypatch):
     with monkeypatch.context() as patch:
         broken(patch, "NaN", clients="abc", rounds=(3,))
         with pytest.raises(TrainingError, match="round 3: no client could train; client b, round 3: the loss is nan"):
-            run_rounds(work, folder, quiet)
+            run_rounds(work, folder)
     assert folder.read_last_saved_round() == 2
-    assert run_rounds(work, folder, quiet)["finished"]
+    assert run_rounds(work, folder)["finished"]
 
 
 def test_a_client_short_of_memory_is_named_when_skipped(begin, monkeypatch):
     work, folder = begin(SKIP)
     broken(monkeypatch, MemoryError())
-    assert run_rounds(work, folder, quiet)["skipped"] == [
-        {"round": 2, "client": "a", "reason": "client a: out of memory"}
-    ]
+    assert run_rounds(work, folder)["skipped"] == [{"round": 2, "client": "a", "reason": "client a: out of memory"}]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -183,7 +178,7 @@ def test_a_client_without_data(name, begin, toy):
     with pytest.raises(InputError, match="client a: it has no training samples"):
         replace(work, config=replace(config, server=STOP.server)).validate()
     work.validate()
-    summary = run_rounds(work, folder, quiet)
+    summary = run_rounds(work, folder)
     assert [one["round"] for one in summary["skipped"]] == [1, 2, 3]
     assert {(one["client"], one["reason"].partition(";")[0]) for one in summary["skipped"]} == {
         ("a", "client a: it has no training samples")
@@ -204,7 +199,7 @@ def test_only_the_latest_of_every_k_th_checkpoint_are_kept(begin):
     config = replace(STOP, server=ServerSettings(rounds=9), checkpoints=CheckpointSettings(every=2, keep=3))
     work, folder = begin(config)
     sizes = []
-    run_rounds(work, folder, lambda progress: sizes.append(len(kept(folder))))
+    run_rounds(work, folder, [OnRoundEnd(lambda progress: sizes.append(len(kept(folder))))])
     assert kept(folder) == ["last.safetensors", *(f"round-00000{k}.safetensors" for k in (4, 6, 8))]
     assert max(sizes) == 4
     assert [folder.load_checkpoint().message.round, folder.read_last_saved_round()] == [9, 9]
@@ -212,14 +207,14 @@ def test_only_the_latest_of_every_k_th_checkpoint_are_kept(begin):
 
 def test_a_kept_checkpoint_is_the_run_at_that_round(begin, same):
     whole, other = begin(STOP)
-    run_rounds(whole, other, quiet)
+    run_rounds(whole, other)
     work, folder = begin(KEEPING)
-    run_rounds(work, folder, quiet)
+    run_rounds(work, folder)
     (folder.path / SUMMARY_FILE).unlink()
     last = folder.path / LAST_CHECKPOINT
     os.replace(last.with_name("round-000002.safetensors"), last)
     assert folder.read_last_saved_round() == 2
-    run_rounds(work, folder, quiet)
+    run_rounds(work, folder)
     assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
     assert same(folder.load_checkpoint().client_states, other.load_checkpoint().client_states)
     assert kept(folder) == ["last.safetensors", "round-000002.safetensors", "round-000003.safetensors"]
@@ -237,9 +232,9 @@ def test_killed_between_a_checkpoint_and_its_second_name(begin, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "link", killed)
         with pytest.raises(KeyboardInterrupt):
-            run_rounds(work, folder, quiet)
+            run_rounds(work, folder)
     assert folder.read_last_saved_round() == 2
-    run_rounds(work, folder, quiet)
+    run_rounds(work, folder)
     assert kept(folder) == ["last.safetensors", "round-000002.safetensors", "round-000003.safetensors"]
 
 
@@ -264,7 +259,7 @@ def small_disk(tmp_path):
 
 def test_a_full_disk_leaves_the_old_checkpoint_to_go_on_from(small_disk, begin, same):
     whole, other = begin(STOP)
-    run_rounds(whole, other, quiet)
+    run_rounds(whole, other)
     work, folder = begin(KEEPING, place=small_disk / "run")
     filler = small_disk / "filler"
 
@@ -275,14 +270,14 @@ def test_a_full_disk_leaves_the_old_checkpoint_to_go_on_from(small_disk, begin, 
                     file.write(bytes(1024))
 
     with pytest.raises(InputError, match=r"last\.safetensors: cannot be written .*make room or get leave, and resume"):
-        run_rounds(work, folder, fill)
+        run_rounds(work, folder, [OnRoundEnd(fill)])
     assert folder.read_last_saved_round() == 1
     assert kept(folder) == ["last.safetensors", "round-000001.safetensors"]
     with pytest.raises((InputError, OSError)):  # still full
-        run_rounds(work, folder, quiet)
+        run_rounds(work, folder)
     assert folder.read_last_saved_round() == 1
     filler.unlink()
-    run_rounds(work, folder, quiet)
+    run_rounds(work, folder)
     assert (folder.path / METRICS_FILE).read_bytes() == (other.path / METRICS_FILE).read_bytes()
     assert same(folder.load_checkpoint().client_states, other.load_checkpoint().client_states)
 
@@ -295,12 +290,12 @@ def test_a_disk_that_becomes_read_only(small_disk, begin):
             subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
 
     with pytest.raises(InputError, match=r"last\.safetensors: cannot be written \(.*Read-only file system"):
-        run_rounds(work, folder, close)
+        run_rounds(work, folder, [OnRoundEnd(close)])
     assert folder.read_last_saved_round() == 1
     with pytest.raises(InputError, match=r"cannot write to .*Read-only file system"), folder.exclusive_lock():
         pass
     subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
-    assert run_rounds(work, folder, quiet)["finished"]
+    assert run_rounds(work, folder)["finished"]
 
 
 def test_a_disk_full_of_rows_says_so_and_goes_on(begin, monkeypatch):
@@ -315,6 +310,6 @@ def test_a_disk_full_of_rows_says_so_and_goes_on(begin, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "append_rows", full)
         with pytest.raises(OSError, match="No space left"):
-            run_rounds(work, folder, quiet)
+            run_rounds(work, folder)
     assert folder.read_last_saved_round() == 2
-    assert run_rounds(work, folder, quiet)["finished"]
+    assert run_rounds(work, folder)["finished"]

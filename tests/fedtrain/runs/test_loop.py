@@ -20,6 +20,7 @@ from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.methods.fedrod import FedRoD
 from fedtrain.runs import loop as module
+from fedtrain.runs.callbacks import OnRoundEnd
 from fedtrain.runs.folder import LAST_CHECKPOINT, METRICS_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.runs.loop import run_rounds
 from theory.errors import InputError
@@ -53,16 +54,12 @@ BRANCHES = {
 }
 
 
-def quiet(progress):
-    pass
-
-
 def stop_after(round):
     def watch(progress):
         if progress.round == round:
             raise KeyboardInterrupt
 
-    return watch
+    return [OnRoundEnd(watch)]
 
 
 def everything(folder):
@@ -91,7 +88,7 @@ def timeless(summary):
 @pytest.mark.parametrize("config", CASES.values(), ids=CASES.keys())
 def test_stopped_twice_and_resumed_is_as_never_stopped(config, begin, monkeypatch):
     work, folder = begin(config)
-    whole = run_rounds(work, folder, quiet)
+    whole = run_rounds(work, folder)
 
     again, other = begin(config)
     with pytest.raises(KeyboardInterrupt):
@@ -109,9 +106,9 @@ def test_stopped_twice_and_resumed_is_as_never_stopped(config, begin, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr("fedtrain.federated.client.ClientTrainer.train_locally", stop_inside)
         with pytest.raises(KeyboardInterrupt):
-            run_rounds(again, other, quiet)
+            run_rounds(again, other)
     assert 1 < other.read_last_saved_round() < config.server.rounds
-    assert timeless(run_rounds(again, other, quiet)) == timeless(whole)
+    assert timeless(run_rounds(again, other)) == timeless(whole)
     assert everything(other) == everything(folder)
 
 
@@ -119,18 +116,18 @@ def test_stopped_twice_and_resumed_is_as_never_stopped(config, begin, monkeypatc
 def test_rows_of_a_round_that_was_not_completed_are_written_once(name, begin, monkeypatch):
     """The run dies without a word after rows were written and before their round was saved."""
     work, folder = begin(CASES[f"{name} label"])
-    run_rounds(work, folder, quiet)
+    run_rounds(work, folder)
     again, other = begin(CASES[f"{name} label"])
     with pytest.raises(KeyboardInterrupt):
         run_rounds(again, other, stop_after(2))
     other.append_rows([{"round": 3, "client": "b"}])
-    run_rounds(again, other, quiet)
+    run_rounds(again, other)
     assert everything(other) == everything(folder)
 
 
 def test_a_process_that_is_killed_goes_on_from_its_last_checkpoint(begin, monkeypatch):
     work, folder = begin(FEATURE)
-    run_rounds(work, folder, quiet)
+    run_rounds(work, folder)
     again, other = begin(FEATURE)
 
     class Killed(BaseException):
@@ -146,9 +143,9 @@ def test_a_process_that_is_killed_goes_on_from_its_last_checkpoint(begin, monkey
         patch.setattr(module, "MIN_CHECKPOINT_INTERVAL", 0.0)
         patch.setattr(module, "MAX_CHECKPOINT_TIME_SHARE", 1e9)
         with pytest.raises(Killed):
-            run_rounds(again, Mortal(other.path), quiet)
+            run_rounds(again, Mortal(other.path))
     assert other.read_last_saved_round() == 2
-    run_rounds(again, other, quiet)
+    run_rounds(again, other)
     assert everything(other) == everything(folder)
 
 
@@ -156,24 +153,24 @@ def test_a_process_that_is_killed_goes_on_from_its_last_checkpoint(begin, monkey
 def test_a_run_is_a_function_of_its_seeds(config, begin):
     one, two, three = begin(config), begin(config), begin(config, seed=2)
     for work, folder in (one, two, three):
-        run_rounds(work, folder, quiet)
+        run_rounds(work, folder)
     assert everything(one[1]) == everything(two[1])
     assert (one[1].path / METRICS_FILE).read_bytes() != (three[1].path / METRICS_FILE).read_bytes()
 
 
 def test_a_finished_run_may_be_continued_for_more_rounds(begin):
     work, folder = begin(FEATURE)
-    run_rounds(work, folder, quiet)
+    run_rounds(work, folder)
     short, other = begin(FEATURE, server=ServerSettings(rounds=2))
-    run_rounds(short, other, quiet)
-    run_rounds(replace(short, config=FEATURE), other, quiet)
+    run_rounds(short, other)
+    run_rounds(replace(short, config=FEATURE), other)
     assert everything(other) == everything(folder)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_rows_have_these_keys_and_branches(name, begin):
     work, folder = begin(CASES[f"{name} feature"])
-    run_rounds(work, folder, quiet)
+    run_rounds(work, folder)
     rows = folder.load_rows()
     keys = ["round", "client", "split", "branch", "accuracy", "loss", "n"]
     assert all(list(row) == keys for row in rows)
@@ -190,14 +187,14 @@ def test_rows_have_these_keys_and_branches(name, begin):
 
 def test_train_rows_on_demand_and_the_rounds_of_the_schedule(begin):
     work, folder = begin(LABEL)
-    run_rounds(work, folder, quiet)
+    run_rounds(work, folder)
     assert sorted({row["round"] for row in folder.load_rows()}) == [3, 4, 5]
     assert {row["split"] for row in folder.load_rows()} == {"train", "val", "test"}
 
 
 def test_the_summary(begin):
     work, folder = begin(LABEL)
-    summary = run_rounds(work, folder, quiet)
+    summary = run_rounds(work, folder)
     assert json.loads((folder.path / SUMMARY_FILE).read_text()) == json.loads(json.dumps(summary))
     assert set(summary) == {
         *("finished", "method", "dataset", "title", "standin", "notes", "skipped"),
@@ -221,7 +218,7 @@ def test_the_summary(begin):
 def test_a_rule_that_does_not_apply_is_not_claimed(begin, toy):
     config = replace(FEATURE, evaluation=EvaluationSettings(report="best-by-validation"))
     work, folder = begin(config, toy.build_clients())
-    summary = run_rounds(work, folder, quiet)
+    summary = run_rounds(work, folder)
     assert (summary["report"], list(summary["rules"])) == ("last", ["last"])
 
 
@@ -245,13 +242,13 @@ def test_testing_only_what_may_be_reported_reports_the_same(window, begin):
     rounds, always = 7, EvaluationSettings(report="best-by-validation", window=window, window_every=1)
     config = replace(FEATURE, server=ServerSettings(rounds=rounds), evaluation=always)
     work, folder = begin(config)
-    whole = run_rounds(work, folder, quiet)
+    whole = run_rounds(work, folder)
     rows = {split: [row for row in folder.load_rows() if row["split"] == split] for split in ("val", "test")}
 
     again, other = begin(replace(config, evaluation=replace(always, test="chosen")))
     with pytest.raises(KeyboardInterrupt):
         run_rounds(again, other, stop_after(2))
-    assert run_rounds(again, other, quiet)["rules"] == whole["rules"]
+    assert run_rounds(again, other)["rules"] == whole["rules"]
     assert [row for row in other.load_rows() if row["split"] == "val"] == rows["val"]
     tested = {row["round"] for row in other.load_rows() if row["split"] == "test"}
     means = [fmean(row["accuracy"] for row in rows["val"] if row["round"] == n and row["branch"] == "fused")
@@ -267,7 +264,7 @@ def test_testing_only_what_may_be_reported_reports_the_same(window, begin):
 def test_bytes_are_those_of_all_rounds(begin):
     work, folder = begin(LABEL)
     seen = []
-    summary = run_rounds(work, folder, seen.append)
+    summary = run_rounds(work, folder, [OnRoundEnd(seen.append)])
     assert summary["bytes"]["up"]["total"] == sum(progress.communication.up.total for progress in seen)
     assert [progress.round for progress in seen] == [1, 2, 3, 4, 5]
     assert all(len(progress.losses) == 2 and progress.seconds > 0 for progress in seen)
@@ -278,7 +275,7 @@ def test_a_loss_that_is_no_number_ends_the_run_with_what_was_complete(begin):
     work, folder = begin(replace(FEATURE, local=LocalSettings(lr=1e38, batch_size=2)), method=METHODS["fedavg"]())
     words = r"client b, round 1: the loss is (nan|inf); lower local\.lr \(1e\+38\)"
     with pytest.raises(TrainingError, match=words) as e:
-        run_rounds(work, folder, quiet)
+        run_rounds(work, folder)
     assert e.value.exit_code == 1
     assert not (folder.path / LAST_CHECKPOINT).exists()
     assert folder.load_rows() == []
@@ -296,12 +293,12 @@ def test_rounds_before_the_loss_is_lost_are_saved(begin, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("fedtrain.federated.client.ClientTrainer.train_locally", spoil)
         with pytest.raises(TrainingError, match="client b, round 3: the loss is nan"):
-            run_rounds(work, folder, quiet)
+            run_rounds(work, folder)
     assert (folder.read_last_saved_round(), folder.is_finished) == (2, False)
     assert {row["round"] for row in folder.load_rows()} == {2}
     whole, other = begin(FEATURE)
-    run_rounds(whole, other, quiet)
-    run_rounds(work, folder, quiet)
+    run_rounds(whole, other)
+    run_rounds(work, folder)
     assert everything(folder) == everything(other)
 
 
@@ -313,18 +310,18 @@ def test_a_network_ruined_by_the_last_step_is_not_evaluated_into_the_records(beg
         replace(FEATURE, local=local, evaluation=EvaluationSettings(every=1)), clients, method=METHODS["fedavg"]()
     )
     with pytest.raises(TrainingError, match=r"client b, round 1: the test loss of fused is (nan|inf); lower local\.lr"):
-        run_rounds(work, folder, quiet)
+        run_rounds(work, folder)
     assert folder.load_rows() == []
 
 
 def test_a_checkpoint_of_another_run_is_refused(begin):
     work, folder = begin(CASES["fedavg feature"])
-    run_rounds(work, folder, quiet)
+    run_rounds(work, folder)
     for name, clients in (("fedbn feature", None), ("fedavg feature", [replace(work.federation.clients[0], name="z")])):
         other, place = begin(CASES[name], clients)
         (place.path / LAST_CHECKPOINT).write_bytes((folder.path / LAST_CHECKPOINT).read_bytes())
         with pytest.raises(InputError, match=r"last\.safetensors: of another network or other clients"):
-            run_rounds(other, place, quiet)
+            run_rounds(other, place)
 
 
 def test_an_experiment_is_refused_before_it_begins(begin, toy):
@@ -347,12 +344,12 @@ def test_metrics_that_were_shortened_are_noticed(begin):
         run_rounds(work, folder, stop_after(2))
     (folder.path / METRICS_FILE).write_bytes(b"")
     with pytest.raises(InputError, match="shorter than when the checkpoint was written"):
-        run_rounds(work, folder, quiet)
+        run_rounds(work, folder)
 
 
 def test_the_global_generator_is_neither_read_nor_moved(begin):
     torch.manual_seed(3)
     before = torch.get_rng_state()
     work, folder = begin(FEATURE)
-    run_rounds(work, folder, quiet)
+    run_rounds(work, folder)
     assert torch.equal(torch.get_rng_state(), before)

@@ -21,6 +21,7 @@ from fedtrain.federated.client import ClientTrainer
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
+from fedtrain.runs.callbacks import OnRoundEnd
 from fedtrain.runs.folder import METRICS_FILE
 from fedtrain.runs.loop import run_rounds
 from fedtrain.runs.offload import offload
@@ -138,25 +139,21 @@ def agree(same, one, other):
     return one[0] == other[0] and files == others and all(same(a, b) for a, b in zip(one[1:4], other[1:4], strict=True))
 
 
-def quiet(progress):
-    pass
-
-
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
 def test_the_same_bits_as_from_memory_stopped_and_resumed_or_not(method, begin, same, monkeypatch):
     work, folder = begin(SIX_ROUNDS, method=method)
-    run_rounds(work, folder, quiet)
+    run_rounds(work, folder)
     disk, other = begin(SIX_ROUNDS, method=method, machine=ON_DISK)
-    run_rounds(disk, other, lambda progress: names_of(other) == [] or pytest.fail("a file has a name"))
+    run_rounds(disk, other, [OnRoundEnd(lambda progress: names_of(other) == [] or pytest.fail("a file has a name"))])
     assert agree(same, outcome(other), outcome(folder))
 
     again, third = begin(SIX_ROUNDS, method=method, machine=ON_DISK)
     with monkeypatch.context() as patch:
         patch.setattr("fedtrain.federated.client.ClientTrainer.train", stopping_after(5))
         with pytest.raises(KeyboardInterrupt):
-            run_rounds(again, third, quiet)
+            run_rounds(again, third)
     assert 0 < third.read_last_saved_round() < 6
-    run_rounds(again, third, quiet)
+    run_rounds(again, third)
     assert agree(same, outcome(third), outcome(folder))
 
 
@@ -213,11 +210,11 @@ def test_a_round_is_given_up_when_the_disk_is_full_even_if_failures_are_skipped(
     with monkeypatch.context() as patch:
         patch.setattr("fedtrain.runs.experiment.offload", full)
         with pytest.raises(InputError, match="cannot be written"):
-            run_rounds(work, folder, quiet)
+            run_rounds(work, folder)
     assert folder.read_last_saved_round() >= 2
-    run_rounds(work, folder, quiet)
+    run_rounds(work, folder)
     whole, other = begin(config, method=FedCO2())
-    run_rounds(whole, other, quiet)
+    run_rounds(whole, other)
     assert agree(same, outcome(folder), outcome(other))
 
 
