@@ -24,7 +24,7 @@ from fedtrain.backends.distributed.process_group import Rank
 from fedtrain.config.data import SETTINGS_OF_SKEW
 from fedtrain.config.old_names import upgrade_tables
 from fedtrain.config.options import TrainOptions, nest_options, nest_settings
-from fedtrain.config.presets import load_preset_chain, resolve_preset
+from fedtrain.config.presets import OWN_PRESET, load_preset_chain, resolve_preset
 from fedtrain.config.schema import Config, load_toml
 from fedtrain.config.toml import TomlTable, merge_tables, serialize_section
 from fedtrain.data.client_data import ClientData, Federation
@@ -232,7 +232,7 @@ def _plan_new_run(
     if clients is not None:
         if own.get("data", {}).get("dataset", OWN_DATASET) != OWN_DATASET:
             raise InputError("dataset contradicts clients that bring their own data; leave one of them out")
-        return resolve_preset(preset or OWN_DATASET, own), build_own_federation(clients, classes)
+        return resolve_preset(preset or OWN_PRESET, own), build_own_federation(clients, classes)
     config, found = plan_experiment(choose_preset(own, preset), own, root)
     return config, found if load_images else found.without_images()
 

@@ -190,16 +190,6 @@ def same_run():
     return judge
 
 
-@dataclass(frozen=True)
-class Small(Experiment):
-    """An experiment whose network is the toy's."""
-
-    make: object = None
-
-    def get_model_builder(self):
-        return self.make
-
-
 @pytest.fixture
 def begin(toy, tmp_path):
     """Begins runs: (experiment, folder)."""
@@ -211,7 +201,7 @@ def begin(toy, tmp_path):
         ]
         data = Federation(tuple(clients), ("x", "y", "z"), "Toy", False, Preprocessing(), ("a note",))
         folder = RunFolder(place or tmp_path / f"run {next(count)}")
-        work = Small(replace(config, **changes), data, toy.build_net)
+        work = Experiment(replace(config, **changes), data, toy.build_net)
         folder.begin(work.config, {})
         return work, folder
 

@@ -19,17 +19,19 @@ from theory.errors import InputError
 
 PRESET_FOLDER = files("fedtrain.config.presets")
 BASE_PRESETS = {"feature-skew", "label-skew"}
+OWN_PRESET = "own"
+"""For clients that are given in Python; it means nothing on the command line."""
 
 
 def list_presets() -> list[str]:
     """All that can be chosen."""
     found = {entry.name.removesuffix(".toml") for entry in PRESET_FOLDER.iterdir() if entry.name.endswith(".toml")}
-    return sorted(found - BASE_PRESETS)
+    return sorted(found - BASE_PRESETS - {OWN_PRESET})
 
 
 def load_preset_chain(name: str) -> list[TomlTable]:
     """The preset and what it stands on, the base first."""
-    if name not in list_presets():
+    if name not in list_presets() and name != OWN_PRESET:
         raise InputError(f"unknown preset {name!r}; {suggest_name(name, list_presets())}")
     return _load_chain(name)
 
@@ -56,17 +58,16 @@ def resolve_preset(preset: str, given: Mapping[str, Any], *, standin: bool = Fal
         ("source", "standin" if standin else "real"),
     ]
     special = [table.get("when", {}).get(kind, {}).get(value, {}) for kind, value in conditions for table in tables]
-    return scale_window(
-        parse_config(merge_tables(plain, *special, given)), parse_config(merge_tables(plain, *special)), given
-    )
+    usual = merge_tables(plain, *special)
+    return scale_window(parse_config(merge_tables(usual, given)), usual["server"]["rounds"], given)
 
 
-def scale_window(config: Config, preset: Config, given: Mapping[str, Any]) -> Config:
-    """With fewer rounds than the preset's, let the window at the end be the same share of them, unless it is given."""
-    window, rounds = preset.evaluation.window, config.server.rounds
-    if not window or rounds >= preset.server.rounds or "window" in given.get("evaluation", {}):
+def scale_window(config: Config, usual_rounds: int, given: Mapping[str, Any]) -> Config:
+    """With fewer rounds than usual, let the window at the end be the same share of them, unless it is given."""
+    window, rounds = config.evaluation.window, config.server.rounds
+    if not window or rounds >= usual_rounds or "window" in given.get("evaluation", {}):
         return config
-    scaled = max(config.evaluation.window_every, window * rounds // preset.server.rounds)
+    scaled = max(config.evaluation.window_every, window * rounds // usual_rounds)
     return replace(config, evaluation=replace(config.evaluation, window=scaled))
 
 
