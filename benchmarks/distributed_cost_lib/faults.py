@@ -96,14 +96,13 @@ def measure_fault(deployment: Deployment, work: Experiment, fault: Fault, path: 
     least, patience = clients - fault.absent_clients, CLIENT_TIMEOUT if fault.absent_clients else RUN_TIMEOUT
 
     def submit(number: int) -> None:
-        from cli.flower.run import SERVER_APP
         from fedtrain.flower.app_project import write_app
-        from fedtrain.flower.server_app import ServerPlan
+        from fedtrain.flower.server_plan import ServerPlan
 
         app = path.with_name(f"{path.name} app {number}")
         app.mkdir()
         plan = ServerPlan(work.config, RunFolder(path), clients, least, patience, "benchmark")
-        write_app(app, plan, log, server_app=SERVER_APP)
+        write_app(app, plan, log)
         deployment.control.submit(app)
 
     submit(0)

@@ -28,7 +28,7 @@ def run_simulation(case: Case, folder: Path) -> None:
     os.environ.update(build_environment(folder / "flower"))  # before anything of Flower's is loaded
     from distributed_cost_lib import metered_apps
     from fedtrain.flower import client_app
-    from fedtrain.flower.server_app import ServerPlan
+    from fedtrain.flower.server_plan import ServerPlan
     from fedtrain.flower.simulation import simulate
 
     client_app.app = metered_apps.client_app
@@ -47,7 +47,7 @@ def run_deployment(case: Case, folder: Path) -> None:
     """A node for each client; what the first one sends and receives is counted on its way."""
     from fedtrain.flower.app_project import write_app
     from fedtrain.flower.deployment.local_deployment import Deployment
-    from fedtrain.flower.server_app import ServerPlan
+    from fedtrain.flower.server_plan import ServerPlan
 
     plan = ServerPlan(
         case.config_and_source[0],

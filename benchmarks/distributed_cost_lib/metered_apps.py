@@ -13,9 +13,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from distributed_cost_lib.event_log import EnoughRounds, build_round_logger, install_meters, log_event
 from fedtrain.flower import client_app as honest
-from fedtrain.flower.app_project import parse_plan
 from fedtrain.flower.client_session import ClientSession
-from fedtrain.flower.server_app import ServerPlan, run_server
+from fedtrain.flower.server_app import run_server
+from fedtrain.flower.server_plan import ServerPlan, parse_plan
 
 install_meters()
 

@@ -38,9 +38,8 @@ from theory.errors import InputError
 require_flower()  # before what needs it is loaded
 
 from fedtrain.flower.app_project import write_app  # noqa: E402
-from fedtrain.flower.server_app import ServerPlan, run_server  # noqa: E402
-
-SERVER_APP = "cli.flower.server_app:app"
+from fedtrain.flower.server_app import run_server  # noqa: E402
+from fedtrain.flower.server_plan import ServerPlan  # noqa: E402
 
 
 def build_plan(options: dict[str, Any]) -> ServerPlan:
@@ -118,7 +117,7 @@ def run_on_deployment(plan: ServerPlan, options: dict[str, Any]) -> Run:
 
     control = deployment.control
     with TemporaryDirectory(prefix="fedco2-") as app:
-        write_app(Path(app), plan, log, server_app=SERVER_APP)
+        write_app(Path(app), plan, log)
         run_id = control.submit(Path(app))
     with handle_interrupts(state):
         follow_run(
@@ -137,7 +136,7 @@ def write_app_folder(plan: ServerPlan, app: Path) -> None:
         raise InputError(f"{app} is there already and is not overwritten; choose another --write-app")
     app.mkdir(parents=True)
     log = plan.folder.path.with_name(f"{plan.folder.path.name}.log")
-    write_app(app, plan, log, server_app=SERVER_APP)
+    write_app(app, plan, log)
     click.echo(f"Written to {app}. Where the SuperLink is: flwr run {app} CONNECTION --stream")
     click.echo(
         f"There the run will be in {plan.folder.path.absolute()}, its story in {plan.folder.path.name}.log beside it."

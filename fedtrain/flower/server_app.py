@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from threading import Event
 from typing import Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
-from fedtrain.config.schema import Config
 from fedtrain.data.client_data import combine_fingerprints
 from fedtrain.flower.backend import FlowerBackend, WaitPolicy, build_node_query
 from fedtrain.flower.client_manager import ClientManager
@@ -22,7 +19,7 @@ from fedtrain.report.progress_view import ProgressView
 from fedtrain.report.run_figures import DrawFigures
 from fedtrain.runs.callbacks import Callback
 from fedtrain.runs.experiment import Experiment
-from fedtrain.runs.folder import MANIFEST_FILE, RunFolder
+from fedtrain.runs.folder import MANIFEST_FILE
 from fedtrain.runs.json_types import DataDescription, RunSummary
 from fedtrain.runs.loop import run_experiment
 from fedtrain.runs.manifest import build_manifest

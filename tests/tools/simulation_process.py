@@ -10,7 +10,8 @@ from threading import Event
 import small_experiments
 import torch
 
-from fedtrain.flower.server_app import ServerPlan, run_server
+from fedtrain.flower.server_app import run_server
+from fedtrain.flower.server_plan import ServerPlan
 from fedtrain.flower.simulation import simulate
 from fedtrain.report import run_figures
 from fedtrain.runs.folder import RunFolder

@@ -9,7 +9,7 @@ import small_experiments
 
 from cli.flower.run import SERVER_APP
 from fedtrain.flower.app_project import write_app
-from fedtrain.flower.server_app import ServerPlan
+from fedtrain.flower.server_plan import ServerPlan
 from fedtrain.runs.client_state import ClientStateStore, make_folder_name
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.loop import run_rounds

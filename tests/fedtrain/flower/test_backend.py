@@ -21,7 +21,8 @@ from fedtrain.data.source import load_dataset  # noqa: E402
 from fedtrain.errors import TrainingError  # noqa: E402
 from fedtrain.flower import client_app, client_manager  # noqa: E402
 from fedtrain.flower.records import build_record, parse_record  # noqa: E402
-from fedtrain.flower.server_app import ServerPlan, run_server  # noqa: E402
+from fedtrain.flower.server_app import run_server  # noqa: E402
+from fedtrain.flower.server_plan import ServerPlan  # noqa: E402
 from fedtrain.report.run_figures import draw_run_figures  # noqa: E402
 from fedtrain.run import Run  # noqa: E402
 from fedtrain.runs.experiment import build_experiment  # noqa: E402
