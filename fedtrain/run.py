@@ -17,7 +17,6 @@ from fedtrain.data.own_clients import build_own_federation
 from fedtrain.federated.server import Split
 from fedtrain.inference.evaluate import check_run_data, evaluate_clients, load_run_data
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
-from fedtrain.report.page import write_page
 from fedtrain.report.records import RunRecord, read_record
 from fedtrain.report.run_figures import draw_accuracy_figure
 from fedtrain.report.tables import build_result_tables
@@ -162,6 +161,8 @@ class Run:
 
     def report(self, path: Path | str) -> Path:
         """Write the run as one HTML page that needs no other file; an existing file is refused."""
+        from fedtrain.report.page import write_page  # not before it is needed: most runs are not made pages of
+
         write_page(build_result_tables([self.record]), Path(path))
         return Path(path)
 

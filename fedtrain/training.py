@@ -6,6 +6,7 @@ options and settings -> configuration -> clients' data -> experiment -> rounds -
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,14 +14,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Unpack
+from typing import Any, NoReturn, Unpack
 
 import torch
 
 from fedtrain.analysis.cost import estimate_round_seconds, estimate_seconds_left
 from fedtrain.analysis.model_summary import ModelSummary, summarise_experiment
 from fedtrain.backends.distributed.launch import launch_ranks
-from fedtrain.backends.distributed.process_group import Rank
+from fedtrain.backends.distributed.process_group import Rank, exit_process
 from fedtrain.config.data import SETTINGS_OF_SKEW
 from fedtrain.config.old_names import upgrade_tables
 from fedtrain.config.options import TrainOptions, nest_options, nest_settings
@@ -94,7 +95,7 @@ def train(
     }  # fmt: skip
     given = {name: value for name, value in keywords.items() if value is not None}
     if nproc is not None:
-        return _train_on_processes(given, nproc, callbacks)
+        return _train_on_processes({**given, "quiet": quiet}, nproc, callbacks)
     shown = [] if quiet else [ProgressView()]
     return run_plan(plan(**given), [*shown, *callbacks], command=_format_call(given))
 
@@ -272,7 +273,7 @@ def _load_resumed_data(
 
 
 def _train_on_processes(given: dict[str, Any], nproc: int, callbacks: Sequence[Callback]) -> Run:
-    """Start so many processes of ``fedtrain.train_rank``; what they are told must fit into a JSON file."""
+    """Start so many processes that run this module; what they are told must fit into a JSON file."""
     here = [name for name in ("clients", "model", "method") if not isinstance(given.get(name, ""), str | int)]
     if callbacks or here:
         what = here[0] if here else "callbacks"
@@ -283,13 +284,13 @@ def _train_on_processes(given: dict[str, Any], nproc: int, callbacks: Sequence[C
     if given.get("backend") not in (None, "distributed"):
         raise InputError(f"nproc is for backend distributed, not for {given['backend']}; leave one of them out")
     given = {**given, "backend": "distributed"}
-    planned = plan(**given, load_images=False)
+    planned = plan(**{name: value for name, value in given.items() if name != "quiet"}, load_images=False)
     check_rank_count(planned.experiment, nproc)
     given |= {} if "resume" in given else {"out": str(planned.folder.path)}
     with TemporaryDirectory(prefix="fedco2-") as place:
         request = Path(place) / "request.json"
         request.write_text(json.dumps(given, default=str), encoding="utf-8")
-        command = [sys.executable, "-P", "-m", "fedtrain.train_rank", str(request)]
+        command = [sys.executable, "-P", "-m", "fedtrain.training", str(request)]
         if code := launch_ranks(command, nproc, given.get("threads")):
             raise TrainingError(f"a process ended with code {code}; what it said is above")
     return Run(planned.folder.path)
@@ -304,3 +305,21 @@ def _format_call(given: Mapping[str, Any]) -> str:
         return repr(str(value)) if isinstance(value, Path) else getattr(value, "__name__", repr(value))
 
     return f"fedtrain.train({', '.join(f'{name}={show(value)}' for name, value in given.items())})"
+
+
+def train_as_rank(request: Path) -> NoReturn:
+    """Be one of the processes that ``train(nproc=...)`` has started; rank 0 speaks for all."""
+    rank = Rank.from_environment()
+    if rank is not None and rank.rank:
+        sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - to the end of the process
+    code = 0
+    try:
+        train(**json.loads(request.read_text(encoding="utf-8")))
+    except (InputError, TrainingError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = 1
+    exit_process(code)
+
+
+if __name__ == "__main__":
+    train_as_rank(Path(sys.argv[1]))

@@ -45,10 +45,13 @@ LAYERS = {
         "federated",
         "serialization",
         "runs",  # what is in the folder of a run; what drives one is above
-        "backends report",
+        "backends",
         "runs.experiment",
-        "runs.loop backends.distributed.ranks analysis",
+        "runs.callbacks analysis",
+        "report runs.loop runs.distributed",
         "inference",
+        "run",
+        "comparison training",
         "flower reproduce",
     ],
 }

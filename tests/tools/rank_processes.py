@@ -19,9 +19,9 @@ from fedtrain.backends.distributed.process_group import STORE_VARIABLE, Rank, ex
 from fedtrain.backends.distributed.tensor_channel import TensorChannel
 from fedtrain.errors import TrainingError
 from fedtrain.federated.client import ClientTrainer
-from fedtrain.runs import loop as module
 from fedtrain.runs.distributed import open_distributed_backend, serve_rank
 from fedtrain.runs.folder import RunFolder
+from fedtrain.runs.loop import run_rounds
 from fedtrain.serialization.message_codec import encode_broadcast, flatten_groups
 
 LIMIT = 240
@@ -74,7 +74,6 @@ def compute_digest(value: torch.Tensor) -> str:
 def main(root: Path, group: Path) -> None:
     """One rank."""
     torch.set_num_threads(1)
-    module.draw_run_figures = lambda folder, summary: []
     place = Rank.from_environment()
     for number, job in enumerate(json.loads((group / "jobs.json").read_text())):
         os.environ[STORE_VARIABLE] = str(group / f"store {number}")
@@ -95,7 +94,7 @@ def run_leader(work, place: Rank, folder: RunFolder, job: dict, root: Path) -> N
         folder.begin(work.config, {})
     try:
         with suppress(KeyboardInterrupt), open_distributed_backend(work, place, folder) as backend:
-            module.run_rounds(work, folder, small_experiments.stop_after(job.get("stop")), backend)
+            run_rounds(work, folder, small_experiments.stop_after(job.get("stop")), backend)
     except TrainingError as error:
         if not job.get("die") or "another rank is gone" not in str(error):
             raise

@@ -56,7 +56,7 @@ def test_no_real_image_is_read(stored, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "Fed-CO2 on Office-Caltech10\n" in shown
     for domain in get_dataset_info("office").domains:
-        assert f"{domain:<12} 62 train + 50 val, 20 test" in shown
+        assert f"{domain:<7}  62 train + 50 val, 20 test" in shown
 
 
 def test_the_header_of_a_dry_run_is_that_of_the_run(tmp_path, capsys, monkeypatch):
@@ -67,7 +67,7 @@ def test_the_header_of_a_dry_run_is_that_of_the_run(tmp_path, capsys, monkeypatc
     for more in (["--dry-run"], ["--out", str(tmp_path / "run")], ["--resume", str(tmp_path / "run"), "--dry-run"]):
         assert main([*(command if "--resume" not in more else ["train"]), *more]) == 0
         shown.append(capsys.readouterr().out.partition("\n\n")[0])
-    assert "webcam       9 train + 50 val, 100 test" in shown[0]
+    assert "webcam   9 train + 50 val, 100 test" in shown[0]
     assert shown[0] == shown[1] == shown[2]
 
 

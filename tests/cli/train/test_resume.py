@@ -40,7 +40,10 @@ def test_a_finished_run_is_refused_and_left_as_it_is(finished, capsys):
 def test_another_run_in_the_same_folder_is_refused(change, words, finished, capsys):
     before = read_contents(finished)
     assert_refused(
-        capsys, [*QUICK_TRAIN, "--rounds", "3", *change, "--out", str(finished)], "holds another run", *words
+        capsys,
+        [*QUICK_TRAIN, "--rounds", "3", *change, "--out", str(finished)],
+        "was begun with other settings",
+        *words,
     )
     assert_refused(capsys, ["train", "--resume", str(finished), "--rounds", "3", *change], *words)
     assert read_contents(finished) == before
@@ -260,7 +263,7 @@ def stop(monkeypatch):
                 raise KeyboardInterrupt
 
         first = "fedtrain.federated.client.ClientTrainer.train_locally"
-        monkeypatch.setattr("cli.train.run.TrainingView.__call__" if round else first, press)
+        monkeypatch.setattr("fedtrain.report.progress_view.ProgressView.on_round_end" if round else first, press)
 
     return at
 

@@ -13,7 +13,8 @@ import pytest
 from quick_runs import FILES, QUICK_TRAIN, ROOT, SMALL_MODEL, TINY, assert_refused, read_contents
 
 from cli.main import main
-from cli.train import SETTING_FOR_OPTION, train
+from cli.train import train
+from fedtrain.config.options import SETTING_FOR_OPTION
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.runs.folder import RunFolder
 
@@ -43,7 +44,7 @@ def test_it_prints_a_header_a_line_a_round_a_table_and_the_stand_in_loudly(tmp_p
     for text in (
         "FedBN on Digits (stand-in)",
         "STAND-IN DATA: stand-in images",
-        "clients   5, skew domain, 148 training images each",
+        "clients   5, skew domain, 148 training samples each",
         "batch norm)",
         "round 1/2  loss",
         "round 2/2  loss",
@@ -101,15 +102,17 @@ def test_every_option_goes_to_its_place(capsys):
     options = [text for option, value in given.items() for text in (option, str(value))]
     assert main(["train", *TINY, *options, "--dry-run", "--json"]) == 0
     config = json.loads(capsys.readouterr().out)["config"]
-    names = {"--data": "source"}
     for option, value in given.items():
-        section, _, key = SETTING_FOR_OPTION[names.get(option) or option[2:].replace("-", "_")].partition(".")
+        section, _, key = SETTING_FOR_OPTION[option[2:].replace("-", "_")].partition(".")
         assert (config[section][key] if key else config[section]) == value, option
 
 
 def test_alpha_is_for_skews_that_read_it(capsys):
     assert_refused(
-        capsys, ["train", *TINY, "--alpha", "0.7", "--dry-run"], "--alpha means nothing to skew 'domain'", "--skew"
+        capsys,
+        ["train", *TINY, "--alpha", "0.7", "--dry-run"],
+        "alpha means nothing to skew 'domain'",
+        "choose another skew",
     )
     skewed = ["--dataset", "digits", "--data", "standin", "--skew", "label+feature", "--alpha", "2"]
     assert main(["train", *skewed, "--set", "model.name=two-layer", "--dry-run", "--json"]) == 0

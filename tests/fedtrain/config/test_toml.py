@@ -125,7 +125,8 @@ def test_a_value_takes_the_place_of_a_section():
 
 
 def test_nearest_helps_even_if_nothing_is_near():
-    assert suggest_name("fedbm", ["fedavg", "fedbn"]) == "did you mean 'fedbn'?"
-    assert suggest_name("best", ["last", "best-by-validation"]) == "did you mean 'best-by-validation'?"
+    assert suggest_name("fedbm", ["fedavg", "fedbn"]) == "did you mean 'fedbn'? there are fedavg, fedbn"
+    assert suggest_name("best", ["last", "best-by-validation"]).startswith("did you mean 'best-by-validation'? ")
+    assert suggest_name("n1", [f"n{k}" for k in range(99)]) == "did you mean 'n1'?"
     assert suggest_name("", ["a", "b"]) == suggest_name("qqq", ["a", "b"]) == "there are a, b"
     assert suggest_name("qqq", []) == "there are none"
