@@ -12,7 +12,8 @@ import pytest
 from fedtrain.config.schema import parse_config
 from fedtrain.report.records import RunRecord, read_record
 from fedtrain.runs.folder import SUMMARY_FILE, RunFolder
-from fedtrain.runs.selection import Summary, summarise_rows
+from fedtrain.runs.json_types import RuleResult
+from fedtrain.runs.selection import summarise_rows
 
 Name = Callable[[RunRecord], str]
 
@@ -206,7 +207,7 @@ def test_the_forecasts_and_what_was_trained_are_what_the_records_say(records):
             assert cells[f"{method}: trained"] == trained[row, method], (row, method)
 
 
-def over_rounds(rule: Summary) -> float:
+def over_rounds(rule: RuleResult) -> float:
     return float(rule["micro_std_over_rounds"]["fused"])
 
 

@@ -7,7 +7,6 @@ import time
 import pytest
 import small_experiments
 
-from cli.flower.run import SERVER_APP
 from fedtrain.flower.app_project import write_app
 from fedtrain.flower.server_plan import ServerPlan
 from fedtrain.runs.client_state import ClientStateStore, make_folder_name
@@ -26,7 +25,7 @@ class SubmittedRun:
         clients = len(work.federation.clients)
         app.mkdir(parents=True)
         plan = ServerPlan(work.config, folder, clients, least or clients, patience, "test")
-        apps = {"server_app": SERVER_APP}
+        apps = {}
         if clientapp is not None:
             (app / "theirs.py").write_text(clientapp)
             apps["client_app"] = "theirs:app"
