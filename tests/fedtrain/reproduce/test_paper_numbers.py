@@ -20,8 +20,19 @@ def test_every_number_of_the_paper_has_a_source_and_a_place(name):
     for (panel, row, column), number in held.items():
         assert row in rows
         assert column in panels[panel or next(iter(panels))]
-        assert number.source.startswith(("printed in the paper", "recovered from the authors' plot data"))
+        printed, recovered = f"printed in Table {name[1:]} of the paper", "recovered from the authors' plot data"
+        assert number.source.startswith((printed, recovered))
         assert 0 < number.value < 100
+
+
+@pytest.mark.parametrize("name", [name for name in PAPER_ITEM_NAMES if name.startswith("T")])
+def test_every_table_is_held_whole(name):
+    """With its spreads; rows that begin with a dash are parts of a model that the paper does not print."""
+    plan, held = make_plan(name), paper_numbers.load_paper_numbers(name)
+    panels, rows = get_plan_panels(plan), [row.name for row in plan.paper_item.rows if not row.name.startswith("- ")]
+    cells = {(panel, row, column) for panel, columns in panels.items() for row in rows for column in columns}
+    assert {(panel or next(iter(panels)), row, column) for panel, row, column in held} == cells
+    assert all(number.std is not None for number in held.values())
 
 
 def test_averages_that_are_held_are_the_means_of_their_rows():
