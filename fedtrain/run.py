@@ -19,7 +19,7 @@ from fedtrain.inference.evaluate import check_run_data, evaluate_clients, load_r
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
 from fedtrain.report.records import RunRecord, read_record
 from fedtrain.report.run_figures import draw_accuracy_figure
-from fedtrain.report.tables import build_result_tables
+from fedtrain.report.tables import RULE_DESCRIPTIONS, build_result_tables
 from fedtrain.runs.experiment import ModelBuilder
 from fedtrain.runs.folder import MANIFEST_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.runs.json_types import ByBranch, Manifest, MetricRow, RunSummary
@@ -152,7 +152,7 @@ class Run:
         if chosen not in record.rules:
             raise InputError(f"this run has no result by rule {chosen!r}; {suggest_name(chosen, record.rules)}")
         result = record.rules[chosen]
-        title = f"{record.title} on {record.data['title']}: test accuracy, %, {chosen}"
+        title = f"{record.title} on {record.data['title']}: test accuracy in %, {RULE_DESCRIPTIONS[chosen]}"
         return AccuracyTable(title, result["clients"], result["mean"])
 
     def plot(self) -> Figure:

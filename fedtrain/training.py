@@ -47,6 +47,7 @@ from fedtrain.runs.manifest import build_manifest, describe_data
 from fedtrain.runs.resume import resolve_original_data, resume_config
 from fedtrain.utils.memory import keep_freed_memory
 from fedtrain.utils.new_folder import choose_new_folder
+from fedtrain.utils.text import format_count
 from theory.errors import InputError
 
 
@@ -100,7 +101,7 @@ def train(
     return run_plan(plan(**given), [*shown, *callbacks], command=_format_call(given))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainingPlan:
     """What a call of `train` would do; nothing has been trained or written."""
 
@@ -122,6 +123,11 @@ class TrainingPlan:
     def seconds(self) -> float:
         """Roughly how long the run would take."""
         return estimate_seconds_left(self.config, estimate_round_seconds(self.experiment))
+
+    def __repr__(self) -> str:
+        data = self.experiment.federation
+        what = f"{self.config.method.title} on {data.title}, {format_count(len(data.clients), 'client')}"
+        return f"<TrainingPlan {self.folder.path}: {what}, {format_count(self.config.server.rounds, 'round')}>"
 
 
 def plan(

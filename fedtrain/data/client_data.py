@@ -44,7 +44,7 @@ class SamplePool:
         return replace(self, load_images=take)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Samples:
     """Inputs, bytes (n, 3, H, W) or floating numbers of any shape, and a class number (int64) of each."""
 
@@ -61,6 +61,10 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        kind = str(self.inputs.dtype).removeprefix("torch.")
+        return f"<Samples: {len(self)} of {kind} {tuple(self.inputs.shape[1:])}>"
 
     def to(self, device: torch.device | str) -> Samples:
         """The same on a device."""
