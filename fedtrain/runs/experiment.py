@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch import nn
 
 from fedtrain.analysis.flops import FlopCounter, fill_with_virtual_zeros
 from fedtrain.backends.serial import SerialBackend
@@ -27,8 +28,9 @@ from fedtrain.models import Net, build_alexnet, build_cifar_net, build_digits_ne
 from fedtrain.runs.offload import offload
 from theory.errors import InputError
 
-ModelBuilder = Callable[..., Net]
-"""Builds a network: a module class or a function, called with ``classes`` and ``shape`` if it takes them."""
+ModelBuilder = Callable[..., nn.Module]
+"""Builds a network with the parts ``features`` and ``head``: a module class or a function, called with ``classes`` and
+``shape`` if it takes them."""
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -148,7 +150,8 @@ def bind_model_builder(build: ModelBuilder, classes: int, shape: tuple[int, ...]
         raise InputError(
             f"the model needs {', '.join(other)}, which nobody gives it; let it take no arguments, or classes and shape"
         )
-    return partial(build, **{one.name: known[one.name] for one in parameters if one.name in known})
+    bound = partial(build, **{one.name: known[one.name] for one in parameters if one.name in known})
+    return cast(Callable[[], Net], bound)  # its parts are checked when it is built
 
 
 def get_model_builder(
