@@ -17,9 +17,10 @@ from fedtrain.data.own_clients import build_own_federation
 from fedtrain.federated.server import Split
 from fedtrain.inference.evaluate import check_run_data, evaluate_clients, load_run_data
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
+from fedtrain.report import tables
 from fedtrain.report.records import RunRecord, read_record
 from fedtrain.report.run_figures import draw_accuracy_figure
-from fedtrain.report.tables import RULE_DESCRIPTIONS, build_result_tables
+from fedtrain.runs import selection
 from fedtrain.runs.experiment import ModelBuilder
 from fedtrain.runs.folder import MANIFEST_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.runs.json_types import ByBranch, Manifest, MetricRow, RunSummary
@@ -152,7 +153,8 @@ class Run:
         if chosen not in record.rules:
             raise InputError(f"this run has no result by rule {chosen!r}; {suggest_name(chosen, record.rules)}")
         result = record.rules[chosen]
-        title = f"{record.title} on {record.data['title']}: test accuracy in %, {RULE_DESCRIPTIONS[chosen]}"
+        words = selection.RULE_DESCRIPTIONS if self.folder.is_finished else tables.RULE_DESCRIPTIONS
+        title = f"{record.title} on {record.data['title']}: test accuracy in %, {words[chosen]}"
         return AccuracyTable(title, result["clients"], result["mean"])
 
     def plot(self) -> Figure:
@@ -163,7 +165,7 @@ class Run:
         """Write the run as one HTML page that needs no other file; an existing file is refused."""
         from fedtrain.report.page import write_page  # not before it is needed: most runs are not made pages of
 
-        write_page(build_result_tables([self.record]), Path(path))
+        write_page(tables.build_result_tables([self.record]), Path(path))
         return Path(path)
 
     @cached_property

@@ -1,36 +1,42 @@
-"""What the README says of library use is run."""
+"""What the README shows is what happens."""
 
 import re
+import shlex
 from pathlib import Path
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+from printed_examples import EXAMPLE, assert_like, run_example
+
+from cli.main import main
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMAND, SHOWN = re.search(r"^\$ (fedco2 train .*)\n((?:.*\n)*?)```", README, re.MULTILINE).groups()
 
 
-def test_the_first_example_prints_what_it_says(capsys):
-    code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
-    promised = re.search(r"# (holds .*)", code).group(1)
-    names: dict = {}
-    exec(compile(code, "README.md", "exec"), names)
-    assert capsys.readouterr().out.strip() == promised
-    assert names["V_inf"].shape == (100, 100)
+def test_the_python_example_prints_what_it_says(tmp_path, monkeypatch):
+    (code, promised), *others = EXAMPLE.findall(README)
+    assert not others
+    monkeypatch.chdir(tmp_path)
+    assert_like(run_example(code, {}, "README.md"), promised)
+    assert (tmp_path / "three-rounds.html").is_file()
 
 
-def test_the_second_example_runs_on_networks_of_ones_own(capsys):
-    import torch
-    from torch import nn
+def test_the_command_trains_what_it_shows(tmp_path, monkeypatch, capsys):
+    """A dry run prints the same header."""
+    monkeypatch.chdir(tmp_path)
+    program, *arguments = shlex.split(COMMAND)
+    assert program == "fedco2"
+    assert main([*arguments, "--dry-run"]) == 0
+    header = SHOWN.split("\n...\n")[0]
+    assert header.split() == capsys.readouterr().out.split()[: len(header.split())]
+    assert max(map(len, SHOWN.splitlines())) <= 80
 
-    import theory
 
-    code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[1]
-    problem = theory.draw_synthetic_problem(clients=5, samples=3, dim=4)
-    net = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 1)).double()
-    names = {
-        "theory": theory,
-        "networks": [theory.TwoLayerBN(4, 8, covariance=S, generator=torch.Generator()) for S in problem.S],
-        "inputs": [problem.x[rows] for rows in problem.blocks],
-        "owner": problem.owner,
-        "my_conv_net": net,
-    }
-    exec(compile(code, "README.md", "exec"), names)
-    assert names["K"].shape == (15, 15)
-    assert capsys.readouterr().out.strip() == "holds"
+def test_make_knows_its_commands():
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    named = re.findall(r"(?:\$ |`)make ([a-z-]+)", README)
+    assert {"demo", "test"} <= set(named) <= set(targets)
+
+
+def test_it_stays_short():
+    assert len(README.splitlines()) <= 130
