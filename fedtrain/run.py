@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from fedtrain.federated.server import Split
 from fedtrain.inference.evaluate import check_run_data, evaluate_clients, load_run_data
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
 from fedtrain.report import tables
+from fedtrain.report.png import render_png
 from fedtrain.report.records import RunRecord, read_record
 from fedtrain.report.run_figures import draw_accuracy_figure
 from fedtrain.runs import selection
@@ -158,8 +159,10 @@ class Run:
         return AccuracyTable(title, result["clients"], result["mean"])
 
     def plot(self) -> Figure:
-        """Test accuracy over rounds, of every client and branch."""
-        return draw_accuracy_figure(self.folder)
+        """Test accuracy over rounds, of every client and branch; a notebook shows it."""
+        figure = draw_accuracy_figure(self.folder)
+        figure._repr_png_ = partial(render_png, figure)  # type: ignore[attr-defined]  # without %matplotlib inline
+        return figure
 
     def report(self, path: Path | str) -> Path:
         """Write the run as one HTML page that needs no other file; an existing file is refused."""
