@@ -49,7 +49,13 @@ class Comparison:
 
 
 def compare(a: Side, b: Side, *, rule: str | None = None) -> Comparison:
-    """Compare two runs, or two lists of runs with different seeds, client by client."""
+    """Compare two configurations client by client.
+
+    Args:
+        a: A run, its folder, or several that differ only in their seeds.
+        b: The same; runs are paired by their seeds.
+        rule: last, best-by-validation or window; without it the rule that the runs report by.
+    """
     return Comparison(compare_runs([one.record for one in _list_runs(a)], [one.record for one in _list_runs(b)], rule))
 
 

@@ -109,7 +109,7 @@ class Predictions(Sequence[dict[str, float]]):
 
 
 class Run:
-    """A run, finished or not, as its folder tells it."""
+    """A run, finished or not, as its folder tells it; made by `train` and `load_run`."""
 
     def __init__(self, path: Path | str, *, device: str | None = None, build_model: ModelBuilder | None = None) -> None:
         self.path, self._device, self._build_model = Path(path), device, build_model
@@ -148,7 +148,11 @@ class Run:
         return read_record(self.path)
 
     def accuracy(self, rule: str | None = None) -> AccuracyTable:
-        """Test accuracy by client and branch, under the rule that the run reports by or another."""
+        """Test accuracy by client and branch.
+
+        Args:
+            rule: last, best-by-validation or window; without it the rule that the run reports by.
+        """
         record = self.record
         chosen = record.reporting_rule if rule is None else rule
         if chosen not in record.rules:
@@ -181,7 +185,12 @@ class Run:
         return ClientModel(self.trained, client)
 
     def predict(self, client: str, inputs: Tensor | Sequence[Path | str]) -> Predictions:
-        """What a client's model says of inputs, or of image files."""
+        """What a client's model says.
+
+        Args:
+            client: The name of the client.
+            inputs: A batch as the client holds it, for images bytes (n, 3, H, W); or image files, which are resized.
+        """
         if not isinstance(inputs, Tensor):
             inputs = self.trained.read_images([Path(path) for path in inputs])
         logits = self.model(client)(inputs)
@@ -195,7 +204,17 @@ class Run:
         data_dir: Path | str | None = None,
         clients: Sequence[ClientData] | None = None,
     ) -> list[MetricRow]:
-        """Evaluate the last checkpoint again, each client's own model on the client's own data."""
+        """Evaluate the last checkpoint again, each client's own model on the client's own data.
+
+        Args:
+            split: train, val or test.
+            client: Only this client.
+            data_dir: The folder of the data sets, if not the usual one.
+            clients: The clients of a run on data of your own, which its folder does not hold.
+
+        Returns:
+            Rows like those of ``metrics.jsonl``.
+        """
         data: Federation
         if clients is None:
             data = load_run_data(self.trained, None if data_dir is None else Path(data_dir))
@@ -216,12 +235,24 @@ class Run:
 
 
 def load_run(path: Path | str, *, device: str | None = None, model: ModelBuilder | None = None) -> Run:
-    """Open a run folder. ``model`` builds the network if it was one of your own."""
+    """Open a run folder.
+
+    Args:
+        path: The folder.
+        device: Where to load the models, if not where the run had them.
+        model: The class or function that builds the network, if it was one of your own.
+    """
     return Run(path, device=device, build_model=model)
 
 
 def evaluate(run: Run | Path | str, split: Split = "test", **how: Any) -> list[MetricRow]:
-    """Evaluate a run's last checkpoint again, see `Run.evaluate`."""
+    """Evaluate a run's last checkpoint again.
+
+    Args:
+        run: A run, or its folder.
+        split: train, val or test.
+        how: As for `Run.evaluate`.
+    """
     return as_run(run).evaluate(split, **how)
 
 

@@ -71,21 +71,21 @@ def train(
     """Train a federation and write a run folder, as ``fedco2 train`` does.
 
     Args:
-        clients: how many clients a label skew makes, or the clients themselves, with data of your own.
+        clients: How many clients a label skew makes, or the clients themselves, with data of your own.
         model: digits, alexnet, cifar or two-layer; or a module class or function that builds your own network. It is
             called with ``classes`` and ``shape`` if it has parameters of these names.
-        method: the name of a method, or an instance such as ``fedtrain.FedProx(mu=0.1)``.
-        callbacks: watch the run, see `fedtrain.Callback`.
-        settings: any setting by its path, ``{"method.mu": 0.5}``.
-        preset: a protocol by name; without it that of the data set.
-        config: a TOML file of settings.
-        classes: names of the classes of your own clients' data.
-        data_dir: the folder of the data sets, if not the usual one.
-        out: the folder to write; without it a new one in ``runs/``.
-        resume: the folder of a run to go on with.
-        nproc: with ``backend="distributed"``, the number of processes to start.
-        quiet: print nothing.
-        options: the options of ``fedco2 train``, see `fedtrain.config.options.TrainOptions`.
+        method: The name of a method, or an instance such as ``fedtrain.FedProx(mu=0.1)``.
+        callbacks: Watch the run, see `fedtrain.Callback`.
+        settings: Any setting by its path, such as ``{"method.mu": 0.5}``.
+        preset: A protocol by name; without it that of the data set.
+        config: A TOML file of settings.
+        classes: Names of the classes of your own clients' data.
+        data_dir: The folder of the data sets, if not the usual one.
+        out: The folder to write; without it a new one in ``runs/``.
+        resume: The folder of a run to go on with.
+        nproc: Divide the clients among so many processes, which are started for it.
+        quiet: Print nothing.
+        options: The settings that ``fedco2 train`` has options for, such as ``rounds=10``.
 
     Returns:
         The run: its accuracies, rows, figures and models.
@@ -106,8 +106,11 @@ class TrainingPlan:
     """What a call of `train` would do; nothing has been trained or written."""
 
     experiment: Experiment
+    """The configuration with its clients' data: ``experiment.federation.clients``."""
     folder: RunFolder
+    """Where the run would be written."""
     data_dir: Path | None = None
+    """The folder of the data sets, if not the usual one."""
 
     @property
     def config(self) -> Config:
@@ -145,7 +148,10 @@ def plan(
     load_images: bool = True,
     **options: Unpack[TrainOptions],
 ) -> TrainingPlan:
-    """Decide all that `train` would do with these arguments; ``load_images=False`` reads no image."""
+    """Decide all that `train` would do with these arguments, and train and write nothing.
+
+    The arguments are those of `train`. With ``load_images=False`` no image is read or drawn.
+    """
     own_clients = None if clients is None or isinstance(clients, int) else clients
     tables = merge_tables(
         nest_options({**options, "clients": clients if isinstance(clients, int) else None}),

@@ -1,19 +1,37 @@
-"""Build hooks of the documentation: the command-line reference is made from the commands themselves."""
+"""Build hooks of the documentation: commands, and the options of ``fedtrain.train``, are described by themselves."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Iterator
 from typing import Any
 
 import click
 
-PLACE = "<!-- commands -->"
+COMMANDS, TRAIN_OPTIONS = "<!-- commands -->", "<!-- train options -->"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put all commands where the page asks for them."""
-    return markdown.replace(PLACE, "\n".join(reference())) if PLACE in markdown else markdown
+    """Put all commands, and the options of training, where the page asks for them."""
+    for place, build in ((COMMANDS, reference), (TRAIN_OPTIONS, train_options)):
+        if place in markdown:
+            markdown = markdown.replace(place, "\n".join(build()))
+    return markdown
+
+
+def train_options() -> Iterator[str]:
+    """A table of the keywords that stand for settings."""
+    from fedtrain.config import options
+
+    yield "| option | type | setting | meaning |\n|---|---|---|---|"
+    (fields,) = ast.parse(inspect.getsource(options.TrainOptions)).body
+    body = fields.body if isinstance(fields, ast.ClassDef) else []
+    for field, text in zip(body[1::2], body[2::2], strict=True):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+            name, meaning = ast.unparse(field.target), ast.literal_eval(text.value)
+            kind = ast.unparse(field.annotation).removeprefix("Literal").strip("[]").replace("'", '"')
+            yield f"| `{name}` | `{kind}` | `{options.SETTING_FOR_OPTION[name]}` | {meaning} |"
 
 
 def reference() -> Iterator[str]:

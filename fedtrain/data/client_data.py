@@ -76,15 +76,27 @@ class ClientData:
     """What one client holds."""
 
     name: str
+    """Another one for each client."""
     train: Samples
+    """What it trains on."""
     test: Samples
+    """What its test accuracy is measured on."""
     val: Samples | None = None
+    """What a round may be chosen by."""
     noise: float = 0.0
     """Standard deviation of the Gaussian noise that this client sees on its inputs."""
 
     @classmethod
     def from_arrays(cls, name: str, *, train: ArrayPair, test: ArrayPair, val: ArrayPair | None = None) -> ClientData:
-        """A client from pairs of inputs and class numbers, tensors or numpy arrays."""
+        """A client from pairs of inputs and class numbers, tensors or NumPy arrays.
+
+        Args:
+            name: Another one for each client.
+            train: Inputs and labels to train on. Inputs are bytes, which are divided by 255, or numbers, which are
+                used as they are; labels count from 0.
+            test: Those to test on.
+            val: Those to choose a round by, if wanted.
+        """
         return cls(
             name, Samples.from_arrays(*train), Samples.from_arrays(*test), Samples.from_arrays(*val) if val else None
         )

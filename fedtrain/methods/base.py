@@ -72,9 +72,9 @@ class RoundContext(Generic[M]):
 
     @property
     def round_start_model(self) -> M:
-        """The module as the round began, frozen; only for a method that is `Method.anchored` in this round."""
+        """The module as the round began, frozen; only if `Method.needs_round_start` says so for this round."""
         if self.frozen_start is None:
-            raise RuntimeError("a method that looks at its anchor must say so: override `anchored`")
+            raise RuntimeError("a method that looks at round_start_model must override needs_round_start")
         return self.frozen_start
 
 
@@ -83,7 +83,7 @@ LossFunction = Callable[[M, Batch, RoundContext[M]], Tensor]
 
 @dataclass(frozen=True)
 class Method(ABC, Generic[M]):
-    """A method says only what follows; client, fleet and loop are common to all. Its fields are its parameters."""
+    """A method says only what follows; client, backend and loop are common to all. Its fields are its options."""
 
     title: ClassVar[str]
     split_at: ClassVar[SplitPoint] = "conv"
@@ -121,7 +121,7 @@ class Method(ABC, Generic[M]):
         return [self.loss] * epochs
 
     def needs_round_start(self, round: int) -> bool:
-        """Whether the losses of this round look at `RoundContext.anchor`."""
+        """Whether the losses of this round look at `RoundContext.round_start_model`."""
         return False
 
     def finish(self, module: M) -> None:
