@@ -4,7 +4,7 @@
             of Flower and on a real SuperLink with SuperNodes on 127.0.0.1. Training is measured inside the client; of
             processes that work at the same time the one counts that trains longest. The first round is left out, and
             none is evaluated.
-  wire      bytes that pass between a SuperNode and its SuperLink, or between ranks, beside those of the ledger
+  wire      bytes that pass between a SuperNode and its SuperLink, or between ranks, beside those that a run counts
   heads     what Fed-CO2's heads of all clients to all clients are to the server, and to a thousand sites on paper
   faults    how long a run on a real deployment is held up when a part of it is killed
 
@@ -61,21 +61,21 @@ def main() -> None:
 
 @main.command()
 @case_option
-@click.option("--engine", "engines", multiple=True, type=click.Choice(list(BACKENDS)), help="Only this, as --case.")
+@click.option("--backend", "backends", multiple=True, type=click.Choice(list(BACKENDS)), help="Only this, as --case.")
 @rounds_option
 @click.option("--keep", type=click.Path(path_type=Path), help="Leave what was measured here, for `wire --seen`.")
 @json_option
-def overhead(chosen: tuple[str, ...], engines: tuple[str, ...], rounds: int, keep: Path | None, as_json: bool) -> None:
+def overhead(chosen: tuple[str, ...], backends: tuple[str, ...], rounds: int, keep: Path | None, as_json: bool) -> None:
     """Seconds of a round beyond training."""
     found = []
-    for (size, method), engine in product(select_cases(chosen), engines or BACKENDS):
+    for (size, method), backend in product(select_cases(chosen), backends or BACKENDS):
         load = os.getloadavg()[0]
-        happened, _ = run_case(engine, Case(size, method, rounds), keep)
+        happened, _ = run_case(backend, Case(size, method, rounds), keep)
         found.append(
             {
                 "size": size,
                 "method": method,
-                "engine": engine,
+                "backend": backend,
                 **overhead_table.summarise_overhead(happened),
                 "load": load,
             }
@@ -89,14 +89,16 @@ def overhead(chosen: tuple[str, ...], engines: tuple[str, ...], rounds: int, kee
 @click.option("--seen", type=click.Path(path_type=Path, exists=True), help="What `overhead --keep` has left.")
 @json_option
 def wire(chosen: tuple[str, ...], rounds: int, seen: Path | None, as_json: bool) -> None:
-    """Bytes on the wire beside those of the ledger."""
+    """Bytes on the wire beside those that a run counts."""
     found = []
-    for (size, method), engine in product(select_cases(chosen), TRAFFIC_BACKENDS):
+    for (size, method), backend in product(select_cases(chosen), TRAFFIC_BACKENDS):
         case = Case(size, method, rounds)
-        happened, counted = load_measurements(seen / format_case_name(engine, case)) if seen else run_case(engine, case)
-        ranks = engine in WORLD_SIZES
+        happened, counted = (
+            load_measurements(seen / format_case_name(backend, case)) if seen else run_case(backend, case)
+        )
+        ranks = backend in WORLD_SIZES
         rows = (
-            [traffic.summarise_ranks(happened, WORLD_SIZES[engine])]
+            [traffic.summarise_ranks(happened, WORLD_SIZES[backend])]
             if ranks
             else traffic.summarise_deployment(happened, counted)
         )
@@ -147,21 +149,21 @@ def select_cases(chosen: tuple[str, ...]) -> list[tuple[str, str]]:
     return [case for case in CASES if not chosen or " ".join(case) in chosen]
 
 
-def format_case_name(engine: str, case: Case) -> str:
+def format_case_name(backend: str, case: Case) -> str:
     """The folder of what was measured."""
-    return f"{case.size}-{case.method}-{engine}"
+    return f"{case.size}-{case.method}-{backend}"
 
 
-def run_case(engine: str, case: Case, keep: Path | None = None) -> tuple[list[Event], dict[str, Any]]:
+def run_case(backend: str, case: Case, keep: Path | None = None) -> tuple[list[Event], dict[str, Any]]:
     """What the meters say, and of a deployment what was counted on the way."""
-    click.echo(f"{engine}: {case.size}, {case.method} ...", err=True)
+    click.echo(f"{backend}: {case.size}, {case.method} ...", err=True)
     with TemporaryDirectory(prefix="fedco2-") as scratch:
         folder = Path(scratch) / "it"
-        run_on_backend(engine, case, folder)
+        run_on_backend(backend, case, folder)
         if keep is not None:
             shutil.copytree(
                 folder,
-                keep / format_case_name(engine, case),
+                keep / format_case_name(backend, case),
                 ignore=lambda _, names: {*names} - {EVENTS_FILE, TRAFFIC_FILE},
             )
         return load_measurements(folder)

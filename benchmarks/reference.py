@@ -2,7 +2,7 @@
 
 Nothing that trains is taken from fedtrain: only networks, clients' data, and random numbers (first weights, order of
 samples, who trains in a round), so that both start alike and see the same batches. Two uses: in double precision the
-engine must come to the same numbers, and the engine's speed is given as a multiple of this. Hence no tricks: a deep
+trainer must come to the same numbers, and its speed is given as a multiple of this. Hence no tricks: a deep
 copy wherever one is handy, an SGD for each model, samples one by one through a DataLoader, gradients even for frozen
 heads. Not here: augmentation and noise.
 """
@@ -590,7 +590,7 @@ def main() -> None:
     for name, split in plain.scores[-1].items():
         print(f"{name:8}", *(f"{branch} {score.accuracy:.3f}" for branch, score in split["test"].items()))
     weights, loss, accuracy = measure_differences(plain, ours)
-    print(f"largest difference from the engine: entries {weights:.1e}, loss {loss:.1e}, accuracy {accuracy:.1e}")
+    print(f"largest difference from the trainer: entries {weights:.1e}, loss {loss:.1e}, accuracy {accuracy:.1e}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Where clients may be: each engine runs a case in processes of its own, and its meters record what happened."""
+"""Where clients may be: each backend runs a case in processes of its own, and its meters record what happened."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ WORLD_SIZES = {"torchrun-1": 1, "torchrun-2": 2}
 """Ranks."""
 
 
-def run_on_backend(engine: str, case: Case, folder: Path) -> list[Event]:
+def run_on_backend(backend: str, case: Case, folder: Path) -> list[Event]:
     """Start its processes and wait for them; what the meters say."""
     folder.mkdir(parents=True)
-    world, meters = WORLD_SIZES.get(engine, 0), folder / EVENTS_FILE
+    world, meters = WORLD_SIZES.get(backend, 0), folder / EVENTS_FILE
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
     environment = {
         **os.environ,
@@ -45,14 +45,14 @@ def run_on_backend(engine: str, case: Case, folder: Path) -> list[Event]:
         "OMP_NUM_THREADS": "1",
         STORE_VARIABLE: str(folder / "store"),
     }
-    command = [sys.executable, "-m", "distributed_cost_lib.backends", engine, json.dumps(asdict(case)), str(folder)]
+    command = [sys.executable, "-m", "distributed_cost_lib.backends", backend, json.dumps(asdict(case)), str(folder)]
     ranks = [{"RANK": str(k), "LOCAL_RANK": str(k), "WORLD_SIZE": str(world)} for k in range(world)] or [{}]
     with ExitStack() as started:
         processes = [subprocess.Popen(command, env={**environment, **own}) for own in ranks]
         for process in processes:
             started.callback(_terminate, process)
         if any([process.wait() for process in processes]):  # noqa: C419 - of all
-            raise SystemExit(f"{engine}: a process failed; its output is above, the rest is in {folder}")
+            raise SystemExit(f"{backend}: a process failed; its output is above, the rest is in {folder}")
     return read_events(meters)
 
 
@@ -90,13 +90,13 @@ BACKENDS: dict[str, Callable[[Case, Path], None]] = {
 }
 
 
-def run_child(engine: str, case: str, folder: str) -> None:
+def run_child(backend: str, case: str, folder: str) -> None:
     """What a process of `run_on_backend` does."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # else nobody would end what it has deployed
     keep_freed_memory()  # as the command does
     install_meters()
-    BACKENDS[engine](Case(**json.loads(case)), Path(folder))
-    if engine in WORLD_SIZES:
+    BACKENDS[backend](Case(**json.loads(case)), Path(folder))
+    if backend in WORLD_SIZES:
         exit_process(0)
 
 

@@ -1,4 +1,4 @@
-"""The two engines of Flower's: simulated nodes, and a real SuperLink with real SuperNodes on 127.0.0.1."""
+"""The two backends of Flower's: simulated nodes, and a real SuperLink with real SuperNodes on 127.0.0.1."""
 
 from __future__ import annotations
 

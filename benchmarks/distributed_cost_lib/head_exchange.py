@@ -55,7 +55,7 @@ def build_messages(message: Broadcast, peers: int) -> Iterator[tuple[dict[str, o
 
 
 def measure_point(clients: int, peers: int, megabytes: float = 0.0) -> HeadCost:
-    """In this process: bytes by the ledger, memory, and seconds of packing."""
+    """In this process: counted bytes, memory, and seconds of packing."""
     from fedtrain.flower.records import NOTE_RECORD, RecordPacker
 
     bare = read_resident_memory()
@@ -63,14 +63,14 @@ def measure_point(clients: int, peers: int, megabytes: float = 0.0) -> HeadCost:
     held = read_resident_memory()
     begun = time.perf_counter()
     packing = RecordPacker()
-    packed = [packing.pack(*letter) for letter in build_messages(message, peers)]
+    packed = [packing.pack(*one) for one in build_messages(message, peers)]
     seconds = time.perf_counter() - begun
     return {
         "clients": clients,
         "peers": peers,
         "head_mb": megabytes,
         "down_mb": count_downlink_bytes(message, peers) / 1e6,
-        "notes_mb": sum(len(str(letter.config_records[NOTE_RECORD]["json"])) for letter in packed) / 1e6,
+        "notes_mb": sum(len(str(one.config_records[NOTE_RECORD]["json"])) for one in packed) / 1e6,
         "held_mb": held - bare,
         "packed_mb": read_resident_memory() - held,
         "packing_s": seconds,
@@ -78,7 +78,7 @@ def measure_point(clients: int, peers: int, megabytes: float = 0.0) -> HeadCost:
 
 
 def count_downlink_bytes(message: Broadcast, peers: int) -> int:
-    """Bytes to all clients by the ledger."""
+    """Counted bytes to all clients."""
     messages = ((name, message_for(message, name, peers, 0)) for name in message.peers)
     return sum(measure_exchange(sent, Failure(name, ""), frozenset()).down.total for name, sent in messages)
 

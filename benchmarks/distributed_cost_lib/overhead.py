@@ -44,9 +44,9 @@ def summarise_overhead(events: Sequence[Event]) -> OverheadRow:
 
 def format_table(found: Sequence[OverheadRow]) -> str:
     """In Markdown."""
-    heads = ("network, method", "engine", "a round, s", "training, s", "beyond, s", "of it data anew", "torch anew")
+    heads = ("network, method", "backend", "a round, s", "training, s", "beyond, s", "of it data anew", "torch anew")
     rows = [
-        f"| {one['size']}, {one['method']} | {one['engine']} | {one['round_s']:.3g} | {one['training_s']:.3g} | "
+        f"| {one['size']}, {one['method']} | {one['backend']} | {one['round_s']:.3g} | {one['training_s']:.3g} | "
         f"{one['beyond_s']:.3g} ({one['beyond_low_s']:.3g} to {one['beyond_high_s']:.3g}) | {one['site_s']:.2g} | "
         f"{one['load_s']:.2g} |"
         for one in found

@@ -1,4 +1,4 @@
-"""Bytes on the wire beside those of the ledger."""
+"""Bytes on the wire beside those that a run counts."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def summarise_ranks(events: Sequence[Event], world: int) -> TrafficRow:
 
 
 def build_row(whose: str, up: tuple[float, float], down: tuple[float, float]) -> TrafficRow:
-    """Wire and ledger, a round."""
+    """On the wire and counted, a round."""
     found: TrafficRow = {"whose": whose}
-    for way, (wire, ledger) in zip(DIRECTIONS, (up, down), strict=True):
-        found |= {f"{way}_wire": wire, f"{way}_ledger": ledger, f"{way}_ratio": wire / ledger}
+    for way, (wire, counted) in zip(DIRECTIONS, (up, down), strict=True):
+        found |= {f"{way}_wire": wire, f"{way}_counted": counted, f"{way}_ratio": wire / counted}
     return found
 
 
 def format_table(found: Sequence[TrafficRow]) -> str:
     """In Markdown, bytes of a round."""
-    heads = ("network, method", "whose", "up: wire", "ledger", "ratio", "down: wire", "ledger", "ratio")
+    heads = ("network, method", "whose", "up: wire", "counted", "ratio", "down: wire", "counted", "ratio")
     rows = []
     for one in found:
         cells = [f"{one['size']}, {one['method']}", one["whose"]]
         for way in DIRECTIONS:
-            cells += [f"{one[f'{way}_wire']:,.0f}", f"{one[f'{way}_ledger']:,.0f}", f"{one[f'{way}_ratio']:.4f}"]
+            cells += [f"{one[f'{way}_wire']:,.0f}", f"{one[f'{way}_counted']:,.0f}", f"{one[f'{way}_ratio']:.4f}"]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows])

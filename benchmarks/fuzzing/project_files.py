@@ -88,8 +88,8 @@ def build_checkpoint_seeds() -> list[Seed]:
     """Two clients and published heads; also with its account of itself as a part of its own, and the sum made right."""
     shared = {"w": torch.arange(6.0).reshape(2, 3), "n": torch.tensor(3), "half": torch.ones(2, dtype=torch.float16)}
     message = Broadcast(3, shared, {"b": {"head": torch.ones(2)}})
-    ledger = CommunicationCost(PayloadBytes(1, 2, 3), PayloadBytes(4, 5, 6))
-    state = checkpoint.RunState(message, {"a": {"p": torch.zeros(1)}, "b": {"p": torch.ones(1)}}, ledger)
+    counted = CommunicationCost(PayloadBytes(1, 2, 3), PayloadBytes(4, 5, 6))
+    state = checkpoint.RunState(message, {"a": {"p": torch.zeros(1)}, "b": {"p": torch.ones(1)}}, counted)
     whole = build_safetensors_seed(capture_file(lambda path: checkpoint.save_checkpoint(state, path)))
     about = json.loads(whole.parts[0])["__metadata__"]["about"].encode()
     return [whole, Seed((about, *whole.parts), _rebuild_checkpoint)]

@@ -50,15 +50,15 @@ def test_the_first_round_does_not_count():
     assert (found["rounds"], found["round_s"], found["training_s"]) == (3, 7, 2)
     assert (found["beyond_low_s"], found["beyond_s"], found["beyond_high_s"]) == (3, 4, 8)
     assert (found["site_s"], found["load_s"]) == (0.5, 0)
-    shown = overhead.format_table([{"size": "small", "method": "fedbn", "engine": "simulation", **found}])
+    shown = overhead.format_table([{"size": "small", "method": "fedbn", "backend": "simulation", **found}])
     assert "| small, fedbn | simulation | 7 | 2 | 4 (3 to 8) | 0.5 | 0 |" in shown
 
 
 def test_bytes_of_a_node_and_of_all():
     counted = {"inbound": 1200, "outbound": 1700, "up": [110, 150, 120], "down": [200, 220, 210]}
     one, everyone = traffic.summarise_deployment([round_of(1, 1.0), round_of(2, 1.0)], counted)
-    assert (one["up_wire"], one["up_ledger"], one["up_ratio"]) == (120, 100, 1.2)
-    assert (one["down_wire"], one["down_ledger"], one["down_ratio"]) == (210, 200, 1.05)
+    assert (one["up_wire"], one["up_counted"], one["up_ratio"]) == (120, 100, 1.2)
+    assert (one["down_wire"], one["down_counted"], one["down_ratio"]) == (210, 200, 1.05)
     assert (everyone["up_ratio"], everyone["down_ratio"]) == (600 / 400, 850 / 800)
     row = "| small, fedbn | deployment, one client (proxy) | 120 | 100 | 1.2000 | 210 | 200 | 1.0500 |"
     assert row in traffic.format_table([{"size": "small", "method": "fedbn", **one}])
@@ -73,7 +73,7 @@ def test_bytes_of_ranks_are_those_of_the_last_round():
     found = traffic.summarise_ranks([*events, gave(4.1, 0, 999)], 3)
     assert found["down_wire"] == 2 * 100  # to each of the others
     assert found["up_wire"] == 70 + 80 + 50  # the last was noted after rank 0 had heard it
-    assert (found["down_ledger"], found["up_ledger"]) == (800, 400)
+    assert (found["down_counted"], found["up_counted"]) == (800, 400)
 
 
 def test_what_a_fault_costs():
@@ -141,7 +141,7 @@ def test_a_run_with_meters(tmp_path):
     assert found["beyond_s"] == pytest.approx(found["round_s"] - found["training_s"])
 
 
-def test_ranks_give_less_than_the_ledger_says(tmp_path):
+def test_ranks_move_less_than_is_counted(tmp_path):
     """Rank 1 is told once what its clients are sent each, and two of five clients are its own."""
     events = run_on_backend("torchrun-2", Case("small", "fedbn", 2), tmp_path / "it")
     found = traffic.summarise_ranks(events, 2)
@@ -175,7 +175,7 @@ def test_a_point_of_heads():
 
 
 @pytest.mark.parametrize("network", ["digits", "alexnet"])
-def test_on_paper_is_what_the_ledger_foretells(network):
+def test_on_paper_is_what_is_counted(network):
     """Two roads: the sum here, and that of `fedco2 methods`."""
     found, summary = (
         extrapolation.compute_round_traffic(network, 1000),
@@ -213,8 +213,8 @@ def test_fits_find_what_was_put_in():
 
 
 def test_what_was_kept_is_told_again(tmp_path, monkeypatch):
-    for engine in ("deployment", "torchrun-2"):
-        folder = tmp_path / f"small-fedbn-{engine}"
+    for backend in ("deployment", "torchrun-2"):
+        folder = tmp_path / f"small-fedbn-{backend}"
         folder.mkdir()
         monkeypatch.setenv(LOG_VARIABLE, str(folder / EVENTS_FILE))
         for number in (1, 2):

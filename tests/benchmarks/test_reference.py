@@ -1,4 +1,4 @@
-"""The engine and its slow literal twin, which share no training code, come to the same numbers in double precision."""
+"""The trainer and its slow literal twin, which share no training code, come to the same numbers in double precision."""
 
 import ast
 from functools import cache
@@ -25,7 +25,7 @@ CONVENTIONS: dict[str, dict[str, Any]] = {
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     *((method, {}) for method in METHODS),
     ("singleset", {"start": "own"}),
-    # of several epochs the published form leaves out the first step of each, the engine that of the round
+    # of several epochs the published form leaves out the first step of each, the trainer that of the round
     ("fedprox", {"mu": 0.1, "squared": False, "epochs": 1}),
     ("moon", {"previous": "initial"}),
     ("fedrod", {"balanced": True}),
@@ -46,7 +46,7 @@ CLIENTS = reference.build_small_clients({"north": 33, "east": 20, "south": 41, "
 
 @pytest.fixture(autouse=True)
 def tricks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every linear layer is large enough for the tricks of the fast engine."""
+    """Every linear layer is large enough for the tricks of the fast path."""
     monkeypatch.setattr(factored_gradients, "MIN_FACTORED_WEIGHTS", 0)
 
 
@@ -61,7 +61,7 @@ def format_variant(variant: tuple[str, dict[str, Any]]) -> str:
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
 @pytest.mark.parametrize("variant", VARIANTS, ids=format_variant)
-def test_the_engine_agrees_with_its_literal_twin(variant: tuple[str, dict[str, Any]], convention: str) -> None:
+def test_the_trainer_agrees_with_its_literal_twin(variant: tuple[str, dict[str, Any]], convention: str) -> None:
     method, given = variant[0], CONVENTIONS[convention] | variant[1]
     literal = run_twin(method, tuple(given.items()))
     found = reference.measure_differences(
@@ -101,4 +101,4 @@ def test_the_script_says_how_far_apart_they_end(monkeypatch: pytest.MonkeyPatch,
     reference.main()
     *clients, last = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in clients] == ["north", "east", "south", "west"]
-    assert last.startswith("largest difference from the engine: entries ")
+    assert last.startswith("largest difference from the trainer: entries ")
