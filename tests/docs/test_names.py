@@ -132,6 +132,19 @@ def test_settings_exist(page):
     assert not named - known - NO_SETTINGS - {"method.name"}
 
 
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_configuration_page_has_every_key_and_its_default(section):
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
+    part = re.search(rf"^## `\[{section}\]`\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL).group(1)
+    shown = dict(re.findall(r"^\| `(\w+)` \| ([^|]*?) \|", part, re.MULTILINE))
+    assert set(shown) == {field.name for field in dataclasses.fields(SECTIONS[section])}
+    for field in dataclasses.fields(SECTIONS[section]):
+        known = field.default
+        words = {None: "none", True: "true", False: "false"}
+        is_number = isinstance(known, int | float) and not isinstance(known, bool)
+        assert float(shown[field.name]) == known if is_number else shown[field.name] == words.get(known, known), field
+
+
 SOURCES = [file for folder in ("examples", "benchmarks") for file in sorted((ROOT / folder).rglob("*.py"))]
 
 
