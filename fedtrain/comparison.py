@@ -44,8 +44,11 @@ class Comparison:
         return "\n".join([self.result["title"], *lines, self.result["test"], *self.result["notes"]])
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self._list_cells())
-        return f"<table><caption>{escape(self.result['title'])}</caption>{rows}</table><p>{escape(self.result['test'])}"
+        heads, *rows = self._list_cells()
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        table = f"<table><caption>{escape(self.result['title'])}</caption><tr>{head}</tr>{body}</table>"
+        return f"{table}<p>{escape(self.result['test'])}</p>"
 
 
 def compare(a: Side, b: Side, *, rule: str | None = None) -> Comparison:

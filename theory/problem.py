@@ -47,17 +47,17 @@ class Problem:
 
     @property
     def dim(self) -> int:
-        """d."""
+        """The dimension d of the inputs."""
         return self.x.shape[1]
 
     @property
     def clients(self) -> int:
-        """N."""
+        """The number of clients, N."""
         return len(self.S)
 
     @cached_property
     def sizes(self) -> list[int]:
-        """M_i."""
+        """The number of samples of each client, M_i."""
         return torch.bincount(self.owner, minlength=self.clients).tolist()
 
     @cached_property

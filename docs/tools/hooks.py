@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import click
 
 COMMANDS, TRAIN_OPTIONS = "<!-- commands -->", "<!-- train options -->"
+SHORT_CODE = re.compile(r"<code>([^<\n]{1,30})</code>")
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Keep options and names in one piece, where a browser would break them at a hyphen."""
+    return SHORT_CODE.sub(r'<code class="short">\1</code>', html)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

@@ -55,4 +55,5 @@ def convert_output(output: dict[str, Any]) -> list[str]:
     if "image/png" in data:
         image = "".join(data["image/png"]).replace("\n", "")
         return [f'<p class="output"><img alt="figure" src="data:image/png;base64,{image}"></p>']
-    return ["```text", "".join(output.get("text", data.get("text/plain", ""))).rstrip("\n"), "```"]
+    text = "".join(output.get("text", data.get("text/plain", ""))).rstrip("\n")
+    return ['<div class="output" markdown="1">', "", "```text", text, "```", "", "</div>"]

@@ -192,7 +192,7 @@ def test_two_runs_are_compared(run, tmp_path):
     difference = run.accuracy().mean["fused"] - other.accuracy().mean["fused"]
     assert found.mean_difference == pytest.approx(difference)
     assert "FedBN" in repr(found)
-    assert "<td>Fed-CO2</td>" in found._repr_html_()
+    assert "<th>Fed-CO2</th>" in found._repr_html_()
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):

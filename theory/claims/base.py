@@ -29,14 +29,19 @@ class Finding:
     """What was measured: lhs and rhs of the claim, how far it is from failing (margin > 0: it holds), and evidence."""
 
     verdict: str
+    """holds, fails, undecided, or holds under some condition."""
     lhs: float
+    """The left side of the statement, as measured."""
     rhs: float
+    """The right side."""
     margin: float
+    """How far it is from failing; above 0 it holds."""
     unit: str
     """The unit of the margin: "absolute", "relative", "digits" (log10 of a ratio)."""
     words: str
     """One sentence in plain words."""
     evidence: dict[str, Any] = field(default_factory=dict)
+    """All else that was measured."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +49,13 @@ class Claim:
     """A lemma, theorem or corollary with the check that measures it."""
 
     id: str
+    """Such as O2."""
     statement: str
+    """In formulas."""
     source: str
+    """Where in the paper it is."""
     check: Callable[[Study], Finding]
+    """Measures it on a study."""
     ordering: bool = False
     """Whether it is one of the orderings that ``--strict`` requires to hold."""
 
