@@ -33,7 +33,7 @@ LAYERS = {
         "study",
         "claims certify forecast",
         "config",
-        "verify sweep",
+        "cost verify sweep",
         "report",
     ],
     "fedtrain": [

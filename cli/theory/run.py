@@ -19,7 +19,8 @@ from cli.theory import view
 from fedtrain.utils.new_folder import choose_new_folder
 from fedtrain.utils.text import format_duration
 from theory.claims import CLAIMS, Claim, select_claims
-from theory.config import TheoryConfig, get_available_memory, predict_cost, refuse_if_too_large
+from theory.config import TheoryConfig
+from theory.cost import get_available_memory, predict_cost, refuse_if_too_large
 from theory.errors import InputError
 from theory.report.folder import make_json_safe, release_folder, reserve_folder, write_report, write_sweep
 from theory.study import ProgressCallback
