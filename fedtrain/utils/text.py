@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-
-def format_duration(seconds: float) -> str:
-    """A time in the unit that fits, with two digits or so: 0.35 s, 42 s, 2.4 min, 1.7 h, 3.1 days."""
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.2g} s"
+from theory.text import format_duration as format_duration
 
 
 def format_bytes(count: float) -> str:
