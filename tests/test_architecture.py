@@ -33,8 +33,10 @@ LAYERS = {
         "study",
         "claims certify forecast",
         "config",
-        "cost verify sweep",
-        "report",
+        "assumptions cost results",
+        "curves sweep_table",
+        "measure prepare report",
+        "verification sweep",
     ],
     "fedtrain": [
         "errors rng parameters utils",

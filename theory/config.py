@@ -21,7 +21,7 @@ DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 @dataclass(frozen=True)
 class TheoryConfig:
-    """Synthetic clients (or the user's ``data``) and the networks on them."""
+    """Synthetic clients (or the user's own ``dataset``) and the networks on them."""
 
     clients: int = 5
     samples: int = 20
@@ -37,7 +37,8 @@ class TheoryConfig:
     dtype: str = "float64"
     device: str = "cpu"
     chunk: int | None = None
-    data: str | None = None
+    dataset: str | UserData | None = None
+    """The user's own data: an .npz file, or what `theory.build_user_data` made of arrays."""
     ridge: float = DEFAULT_RIDGE
 
     def __post_init__(self) -> None:
@@ -60,7 +61,9 @@ class TheoryConfig:
         except RuntimeError:
             raise InputError(f"unknown device {self.device!r}; use cpu or cuda") from None
         if self.device.startswith("cuda") and not torch.cuda.is_available():
-            raise InputError(f"device {self.device!r} is not there: this torch sees no CUDA; use --device cpu")
+            raise InputError(
+                f"device {self.device!r} is not there: this torch sees no CUDA; use device cpu", options=["device"]
+            )
 
     def load_data(self) -> UserData | None:
         """The user's data, if any were given."""
@@ -69,7 +72,9 @@ class TheoryConfig:
     @cached_property
     def _user_data(self) -> UserData | None:
         """Read once, although every draw and every prediction needs it."""
-        return None if self.data is None else load_user_data(Path(self.data), self.ridge)
+        if isinstance(self.dataset, str):
+            return load_user_data(Path(self.dataset), self.ridge)
+        return self.dataset
 
     @property
     def size(self) -> ProblemSize:

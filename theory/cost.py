@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,14 +19,15 @@ FIGURE_KERNELS, FIGURE_CLIENTS = 48, 20
 """Kernels computed for the figures of draws and of client counts, and the largest client count shown."""
 WORKSPACE_BYTES = 2**27
 """Bytes for the nodes of a quadrature, and for memory that the allocator does not return."""
-MEMORY_REMEDIES = {
-    "samples": "lower --samples or --clients",
-    "width": "lower --width, or use --dtype float32",
-    "dim": "lower --dim or --clients",
+REMEDIES = {
+    "samples": ("lower samples or clients", ("samples", "clients")),
+    "width": ("lower width, or use dtype float32", ("width", "dtype")),
+    "dim": ("lower dim or clients", ("dim", "clients")),
 }
-USER_DATA_MEMORY_REMEDIES = MEMORY_REMEDIES | {
-    "samples": "give fewer samples in your data",
-    "dim": "project X to fewer dimensions, or give fewer clients",
+"""What the memory grows with -> what to do about it, and the settings to change."""
+USER_DATA_REMEDIES: dict[str, tuple[str, tuple[str, ...]]] = REMEDIES | {
+    "samples": ("give fewer samples in your data", ()),
+    "dim": ("project X to fewer dimensions, or give fewer clients", ()),
 }
 
 
@@ -38,6 +39,8 @@ class PredictedCost:
     seconds: float
     remedy: str
     """What reduces the memory most."""
+    options: tuple[str, ...] = ()
+    """The settings that the remedy names."""
 
 
 def predict_cost(setting: TheoryConfig, claims: set[str], figures: bool = True) -> PredictedCost:
@@ -48,7 +51,7 @@ def predict_cost(setting: TheoryConfig, claims: set[str], figures: bool = True) 
     """
     size, m, item = setting.size, setting.width, DTYPES[setting.dtype].itemsize
     n, N, d = size.n, size.N, size.d
-    shown = max(N, FIGURE_CLIENTS) if figures and not setting.data and n / N * FIGURE_CLIENTS <= 1000 else N
+    shown = max(N, FIGURE_CLIENTS) if figures and not setting.dataset and n / N * FIGURE_CLIENTS <= 1000 else N
     descends = bool(claims & {"D1", "D2", "D3", "C1", "C2"})
     chunk = min(setting.chunk or choose_chunk_size(n, N, d), m)
     parts = {
@@ -68,10 +71,9 @@ def predict_cost(setting: TheoryConfig, claims: set[str], figures: bool = True) 
         work += setting.steps * 220.0 * n * m * (1 + d / 20) / pace  # five readings, two networks, some 20 passes each
     if claims & {"K3", "K4", "C1", "C2"} or (figures and "D2" in claims):  # the figure of D2 draws C2's bound
         work += (1 + ("K3" in claims)) * _predict_limit_seconds(size, rate, pace)
-    remedies = USER_DATA_MEMORY_REMEDIES if setting.data else MEMORY_REMEDIES
-    return PredictedCost(
-        WORKSPACE_BYTES + sum(parts.values()), setting.draws * work, remedies[max(parts, key=lambda name: parts[name])]
-    )
+    largest = max(parts, key=lambda name: parts[name])
+    remedy, options = (USER_DATA_REMEDIES if setting.dataset else REMEDIES)[largest]
+    return PredictedCost(WORKSPACE_BYTES + sum(parts.values()), setting.draws * work, remedy, options)
 
 
 def _predict_limit_seconds(size: ProblemSize, rate: float, pace: float) -> float:
@@ -119,9 +121,10 @@ def get_available_memory() -> int:
         return 2**63
 
 
-def refuse_if_too_large(needed: int, available: int, remedy: str) -> None:
+def refuse_if_too_large(needed: int, available: int, remedy: str, options: Sequence[str] = ()) -> None:
     """Refuse a run that does not fit in memory before it starts, rather than after an hour."""
     if needed > 0.9 * available:
         raise InputError(
-            f"this needs about {needed / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are free; {remedy}"
+            f"this needs about {needed / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are free; {remedy}",
+            options,
         )

@@ -151,11 +151,6 @@ class Study:
         off = on.keep_client_blocks(owner)
         return {"online": on, "offline": off, "fused": 0.5 * (on + off)}
 
-    @property
-    def computed_limit_kernels(self) -> dict[str, Kernel] | None:
-        """The limits of these kernels if a claim has computed them; for the printed projection none is known."""
-        return self.limit_kernels if "limit" in vars(self) and self.projection == "exact" else None
-
     @cached_property
     def joint_kernel(self) -> Tensor:
         """The kernel of descent on the fused loss: fusion² (Λ_on + Λ_off), a quarter of the sum in the paper."""

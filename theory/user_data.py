@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from theory.errors import InputError
@@ -25,60 +26,100 @@ MAX_ABS_VALUE = 1e100
 MAX_COVARIANCE_BYTES = 2**30
 """Bytes of all clients' covariances: even a file with 12 rows may have a million columns."""
 MAX_NAME_LENGTH = 40
+ARRAYS_SOURCE = "the arrays"
+"""How errors and reports call data that come from no file."""
 DEFAULT_RIDGE = 1e-3
 """Added to empirical covariances, as a share of the mean variance: enough to make them positive definite."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class UserData:
-    """The problem built from a file, and the paper's assumptions that the file violates."""
+    """The problem built from the user's data, and the paper's assumptions that they violate."""
 
     problem: Problem
     violated_assumptions: list[str]
+    """Those that still do not hold; inputs are centred, so that is not among them."""
+    offsets: list[tuple[str, float]]
+    """The clients whose inputs had to be centred, each with its mean over its standard deviation."""
     ridge: float
     file_rows: list[int]
-    """The row of the file that each sample of the problem comes from."""
+    """The row of X that each sample of the problem comes from."""
     client_names: list[str]
     """The clients' names, safe to print."""
+    source: str = ARRAYS_SOURCE
+    """The file that the data come from."""
+
+    @property
+    def centring(self) -> str | None:
+        """What was done to inputs that were not centred; None if they were."""
+        if not self.offsets:
+            return None
+        return (
+            "inputs were centred for each client, as batch norm does (mean over standard deviation before: "
+            f"{format_offsets(self.offsets)})"
+        )
 
     def describe_sample(self, sample: int) -> str:
-        """Name a sample of the problem by its row in the file."""
+        """Name a sample of the problem by its row in the user's data."""
         return _format_sample(self.file_rows[sample], self.client_names[int(self.problem.owner[sample])])
 
 
-def load_user_data(path: Path, ridge: float) -> UserData:
-    """X (n, d), y (n), owner (n) from an .npz; S_i is client i's covariance + ridge · mean variance · I."""
-    if not 0 <= ridge < 1:
-        raise InputError(f"ridge is {ridge}; it is a share of the mean variance: choose it in [0, 1)")
+def load_user_data(path: Path, ridge: float = DEFAULT_RIDGE) -> UserData:
+    """Load X (n, d), y (n), owner (n) from an .npz file; see `build_user_data`."""
+    _check_ridge(ridge)
     arrays = _load_arrays(path)
     missing = [name for name in ("X", "y", "owner") if name not in arrays]
     if missing:
         raise InputError(f"{path} has no array {missing[0]!r}; it needs X (n, d), y (n) and owner (n)")
-    x, y = (_parse_numbers(arrays[name], path) for name in ("X", "y"))
-    if arrays["owner"].ndim != 1:
-        raise InputError(f"{path}: owner has shape {arrays['owner'].shape}; expected one client for each row of X")
-    names, number = _parse_clients(arrays["owner"], path)
-    owner = torch.from_numpy(number.astype(np.int64))
-    check_data(x, y, owner)
+    return build_user_data(**arrays, ridge=ridge, source=str(path))
+
+
+def build_user_data(
+    X: ArrayLike, y: ArrayLike, owner: ArrayLike, *, ridge: float = DEFAULT_RIDGE, source: str = ARRAYS_SOURCE
+) -> UserData:
+    """Build a problem from X (n, d), y (n) and owner (n), centring the inputs of each client as batch norm does.
+
+    ``owner`` names the client of each row, by number or text. S_i is client i's covariance + ridge · mean variance · I.
+    """
+    _check_ridge(ridge)
+    x, y, owners = _parse_numbers(np.asarray(X), source), _parse_numbers(np.asarray(y), source), np.asarray(owner)
+    if owners.ndim != 1:
+        raise InputError(f"{source}: owner has shape {owners.shape}; expected one client for each row of X")
+    names, number = _parse_clients(owners, source)
+    client = torch.from_numpy(number.astype(np.int64))
+    check_data(x, y, client)
     size = len(names) * x.shape[1] ** 2 * 8
     if size > MAX_COVARIANCE_BYTES:
         raise InputError(
-            f"{path}: the covariances of {len(names)} clients in {x.shape[1]} dimensions take {size / 2**30:.1f} GiB; "
-            f"at most {MAX_COVARIANCE_BYTES / 2**30:.0f} GiB: project X to fewer dimensions, or give fewer clients"
+            f"{source}: the covariances of {len(names)} clients in {x.shape[1]} dimensions take {size / 2**30:.1f} "
+            f"GiB; at most {MAX_COVARIANCE_BYTES / 2**30:.0f} GiB: project X to fewer dimensions, or give fewer clients"
         )
-    order = torch.argsort(owner, stable=True)
-    x, y, owner = x[order], y[order], owner[order]
-    means = torch.stack([x[owner == i].mean(0) for i in range(len(names))])
-    centred = _center_by_client(x, means, owner)
-    S = torch.stack([compute_covariance(centred[owner == i], ridge, names[i]) for i in range(len(names))])
+    order = torch.argsort(client, stable=True)
+    x, y, client = x[order], y[order], client[order]
+    means = torch.stack([x[client == i].mean(0) for i in range(len(names))])
+    centred = _center_by_client(x, means, client)
+    S = torch.stack([compute_covariance(centred[client == i], ridge, names[i]) for i in range(len(names))])
     zero = (centred == 0).all(dim=1).nonzero().flatten().tolist()
     if zero:
-        which = _format_sample(int(order[zero[0]]), names[owner[zero[0]]])
+        which = _format_sample(int(order[zero[0]]), names[client[zero[0]]])
         raise InputError(
-            f"{path}: {which} equals its client's mean: centred, it and its kernel row are zero, so λ_min = 0; drop it"
+            f"{source}: {which} equals its client's mean: centred, it and its kernel row are zero, so λ_min = 0; "
+            "drop it"
         )
-    problem = Problem(centred, y, owner, S)
-    return UserData(problem, _find_violated_assumptions(x, means, S, owner, names), ridge, order.tolist(), names)
+    return UserData(
+        Problem(centred, y, client, S),
+        _find_violated_assumptions(x, S, client, names),
+        _find_offsets(means, S, names),
+        ridge,
+        order.tolist(),
+        names,
+        source,
+    )
+
+
+def _check_ridge(ridge: float) -> None:
+    if not 0 <= ridge < 1:
+        raise InputError(f"ridge is {ridge}; it is a share of the mean variance: choose it in [0, 1)")
 
 
 def _format_sample(row: int, client: str) -> str:
@@ -143,24 +184,24 @@ def _load_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     return np.lib.format.read_array(content, allow_pickle=False)
 
 
-def _parse_numbers(array: np.ndarray, path: Path) -> Tensor:
+def _parse_numbers(array: np.ndarray, source: str) -> Tensor:
     """X or y as float64, small enough that squares do not overflow."""
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{path}: X and y must be numbers, not {array.dtype}")
+        raise InputError(f"{source}: X and y must be numbers, not {array.dtype}")
     values = torch.from_numpy(array.astype(np.float64))
     largest = values[values.isfinite()].abs().max().item() if values.isfinite().any() else 0.0
     if largest > MAX_ABS_VALUE:
-        raise InputError(f"{path} holds {largest:.3g}; scale the data down to at most {MAX_ABS_VALUE:g}")
+        raise InputError(f"{source} holds {largest:.3g}; scale the data down to at most {MAX_ABS_VALUE:g}")
     return values
 
 
-def _parse_clients(owner: np.ndarray, path: Path) -> tuple[list[str], np.ndarray]:
+def _parse_clients(owner: np.ndarray, source: str) -> tuple[list[str], np.ndarray]:
     """The sorted client names and the client number of each row; text that is not valid Unicode would crash Python."""
     text = owner.dtype.kind == "U"
     if owner.dtype.kind not in "biufSU" or (
         text and (np.frombuffer(owner.tobytes(), f"{owner.dtype.byteorder}u4") > sys.maxunicode).any()
     ):
-        raise InputError(f"{path}: owner must be numbers or text, not {owner.dtype if not text else 'broken text'}")
+        raise InputError(f"{source}: owner must be numbers or text, not {owner.dtype if not text else 'broken text'}")
     found, number = np.unique(owner, return_inverse=True)
     return [_sanitize_name(str(name)) for name in found], number
 
@@ -181,21 +222,26 @@ def compute_covariance(x: Tensor, ridge: float, name: str) -> Tensor:
     if find_singularity(S) is not None:
         raise InputError(
             f"client {name}: {len(x)} samples in {x.shape[1]} dimensions give a covariance that is not positive "
-            f"definite; raise --ridge (now {ridge:g}) or give more samples"
+            f"definite; raise ridge (now {ridge:g}) or give more samples",
+            options=["ridge"],
         )
     return S
 
 
-def _find_violated_assumptions(x: Tensor, means: Tensor, S: Tensor, owner: Tensor, names: list[str]) -> list[str]:
-    """Describe each way in which the data violate Assumption 4.1."""
+def _find_offsets(means: Tensor, S: Tensor, names: list[str]) -> list[tuple[str, float]]:
+    """The clients whose inputs are not centred, with the mean over the standard deviation."""
+    offsets = (means.square().sum(1) / S.diagonal(dim1=1, dim2=2).sum(1)).sqrt().tolist()
+    return [(name, offset) for name, offset in zip(names, offsets, strict=True) if offset > 1e-6]
+
+
+def format_offsets(offsets: list[tuple[str, float]]) -> str:
+    """The first few clients that were not centred, each with its offset."""
+    return ", ".join(f"{name} ({offset:.2g})" for name, offset in offsets[:5]) + (", ..." if len(offsets) > 5 else "")
+
+
+def _find_violated_assumptions(x: Tensor, S: Tensor, owner: Tensor, names: list[str]) -> list[str]:
+    """Describe each way in which the centred data violate Assumption 4.1."""
     found = []
-    offset = (means.square().sum(1) / S.diagonal(dim1=1, dim2=2).sum(1)).sqrt()
-    shifted = [f"{names[i]} ({offset[i]:.2g})" for i in range(len(offset)) if offset[i] > 1e-6]
-    if shifted:
-        found.append(
-            "inputs are not centred (mean over standard deviation: " + ", ".join(shifted[:5])
-            + (", ..." if len(shifted) > 5 else "") + "); they were centred for each client, as batch norm does"
-        )  # fmt: skip
     equal = [
         f"{names[i]} and {names[j]}"
         for i in range(len(S))

@@ -88,7 +88,7 @@ def build_file_request(path: Path, target: str) -> ForecastRequest:
         data.problem,
         labels if classes else None,
         False,
-        [note, *data.violated_assumptions],
+        [note, *([data.centring] if data.centring else []), *data.violated_assumptions],
     )
 
 

@@ -1,18 +1,30 @@
-"""How ``fedco2 theory`` shows what it found."""
+"""How ``fedco2 theory`` shows what it found, on 80 columns as on 140."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from theory.certify import Ordering
+from theory.results import ClaimFinding, EigenvalueRange, VerificationResults
+from theory.sweep import SweepResult
+
+WIDE_SCREEN = 110
+"""Columns from which a claim stands beside its verdict rather than below it."""
+INDENT = 7
 VERDICT_COLOURS = {"holds": "green", "fails": "bold red", "certified": "green", "refuted": "bold red"}
 VERDICT_SYMBOLS = {"holds": "✓", "fails": "✗", "certified": "✓", "refuted": "✗"}
+MARGIN_LEGEND = (
+    "margin: how far the claim as printed is from failing, above 0 it holds; in digits (log10 of a ratio), relative, "
+    "or absolute"
+)
 
 
 def format_number(value: float | None, digits: int = 4) -> str:
@@ -23,118 +35,165 @@ def format_number(value: float | None, digits: int = 4) -> str:
 
 
 def format_verdict(verdict: str) -> Text:
-    """A verdict in colour and with a sign, so that colour is not all there is."""
+    """A verdict without its conditions, in colour and with a sign, so that colour is not all there is."""
     kind = verdict.split(":")[0]
-    return Text(f"{VERDICT_SYMBOLS.get(kind, '~')} {verdict}", style=VERDICT_COLOURS.get(kind, "yellow"))
+    return Text(f"{VERDICT_SYMBOLS.get(kind, '~')} {kind}", style=VERDICT_COLOURS.get(kind, "yellow"))
 
 
-def show_report(screen: Console, report: dict[str, Any], folder: Path) -> None:
+def show_report(screen: Console, report: VerificationResults, folder: Path) -> None:
     """Setting, eigenvalues, claims, two sentences, and where to look."""
-    _show_setting(screen, report["setting"])
-    screen.print(_build_eigenvalue_table(report["eigenvalues"]))
-    screen.print(_build_claim_table(report["claims"]))
-    if "certificates" in report:
-        screen.print(_build_certificate_table(report["certificates"]))
-    for sentence in report["summary"]:
+    _show_setting(screen, report)
+    screen.print(_build_eigenvalue_table(report.eigenvalues))
+    _show_claims(screen, report.findings)
+    if report.certificates is not None:
+        screen.print(_build_certificate_table(report.certificates, wide=screen.width >= WIDE_SCREEN))
+    for sentence in report.summary:
         screen.print(sentence)
     screen.print()
-    screen.print(f"{report['seconds']:.0f} s. Page: {folder / 'report.html'}", soft_wrap=True)
+    screen.print(f"{report.seconds:.0f} s. Page: {folder / 'report.html'}", soft_wrap=True)
     screen.print(f"Numbers: {folder / 'report.json'}, matrices: {folder / 'matrices.npz'}", soft_wrap=True)
 
 
-def _show_setting(screen: Console, s: dict[str, Any]) -> None:
-    sizes = s["samples"]
+def _show_setting(screen: Console, report: VerificationResults) -> None:
+    s, sizes, data = report.setting, report.sizes, report.data
     each = str(sizes[0]) if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
-    source = f"{s['inputs']} ({s['data']}, ridge {s['ridge']:g})" if s["data"] else (
-        f"{s['inputs']}, {s['covariance']} covariances, heterogeneity {s['heterogeneity']:g}"
-    )  # fmt: skip
-    screen.print(f"Fed-CO2's theory on {source}", style="bold")
-    screen.print(
-        f"N = {s['clients']} clients, M = {each} samples each, d = {s['dim']}, m = {s['width']} hidden units, "
-        f"α = {s['alpha']:g}, seed {s['seed']}, {s['draws']} draw{'s' * (s['draws'] > 1)}, {s['steps']} steps, "
-        f"{s['projection']} projection, {s['dtype']} on {s['device']}"
-    )
-    for broken in s["assumptions_broken"]:
-        screen.print(f"Assumption 4.1 broken: {broken}", style="yellow")
+    if data:
+        source = [f"{report.inputs} ({data.source}", f"ridge {s.ridge:g})"]
+    else:
+        source = [report.inputs, f"{s.covariance} covariances", f"heterogeneity {s.heterogeneity:g}"]
+    _show_items(screen, [f"Fed-CO2's theory on {source[0]}", *source[1:]], style="bold")
+    values = [
+        f"N = {report.clients} client{'s' * (report.clients > 1)}", f"M = {each} samples each", f"d = {report.dim}",
+        f"m = {s.width} hidden units", f"α = {s.alpha:g}", f"seed {s.seed}", f"{s.draws} draw{'s' * (s.draws > 1)}",
+        f"{s.steps} steps", f"{s.projection} projection", f"{s.dtype} on {s.device}",
+    ]  # fmt: skip
+    _show_items(screen, values)
+    for broken in report.assumptions_broken:
+        screen.print(f"Assumption 4.1 is broken: {broken}", style="yellow")
+    for note in report.notes:
+        screen.print(f"Note: {note}", style="yellow")
     screen.print()
 
 
-def _build_eigenvalue_table(rows: dict[str, dict[str, float]]) -> Table:
+def _show_items(screen: Console, items: Iterable[str], style: str = "") -> None:
+    """Items with commas between them, broken only there."""
+    lines = [""]
+    for item in items:
+        longer = f"{lines[-1]}, {item}" if lines[-1] else item
+        if lines[-1] and len(longer) + 1 > screen.width:
+            lines[-1] += ","
+            lines.append(item)
+        else:
+            lines[-1] = longer
+    for line in lines:
+        screen.print(line, style=style, soft_wrap=True)  # a long path is left whole
+
+
+def _build_eigenvalue_table(rows: dict[str, EigenvalueRange]) -> Table:
     meanings = {"on": "FedBN (online)", "off": "SingleSet (offline)", "": "Fed-CO2 (mean of both)"}
     table = Table(title="Eigenvalues", box=box.SIMPLE_HEAD, title_justify="left")
     for name in ("kernel", "model"):
-        table.add_column(name)
+        table.add_column(name, no_wrap=True)
     for name in ("least", "greatest", "condition"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for name, row in rows.items():
         model = meanings["on" if "_on" in name else "off" if "_off" in name else ""]
-        limit = ", infinite width" if name.endswith("inf") else ""
-        cells = (format_number(row[k]) for k in ("min", "max", "condition"))
+        limit = ", m → ∞" if name.endswith("inf") else ""
+        cells = (format_number(value) for value in (row.min, row.max, row.condition))
         table.add_row(name, model + limit, *cells, end_section=name in ("V", "G", "Lambda"))
     return table
 
 
-def _build_claim_table(rows: list[dict[str, Any]]) -> Table:
-    repeated = any("draws" in row for row in rows)
+def _show_claims(screen: Console, findings: list[ClaimFinding]) -> None:
+    if screen.width >= WIDE_SCREEN:
+        screen.print(_build_claim_table(findings))
+    else:
+        screen.print("Claims", style="italic")
+        screen.print()
+        for finding in findings:
+            screen.print(_format_claim_line(finding))
+            screen.print(Padding(_format_claim(finding), (0, 0, 0, INDENT), expand=False))
+        screen.print()
+    screen.print(MARGIN_LEGEND, style="dim")
+    screen.print()
+
+
+def _format_claim_line(finding: ClaimFinding) -> Text:
+    """Verdict and margin of a claim on one line."""
+    line = Text(f"  {finding.id:<{INDENT - 2}}", style="bold")
+    line.append_text(Text(f"{format_verdict(finding.verdict).plain:<15}", style=format_verdict(finding.verdict).style))
+    margin = format_number(finding.draws.mean_margin if finding.draws else finding.margin, 3)
+    line.append(f"margin {margin} {finding.unit}", style="none")
+    if finding.draws:
+        worst = format_number(finding.draws.worst_margin, 3)
+        line.append(f" (worst {worst}), held {finding.draws.held}/{finding.draws.draws}", style="none")
+    return line
+
+
+def _build_claim_table(findings: list[ClaimFinding]) -> Table:
+    repeated = any(finding.draws for finding in findings)
     table = Table(title="Claims", box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1))
-    table.add_column("", style="bold")
+    table.add_column("", style="bold", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("margin", justify="right", no_wrap=True)
+    table.add_column("unit", no_wrap=True)
     if repeated:
         table.add_column("held", justify="right", no_wrap=True)
     table.add_column("claim, and what was measured", ratio=1)
-    for row in rows:
-        table.add_row(row["id"], _format_short_verdict(row["verdict"]), *_format_margins(row), _format_claim(row))
+    for finding in findings:
+        table.add_row(
+            finding.id, format_verdict(finding.verdict), *_format_margins(finding, repeated), _format_claim(finding)
+        )
     return table
 
 
-def _format_short_verdict(verdict: str) -> Text:
-    kind, _, _ = verdict.partition(":")
-    return Text(str(format_verdict(kind)), style=format_verdict(verdict).style)
-
-
-def _format_margins(row: dict[str, Any]) -> list[str]:
-    unit = {"digits": " digits", "relative": " rel."}.get(row["unit"], "")
-    if "draws" not in row:
-        return [format_number(row["margin"], 3) + unit]
-    many = row["draws"]
+def _format_margins(finding: ClaimFinding, repeated: bool) -> list[str]:
+    many = finding.draws
+    if many is None:
+        return [format_number(finding.margin, 3), finding.unit, *([""] if repeated else [])]
     return [
-        f"{format_number(many['mean_margin'], 3)}{unit}\nworst {format_number(many['worst_margin'], 3)}",
-        f"{many['held']}/{many['draws']}",
+        f"{format_number(many.mean_margin, 3)}\nworst {format_number(many.worst_margin, 3)}",
+        finding.unit,
+        f"{many.held}/{many.draws}",
     ]
 
 
-def _format_claim(row: dict[str, Any]) -> Text:
+def _format_claim(finding: ClaimFinding) -> Text:
     """The claim, under what it holds, and the measurement: one line each where they fit."""
-    told = Text(row["statement"])
-    _, _, condition = row["verdict"].partition(": ")
-    if condition:
-        told.append(f"\nholds under: {condition}", style="yellow")
-    return told.append(f"\n{row['words']}", style="dim")
+    text = Text(finding.statement)
+    if finding.conditions:
+        text.append(f"\nholds under: {'; '.join(finding.conditions)}", style="yellow")
+    return text.append(f"\n{finding.words}", style="dim")
 
 
-def _build_certificate_table(rows: dict[str, dict[str, Any]]) -> Table:
-    table = Table(
-        title="Certificates (first draw, rounding errors included)", box=box.SIMPLE_HEAD, title_justify="left"
-    )
+def _build_certificate_table(proofs: dict[str, Ordering], wide: bool) -> Table:
+    title = "Certificates (first draw, rounding errors included)"
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1) if wide else (0, 1, 0, 0))
+    digits = 10 if wide else 8
     for name in ("ordering", "proof", "larger side", "smaller side", "margin"):
-        table.add_column(name)
-    for name, row in rows.items():
-        sides = (f"{(a + b) / 2:.10g} ± {(b - a) / 2:.0e}" for a, b in (row["left"], row["right"]))
-        table.add_row(name, format_verdict(row["verdict"]), *sides, format_number(row["margin"]))
+        table.add_column(name, no_wrap=True)
+    for name, proof in proofs.items():
+        sides = (
+            f"{(side.low + side.high) / 2:.{digits}g} ± {(side.high - side.low) / 2:.0e}"
+            for side in (proof.left, proof.right)
+        )
+        table.add_row(name, format_verdict(proof.verdict), *sides, format_number(proof.margin))
     return table
 
 
-def show_sweep(screen: Console, rows: list[dict[str, Any]], names: list[str], figure: Path, folder: Path) -> None:
+def show_sweep(screen: Console, result: SweepResult, folder: Path) -> None:
     """One line for each combination."""
+    names, rows = result.table.swept, result.table.rows
     title = "λ_min of V_on (FedBN), V_off (SingleSet) and V (Fed-CO2) as settings vary"
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    for name in (*names, "V_on", "V_off", "V", "V / V_on", "held"):
-        table.add_column(name, justify="right")
+    for name in (*names, "V_on", "V_off", "V", "V / V_on"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("held", justify="right")
     for row in rows:
-        short = [f"{name} {count}/{row['draws']}" for name, count in row["held"].items() if count < row["draws"]]
-        values = (format_number(row[k]) for k in ("V_on", "V_off", "V", "ratio"))
-        table.add_row(*(f"{row[name]:g}" for name in names), *values, ", ".join(short) or f"all {len(row['held'])}")
+        short = [f"{name} {count}/{row.draws}" for name, count in row.held.items() if count < row.draws]
+        values = (format_number(value) for value in (row.V_on, row.V_off, row.V, row.gain))
+        held = ", ".join(short) or f"all {len(row.held)}"
+        table.add_row(*(f"{row.chosen[name]:g}" for name in names), *values, held)
     screen.print(table)
-    screen.print(f"Figure: {figure}", soft_wrap=True)
+    screen.print(f"Figure: {result.figure}", soft_wrap=True)
     screen.print(f"Numbers: {folder / 'sweep.json'}", soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -212,6 +213,86 @@ def test_wrong_usage_is_said_by_click(arguments, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
+def test_one_client_is_said_to_prove_nothing(tmp_path, capsys):
+    alone = ["theory", "--clients", "1", "--samples", "4", "--dim", "4", "--width", "64", "--claims", "O1,O2"]
+    assert main([*alone, "--out", str(tmp_path / "out")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "there is only one client" in shown
+    assert shown.count("; trivial with one client") == 2
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "there is only one client" in page
+    assert page.count("; trivial with one client") == 2
+
+
+def test_threads_are_those_asked_for(tmp_path, monkeypatch, capsys):
+    import torch
+
+    seen = []
+    monkeypatch.setattr("theory.verification.measure", lambda *a, **k: seen.append(torch.get_num_threads()) or 1 / 0)
+    before = torch.get_num_threads()
+    assert main([*QUICK, "--threads", "2", "--out", str(tmp_path / "out")]) == 70
+    assert seen == [2]
+    assert torch.get_num_threads() == before
+    assert not (tmp_path / "out").exists()
+    capsys.readouterr()
+    refused(capsys, [*QUICK, "--threads", "0"], "--threads is 0")
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_no_word_is_broken(columns, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main([*SMALL, "--certify", "--draws", "2", "--out", str(tmp_path / "out")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line.rstrip()) <= columns for line in lines if str(tmp_path) not in line)
+    words = set(" ".join(lines).split())
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    for row in report["claims"]:
+        assert set(f"{row['statement']} {row['words']}".split()) <= words, row["id"]
+        assert row["unit"] in words
+    assert set(" ".join(report["summary"]).split()) <= words
+    whole = "\n".join(lines)
+    for text in ("SingleSet (offline), m → ∞", "Fed-CO2 (mean of both), m → ∞", "O3 (strict)", "✓ certified", "held"):
+        assert text in whole
+    assert all(re.search(r"\d ± \d", line) for line in lines if "certified" in line)
+
+
+def test_a_sweep_fits_eighty_columns(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    sweep = ["--sweep", "heterogeneity=0.5,1", "--sweep", "samples=2,3"]
+    assert main(["theory", "--dim", "4", "--width", "32", *sweep, "--out", str(tmp_path / "out")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (head,) = [line for line in lines if "heterogeneity" in line]
+    assert head.split() == ["heterogeneity", "samples", "V_on", "V_off", "V", "V", "/", "V_on", "held"]
+
+
+def test_the_defaults_are_those_of_the_library():
+    from cli.theory import theory
+    from theory.config import TheoryConfig
+
+    defaults = {option.name: option.default for option in theory.params}
+    for name in TheoryConfig.__dataclass_fields__:
+        assert defaults[name] == getattr(TheoryConfig(), name), name
+
+
+@pytest.mark.parametrize(
+    ("message", "options", "shown"),
+    [
+        ("lower samples or clients", ["samples", "clients"], "lower --samples or --clients"),
+        (
+            "/tmp/out holds x; choose another folder with out",
+            ["out"],
+            "/tmp/out holds x; choose another folder with --out",
+        ),
+        ("raise dim, or go on with allow_parallel", ["allow_parallel"], "raise dim, or go on with --allow-parallel"),
+        ("nothing to change", ["width"], "nothing to change"),
+    ],
+)
+def test_errors_advise_flags(message, options, shown):
+    from cli.theory.run import use_flags
+
+    assert use_flags(message, options) == shown
+
+
 def npz(path, **changes):
     rng = np.random.default_rng(0)
     arrays = {"X": rng.normal(size=(20, 3)), "y": rng.normal(size=20), "owner": np.arange(20) % 2} | changes
@@ -219,14 +300,15 @@ def npz(path, **changes):
     return str(path)
 
 
-def test_own_data_are_examined_and_broken_assumptions_said(tmp_path, capsys):
+def test_own_data_are_examined_and_said_to_be_centred(tmp_path, capsys):
     rng = np.random.default_rng(1)
     file = npz(tmp_path / "d.npz", X=rng.normal(size=(20, 3)) + 2)
     quick = ["theory", "--claims", "O1,O2", "--width", "64", "--dataset", file, "--out", str(tmp_path / "out")]
     assert main(quick) == 0
     shown = capsys.readouterr().out
     assert "the user's own data" in shown
-    assert "not centred" in shown
+    assert "Note: inputs were centred for each client" in shown
+    assert "broken" not in shown  # for they are centred
     setting = json.loads((tmp_path / "out" / "report.json").read_text())["setting"]
     assert setting["samples"] == [10, 10]
     assert setting["ridge"] == 1e-3

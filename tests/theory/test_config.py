@@ -61,7 +61,7 @@ def test_a_device_that_is_not_there_is_refused():
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"cannot read .*nothing\.npz"):
-        TheoryConfig(data=str(tmp_path / "nothing.npz")).build_problem()
+        TheoryConfig(dataset=str(tmp_path / "nothing.npz")).build_problem()
 
 
 # ---- what a setting makes
@@ -94,7 +94,7 @@ def test_the_users_data_take_the_place_of_synthetic_ones(tmp_path):
     rng = np.random.default_rng(0)
     path = tmp_path / "mine.npz"
     np.savez(path, X=rng.standard_normal((20, 3)), y=rng.standard_normal(20), owner=np.repeat([0, 1], 10))
-    setting = TheoryConfig(data=str(path), clients=7, width=8)
+    setting = TheoryConfig(dataset=str(path), clients=7, width=8)
     assert setting.build_problem().sizes == [10, 10]
     assert torch.equal(setting.build_problem(0).x, setting.build_problem(1).x)
     assert not torch.equal(setting.build_study(0).online.v, setting.build_study(1).online.v)
@@ -105,7 +105,7 @@ def test_the_size_is_that_of_the_problem(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "mine.npz", X=rng.normal(size=(9, 3)), y=rng.normal(size=9), owner=[0] * 4 + [1] * 5)
     kinds = [TheoryConfig(covariance=kind, dim=d) for kind in ("isotropic", "scaled", "anisotropic") for d in (1, 4)]
-    for setting in (*kinds, TheoryConfig(data=str(tmp_path / "mine.npz"))):
+    for setting in (*kinds, TheoryConfig(dataset=str(tmp_path / "mine.npz"))):
         problem, size = setting.build_problem(), setting.size
         assert (size.n, size.N, size.d) == (len(problem.x), problem.clients, problem.dim)
         assert size.isotropic == (problem.isotropic_scales is not None)

@@ -128,16 +128,18 @@ def test_samples_are_named_as_the_file_has_them(reads):
 def test_sound_data_break_no_assumption(reads):
     centred = np.concatenate([part - part.mean(0) for part in X.reshape(3, 8, 3)])
     assert reads(encode_npz(X=centred)).violated_assumptions == []
+    assert reads(encode_npz(X=centred)).centring is None
 
 
 def test_inputs_that_are_not_centred_are_centred_and_reported(reads):
     centred = np.concatenate([part - part.mean(0) for part in X.reshape(3, 8, 3)])
     shifted = centred + 7 * (OWNER == "lab")[:, None]
     found = reads(encode_npz(X=shifted))
-    assert len(found.violated_assumptions) == 1
-    assert found.violated_assumptions[0].startswith("inputs are not centred")
-    assert "lab" in found.violated_assumptions[0]
-    assert "ward" not in found.violated_assumptions[0]
+    assert found.violated_assumptions == []  # for they do not violate it any more
+    assert [name for name, _ in found.offsets] == ["lab"]
+    assert found.centring.startswith("inputs were centred for each client, as batch norm does")
+    assert "lab" in found.centring
+    assert "ward" not in found.centring
     assert torch.allclose(found.problem.x, reads(encode_npz(X=centred)).problem.x, rtol=0, atol=1e-13)
 
 
@@ -158,7 +160,7 @@ def test_few_samples_are_reported_and_carried_by_the_ridge(reads):
     (message,) = [line for line in found.violated_assumptions if "not more samples than dimensions" in line]
     assert "few" in message
     assert "many" not in message
-    with pytest.raises(InputError, match=r"client few: 3 samples in 3 dimensions.*raise --ridge \(now 0\)"):
+    with pytest.raises(InputError, match=r"client few: 3 samples in 3 dimensions.*raise ridge \(now 0\)"):
         reads(encode_npz(owner=owner), ridge=0.0)
 
 

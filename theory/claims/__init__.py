@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+from collections.abc import Iterable
 
 from theory.claims import convergence, deep, dynamics, kernels, limits, orderings
 from theory.claims.base import Claim, Finding
 from theory.errors import InputError
 from theory.study import Study
+from theory.text import suggest_name
 
 _ALL = (
     Claim("K1", "Λ = V/α² + G, online and offline", "Section 4, appendix C", kernels.check_k1_tangent_kernel),
@@ -17,8 +18,20 @@ _ALL = (
         "appendix C",
         kernels.check_k2_positive,
     ),
-    Claim("K3", "V^inf is strictly positive definite", "Assumption 4.1, appendix C", limits.check_k3_limit_is_positive),
-    Claim("K4", "V(0) → V^inf with an error of order m^(-1/2)", "appendix C", limits.check_k4_finite_width),
+    Claim(
+        "K3",
+        "V^inf is strictly positive definite",
+        "Assumption 4.1, appendix C",
+        limits.check_k3_limit_is_positive,
+        uses_limit=True,
+    ),
+    Claim(
+        "K4",
+        "V(0) → V^inf with an error of order m^(-1/2)",
+        "appendix C",
+        limits.check_k4_finite_width,
+        uses_limit=True,
+    ),
     Claim(
         "K5",
         "the printed projection I - vv'/|v|² is the derivative of the normalised unit",
@@ -31,6 +44,7 @@ _ALL = (
         "Section 4, appendix C",
         orderings.check_o1_offline_is_block_diagonal,
         ordering=True,
+        trivial_for_one_client=True,
     ),
     Claim(
         "O2",
@@ -38,6 +52,7 @@ _ALL = (
         "Section 4, appendix C",
         orderings.check_o2_offline_above_online,
         ordering=True,
+        trivial_for_one_client=True,
     ),
     Claim(
         "O3",
@@ -45,6 +60,7 @@ _ALL = (
         "Section 4, appendix C",
         orderings.check_o3_mean_above_online,
         ordering=True,
+        trivial_for_one_client=True,
     ),
     Claim(
         "O4",
@@ -52,27 +68,45 @@ _ALL = (
         "not in the paper",
         orderings.check_o4_mean_is_no_steeper,
         ordering=True,
+        trivial_for_one_client=True,
     ),
     Claim("D1", "Λ = (Λ_on + Λ_off)/2 drives the fused network", "Eq. 20", dynamics.check_d1_fused_kernel),
-    Claim("D2", "Fed-CO2 converges faster than FedBN", "Theorem 4.4", dynamics.check_d2_converges_faster),
+    Claim(
+        "D2",
+        "Fed-CO2 converges faster than FedBN",
+        "Theorem 4.4",
+        dynamics.check_d2_converges_faster,
+        uses_descents=True,
+    ),
     Claim(
         "D3",
         "a federated step is gradient descent on the pooled loss",
         "Section 4 (implicit)",
         dynamics.check_d3_federated_step,
+        trivial_for_one_client=True,
     ),
-    Claim("C1", "λ_min(Λ(t)) ≥ μ/(2α²) during training", "appendix C", convergence.check_c1_stays_positive),
+    Claim(
+        "C1",
+        "λ_min(Λ(t)) ≥ μ/(2α²) during training",
+        "appendix C",
+        convergence.check_c1_stays_positive,
+        uses_limit=True,
+        uses_descents=True,
+    ),
     Claim(
         "C2",
         "|F(t)-y|² ≤ (1 - ημ/(2α²))^t |F(0)-y|² for online, offline and fused",
         "appendix C",
         convergence.check_c2_stays_under_bound,
+        uses_limit=True,
+        uses_descents=True,
     ),
     Claim(
         "B1",
         "λ_min(G_FedBN) ≥ λ_min(G_FedAvg)",
         "FedBN (Li et al., 2021), Section 4",
         orderings.check_b1_fedbn_above_fedavg,
+        trivial_for_one_client=True,
     ),
     Claim(
         "X1",
@@ -80,21 +114,21 @@ _ALL = (
         "beyond the paper",
         deep.check_x1_deep_orderings,
         ordering=True,
+        trivial_for_one_client=True,
     ),
 )
 CLAIMS: dict[str, Claim] = {claim.id: claim for claim in _ALL}
 
 
-def select_claims(ids: str | None) -> list[Claim]:
-    """Select the named claims, e.g. "O1,O2"; all of them for None."""
+def select_claims(ids: str | Iterable[str] | None) -> list[Claim]:
+    """Select the named claims, e.g. "O1,O2" or ["O1", "O2"]; all of them for None."""
     if ids is None:
         return list(CLAIMS.values())
-    wanted = [name.strip().upper() for name in ids.split(",") if name.strip()]
+    names = ids.split(",") if isinstance(ids, str) else [str(name) for name in ids]
+    wanted = [name.strip().upper() for name in names if name.strip()]
     for name in wanted:
         if name not in CLAIMS:
-            near = get_close_matches(name, CLAIMS, n=1, cutoff=0.4)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise InputError(f"unknown claim {name!r}{hint} (there are {', '.join(CLAIMS)})")
+            raise InputError(f"unknown claim {name!r}; {suggest_name(name, CLAIMS)}")
     if not wanted:
         raise InputError(f"no claim named; choose among {', '.join(CLAIMS)}")
     return [claim for name, claim in CLAIMS.items() if name in wanted]

@@ -57,7 +57,13 @@ class Claim:
     check: Callable[[Study], Finding]
     """Measures it on a study."""
     ordering: bool = False
-    """Whether it is one of the orderings that ``--strict`` requires to hold."""
+    """Whether it is one of the orderings on which the theory rests."""
+    trivial_for_one_client: bool = False
+    """Whether it says nothing for a single client, whose online and offline networks are the same."""
+    uses_limit: bool = False
+    """Whether its check computes the infinite-width limit of the study."""
+    uses_descents: bool = False
+    """Whether its check trains the networks of the study."""
 
 
 def compute_relative_error(error: float, scale: float) -> float:

@@ -10,9 +10,9 @@ from torch import Tensor
 from theory.claims.base import FAILS, HOLDS, Finding, format_conditional_verdict
 from theory.claims.limits import bound_spectral_error
 from theory.study import Study, compute_max_eigenvalue, compute_min_eigenvalue
-from theory.training.descent import Trajectory, descend
+from theory.training.descent import Branch, Trajectory, descend
 
-BRANCHES = ("online", "offline", "fused")
+BRANCHES: tuple[Branch, ...] = ("online", "offline", "fused")
 
 
 def compute_mu(study: Study) -> dict[str, float]:
@@ -84,10 +84,11 @@ def _track_min_eigenvalues(study: Study, path: Trajectory) -> dict[str, list[flo
 def check_c2_stays_under_bound(study: Study) -> Finding:
     """Count where |F(t)-y|² exceeds (1 - rate μ/(2α²))^t |F(0)-y|², for each model."""
     mu, descents, rate, error = compute_mu(study), study.descents, study.rate, bound_spectral_error(study.limit)
-    paths = {branch: ("separate", branch) for branch in BRANCHES} | {"fused, joint": ("joint", "fused")}
+    paths: dict[str, tuple[str, Branch]] = {branch: ("separate", branch) for branch in BRANCHES}
+    paths["fused, joint"] = ("joint", "fused")
     violations, worst = {}, {}
     for name, (reading, branch) in paths.items():
-        squares = descents[reading].compute_residual_norms(branch).double().square()  # type: ignore[arg-type]
+        squares = descents[reading].compute_residual_norms(branch).double().square()
         bound = compute_bound_curve(max(0.0, mu[branch] - error), rate, study.alpha, squares)
         bound = bound.clamp_min(study.residual_floor**2 * squares[0].item())
         violations[name] = int((~(squares <= bound * (1 + 1e-9))).sum())  # NaN is a violation too

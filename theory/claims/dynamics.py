@@ -21,7 +21,7 @@ from theory.kernels.autograd import compute_jacobian
 from theory.kernels.federated import compute_federated_kernel, keep_client_blocks
 from theory.network import HIDDEN_KEY
 from theory.study import Study, compute_max_eigenvalue, truncate_width
-from theory.training.descent import Trajectory, descend
+from theory.training.descent import Branch, Trajectory, descend
 from theory.training.residuals import predict_residuals
 
 MIN_GAIN_DIGITS = 1e-3
@@ -256,7 +256,7 @@ def collect_residual_curves(descents: dict[str, Trajectory]) -> dict[str, list[f
     """|F(t) - y| of every reading, for figures."""
     curves = {}
     for name, path in descents.items():
-        wanted = ("fused",) if name.startswith("joint") else ("online", "offline", "fused")
+        wanted: tuple[Branch, ...] = ("fused",) if name.startswith("joint") else ("online", "offline", "fused")
         for branch in wanted:
-            curves[f"{name}: {branch}"] = path.compute_residual_norms(branch).tolist()  # type: ignore[arg-type]
+            curves[f"{name}: {branch}"] = path.compute_residual_norms(branch).tolist()
     return curves

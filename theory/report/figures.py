@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from theory.report import figure_messages
 from theory.report.plot_style import (
@@ -29,30 +29,33 @@ from theory.report.plot_style import (
     set_x_ticks,
     use_plot_style,
 )
-from theory.report.sweep_figure import draw_sweep
 from theory.report.training_figures import plot_residuals, plot_tracking
+from theory.results import VerificationResults
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
-Report = dict[str, Any]
 ENLARGED_COUNT = 12
 """How many of the least eigenvalues the spectra show enlarged, where there are many more."""
 
 
-def draw_figures(report: Report, folder: Path) -> dict[str, Path]:
-    """Draw every figure whose numbers the report has; returns each figure's name and file."""
+def plot_figures(results: VerificationResults) -> dict[str, SubFigure]:
+    """Plot every figure whose numbers there are."""
+    with use_plot_style():
+        messages = figure_messages.build_messages(results.curves)
+        return {name: FIGURE_PLOTTERS[name](results, message) for name, message in messages.items()}
+
+
+def draw_figures(results: VerificationResults, folder: Path) -> dict[str, Path]:
+    """Plot every figure and save it; returns each figure's name and file."""
     folder.mkdir(parents=True, exist_ok=True)
     with use_plot_style():
-        return {
-            name: save_figure(FIGURE_PLOTTERS[name](report, message), folder / f"{name}.png")
-            for name, message in figure_messages.build_messages(report).items()
-        }
+        return {name: save_figure(body, folder / f"{name}.png") for name, body in plot_figures(results).items()}
 
 
-def plot_spectra(report: Report, message: str) -> SubFigure:
+def plot_spectra(results: VerificationResults, message: str) -> SubFigure:
     """Plot all eigenvalues of the three kernels, and the least of them enlarged and labelled."""
-    values: dict[str, list[float]] = report["curves"]["spectra"]
+    values = results.curves.spectra
     body, size = create_canvas(message, FULL_WIDTH, 4.3), len(values["V"])
     many = size > 2 * ENLARGED_COUNT
     panels = body.subplots(1, 2, width_ratios=(1.25, 1)) if many else [body.subplots()]
@@ -76,28 +79,31 @@ def plot_spectra(report: Report, message: str) -> SubFigure:
     return body
 
 
-def plot_draws(report: Report, message: str) -> SubFigure:
+def plot_draws(results: VerificationResults, message: str) -> SubFigure:
     """Plot the three λ_min of each draw on one vertical line."""
-    rows = sorted(report["curves"]["draws"], key=lambda row: float(row["V_on"]))
+    rows = sorted(results.curves.draws, key=lambda row: row.V_on)
     body = create_canvas(message, FULL_WIDTH, 4.1)
     axes, x = body.subplots(), range(len(rows))
-    ends = [mask_nonpositive(end(row[name] for name in MODEL_STYLES) for row in rows) for end in (min, max)]
+    seed, draws = results.setting.seed, results.setting.draws
+    checked = f"seed {seed} only" if draws == 1 else f"seeds {seed} to {seed + draws - 1}"
+    ends = [mask_nonpositive(end(getattr(row, name) for name in MODEL_STYLES) for row in rows) for end in (min, max)]
     axes.vlines(x, ends[0], ends[1], color="#cccccc", lw=2.2)
     for name, look in MODEL_STYLES.items():
-        plot_curve(axes, x, mask_nonpositive(row[name] for row in rows), look, ls="", ms=1.25 * look.size)
-    set_log_axis(axes, [row[name] for row in rows for name in MODEL_STYLES])
-    axes.set_xticks(list(x), [str(row["seed"]) for row in rows], rotation=90 if len(rows) > 30 else 0)
+        plot_curve(axes, x, mask_nonpositive(getattr(row, name) for row in rows), look, ls="", ms=1.25 * look.size)
+    set_log_axis(axes, [getattr(row, name) for row in rows for name in MODEL_STYLES])
+    axes.set_xticks(list(x), [str(row.seed) for row in rows], rotation=90 if len(rows) > 30 else 0)
     axes.grid(axis="x", visible=False)
     axes.set_xlim(-0.7, len(rows) - 0.3)
-    axes.set_xlabel("draw, named by its seed and sorted by FedBN's value")
+    axes.set_xlabel(f"draw, named by its seed and sorted by FedBN's value; claims were checked on {checked}")
     axes.set_ylabel(format_tex("λ_min of the kernel V"))
     add_legend_above(body)
     return body
 
 
-def plot_width(report: Report, message: str) -> SubFigure:
+def plot_width(results: VerificationResults, message: str) -> SubFigure:
     """Plot the distance from the limit against the width, with the fitted slope and the claimed one."""
-    found = report["curves"]["widths"]
+    found = results.curves.widths
+    assert found is not None
     widths, errors = [int(m) for m in found["relative_error"]], mask_nonpositive(found["relative_error"].values())
     known = [(m, e) for m, e in zip(widths, errors, strict=True) if not math.isnan(e)] or [(widths[0], 1.0)]
     middle, height = (math.exp(statistics.fmean(map(math.log, column))) for column in zip(*known, strict=True))
@@ -122,15 +128,15 @@ def plot_width(report: Report, message: str) -> SubFigure:
     return body
 
 
-def plot_clients(report: Report, message: str) -> SubFigure:
+def plot_clients(results: VerificationResults, message: str) -> SubFigure:
     """Plot the three λ_min as clients are added."""
-    rows = report["curves"]["clients"]
-    body, counts = create_canvas(message, HALF_WIDTH, 4.2), [row["clients"] for row in rows]
+    rows = results.curves.clients
+    body, counts = create_canvas(message, HALF_WIDTH, 4.2), [row.clients for row in rows]
     axes = body.subplots()
     for name, look in MODEL_STYLES.items():
-        plot_curve(axes, counts, mask_nonpositive(row[name] for row in rows), look, ms=1.15 * look.size)
+        plot_curve(axes, counts, mask_nonpositive(getattr(row, name) for row in rows), look, ms=1.15 * look.size)
     set_log_axis(axes, counts, "x")
-    set_log_axis(axes, [row[name] for row in rows for name in MODEL_STYLES])
+    set_log_axis(axes, [getattr(row, name) for row in rows for name in MODEL_STYLES])
     set_x_ticks(axes, counts, panels=2)
     axes.set_xlabel("number of clients N")
     axes.set_ylabel(format_tex("λ_min of the kernel V"))
@@ -138,9 +144,7 @@ def plot_clients(report: Report, message: str) -> SubFigure:
     return body
 
 
-FIGURE_PLOTTERS: dict[str, Callable[[Report, str], SubFigure]] = {
+FIGURE_PLOTTERS: dict[str, Callable[[VerificationResults, str], SubFigure]] = {
     "spectra": plot_spectra, "draws": plot_draws, "residuals": plot_residuals,
     "width": plot_width, "clients": plot_clients, "tracking": plot_tracking,
 }  # fmt: skip
-
-__all__ = ["draw_figures", "draw_sweep"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -14,49 +13,44 @@ from typing import Any
 import numpy as np
 
 from theory.errors import InputError
-from theory.report.figures import draw_figures, draw_sweep
+from theory.report.figures import draw_figures
 from theory.report.html_page import write_page
-from theory.study import Study
-from theory.verify import Report
+from theory.report.sweep_figure import draw_sweep
+from theory.results import VerificationResults
+from theory.sweep_table import SweepTable
 
 RESULT_FILES = ("report.json", "sweep.json")
 OUTPUT_NAMES = (*RESULT_FILES, "report.html", "matrices.npz", "figures", ".part")
 
 
-def reserve_folder(folder: Path) -> Path:
-    """Create the folder, or refuse it if it holds anything that would be overwritten."""
+@contextmanager
+def reserve_folder(folder: Path) -> Iterator[Path]:
+    """Create the folder, or refuse it if it holds anything that would be overwritten; if it stays empty, remove it."""
     for name in OUTPUT_NAMES:
         if (folder / name).exists():
-            raise InputError(f"{folder} holds {name} already, which is not overwritten; choose another --out")
+            raise InputError(
+                f"{folder} holds {name} already, which is not overwritten; choose another folder with out", ["out"]
+            )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".writable"
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise InputError(f"cannot write to {folder} ({error.strerror}); choose another --out") from None
-    return folder
-
-
-def release_folder(folder: Path) -> None:
-    """Remove the folder again if nothing was written to it."""
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
-
-
-def make_json_safe(value: Any) -> Any:
-    """Convert to what strict JSON can hold: numbers that are not finite become null."""
-    if isinstance(value, dict):
-        return {str(k): make_json_safe(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [make_json_safe(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        raise InputError(
+            f"cannot write to {folder} ({error.strerror}); choose another folder with out", ["out"]
+        ) from None
+    try:
+        yield folder
+    finally:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write strict JSON and flush it to disk."""
     with path.open("w", encoding="utf-8") as file:
-        json.dump(make_json_safe(value), file, indent=1, ensure_ascii=False, allow_nan=False)
+        json.dump(value, file, indent=1, ensure_ascii=False, allow_nan=False)
         file.flush()
         os.fsync(file.fileno())
 
@@ -74,41 +68,18 @@ def stage_output(folder: Path) -> Iterator[Path]:
         shutil.rmtree(stage)
 
 
-def write_report(folder: Path, report: Report, study: Study) -> None:
-    """Write all files of a run; report.json comes last, so its presence means that the rest is complete."""
+def write_report(folder: Path, results: VerificationResults) -> None:
+    """Write all files of a verification; report.json comes last, so its presence means that the rest is complete."""
     with stage_output(folder) as stage:
-        write_matrices(stage / "matrices.npz", study)
-        write_page(report, draw_figures(report, stage / "figures"), stage / "report.html")
-        write_json(stage / "report.json", report)
+        with (stage / "matrices.npz").open("wb") as file:
+            np.savez_compressed(file, **results.matrices)  # type: ignore[arg-type]
+        write_page(results, draw_figures(results, stage / "figures"), stage / "report.html")
+        write_json(stage / "report.json", results.to_dict())
 
 
-def write_sweep(folder: Path, table: Report) -> Path:
+def write_sweep(folder: Path, table: SweepTable) -> Path:
     """Write the table and its figure; returns the path of the figure."""
     with stage_output(folder) as stage:
-        figure = draw_sweep(table["rows"], table["swept"], stage / "figures")
-        write_json(stage / "sweep.json", table)
+        figure = draw_sweep(table, stage / "figures")
+        write_json(stage / "sweep.json", table.to_dict())
         return folder / figure.relative_to(stage)
-
-
-def write_matrices(path: Path, study: Study) -> None:
-    """Write the matrices as float64 arrays for independent checks; the limits only where a claim needed them."""
-    arrays = {
-        "X": study.problem.x,
-        "y": study.problem.y,
-        "S": study.problem.S,
-        "v": study.online.v,
-        "c": study.online.c,
-        "gamma": study.online.gamma.T,
-        "V_on": study.online_kernel.V,
-        "V_off": study.offline_kernel.V,
-        "V": study.fused_kernel.V,
-        "G_on": study.online_kernel.G,
-        "G_off": study.offline_kernel.G,
-    }
-    if study.computed_limit_kernels:
-        limit = study.computed_limit_kernels["online"]
-        arrays |= {"V_on_inf": limit.V, "G_on_inf": limit.G}
-    numbers = {name: tensor.detach().double().cpu().numpy() for name, tensor in arrays.items()}
-    with path.open("wb") as file:
-        numbers |= {"owner": study.problem.owner.cpu().numpy(), "alpha": np.asarray(study.alpha)}
-        np.savez_compressed(file, **numbers)  # type: ignore[arg-type]

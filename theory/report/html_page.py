@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import shlex
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,10 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from theory.claims.base import parse_conditions
 from theory.report import html_format
 from theory.report.figure_messages import build_messages
+from theory.results import VerificationResults
 
-Report = dict[str, Any]
 VERDICT_KINDS = {
     "holds": ("✓", "holds", "as stated, on everything that was measured"),
     "under": ("◐", "holds under a condition", "not as printed, but if read as stated beside it"),
@@ -24,11 +23,13 @@ VERDICT_KINDS = {
 }
 """Kind of verdict -> its symbol, its name, what it means."""
 PROOF_BADGES = {"certified": ("holds", "✓"), "refuted": ("fails", "✗"), "not certifiable": ("under", "?")}
+DRAWS_CAPTION = (
+    "The theory wants the circle (FedBN) lowest, the square (Fed-CO2) above it and the triangle (SingleSet) highest on "
+    "every stalk."
+)
 CAPTIONS = {
     "spectra": "Eigenvalues of the three kernels V at t = 0, greatest first, on a logarithmic axis. Look at the right "
     "end: the least eigenvalue sets the guaranteed rate, and the theory puts Fed-CO2's between the others'.",
-    "draws": "One stalk for each draw of clients and networks. The theory wants the circle (FedBN) lowest, "
-    "the square (Fed-CO2) above it and the triangle (SingleSet) highest on every stalk.",
     "residuals": "Measured residuals of real networks under full-batch descent, for four readings of Theorem 4.4. "
     "Where the square lies below the circle, Fed-CO2 is ahead. Dashed: what C2 guarantees, to be compared with the "
     "curve of the same colour.",
@@ -44,14 +45,27 @@ HALF_WIDTH_FIGURES = ("width", "clients")
 SETTING_LABELS = {
     "clients": "Clients N", "samples": "Samples per client M", "dim": "Input dimension d", "width": "Hidden width m",
     "alpha": "Scale α", "covariance": "Covariance of the clients", "heterogeneity": "Heterogeneity",
-    "seed": "Seed", "draws": "Draws", "steps": "Steps of descent", "projection": "Projection", "dtype": "Precision",
-    "device": "Device", "ridge": "Ridge",
+    "seed": "Seed", "draws": "Draws checked", "steps": "Steps of descent", "projection": "Projection",
+    "dtype": "Precision", "device": "Device", "ridge": "Ridge",
 }  # fmt: skip
 SYNTHETIC_ONLY_KEYS, USER_DATA_ONLY_KEYS = {"covariance", "heterogeneity"}, {"ridge"}
 
 
-def write_page(report: Report, figures: dict[str, Path], path: Path) -> None:
-    """Write ``report.html``: everything the report holds, with the figures inside."""
+@dataclass(frozen=True)
+class FigureView:
+    """A figure as a data URL, with its texts, and its size so that the page does not jump while it loads."""
+
+    name: str
+    source: str
+    message: str
+    caption: str
+    half: bool
+    width: int
+    height: int
+
+
+def write_page(results: VerificationResults, figures: dict[str, Path], path: Path) -> None:
+    """Write ``report.html``: everything that was found, with the figures inside."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "number": html_format.format_number,
@@ -63,17 +77,13 @@ def write_page(report: Report, figures: dict[str, Path], path: Path) -> None:
         "grid": html_format.build_grid,
     }
     template = environment.from_string(files("theory.report").joinpath("page.html.j2").read_text(encoding="utf-8"))
-    empty: Report = {"summary": [], "setting": {}, "claims": [], "certificates": {}, "eigenvalues": {}}
-    report = empty | report
     page = template.render(
         style=load_stylesheet(),
-        report=report,
-        setting=build_setting_rows(report["setting"]),
-        broken=report["setting"].get("assumptions_broken", []),
-        claims=[build_claim_view(row) for row in report["claims"]],
-        drawn=any("draws" in row for row in report["claims"]),
-        figures=[build_figure_view(report, name, file) for name, file in figures.items()],
-        made=build_provenance_rows(report),
+        results=results,
+        setting=build_setting_rows(results),
+        drawn=any(finding.draws for finding in results.findings),
+        figures=[build_figure_view(results, name, file) for name, file in figures.items()],
+        made=build_provenance_rows(results),
         kinds=VERDICT_KINDS,
         proofs=PROOF_BADGES,
     )
@@ -86,53 +96,53 @@ def load_stylesheet() -> Markup:
     return Markup(files("theory.report").joinpath("page.css").read_text(encoding="utf-8"))
 
 
-def build_setting_rows(setting: Report) -> list[tuple[str, Any]]:
+def build_setting_rows(results: VerificationResults) -> list[tuple[str, Any]]:
     """The settings of the run with their labels; those that do not apply are left out."""
-    has_user_data = bool(setting.get("data"))
-    rows: list[tuple[str, Any]] = [("Inputs", setting.get("inputs", "not said"))]
-    if has_user_data:
-        rows.append(("File", str(setting["data"])))
+    rows: list[tuple[str, Any]] = [("Inputs", results.inputs)]
+    if results.data:
+        rows.append(("File", results.data.source))
+    found = {"clients": results.clients, "samples": _format_samples(results.sizes), "dim": results.dim}
+    unused = SYNTHETIC_ONLY_KEYS if results.data else USER_DATA_ONLY_KEYS
     for key, label in SETTING_LABELS.items():
-        if key in setting and key not in (SYNTHETIC_ONLY_KEYS if has_user_data else USER_DATA_ONLY_KEYS):
-            rows.append((label, _format_samples(setting[key]) if key == "samples" else setting[key]))
+        if key not in unused:
+            rows.append((label, found[key] if key in found else getattr(results.setting, key)))
     return rows
 
 
-def _format_samples(sizes: Any) -> Any:
-    if isinstance(sizes, list) and len(sizes) > 1 and len(set(sizes)) == 1:
-        return f"{sizes[0]} each"
-    return sizes
+def _format_samples(sizes: list[int]) -> str | list[int]:
+    return f"{sizes[0]} each" if len(sizes) > 1 and len(set(sizes)) == 1 else sizes
 
 
-def build_claim_view(row: Report) -> Report:
-    """A claim with its verdict split into kind and conditions."""
-    verdict = str(row["verdict"])
-    conditions = parse_conditions(verdict)
-    kind = "under" if conditions else verdict if verdict in VERDICT_KINDS else "fails"
-    return {"draws": None, "evidence": {}} | row | {"kind": kind, "conditions": conditions}
-
-
-def build_figure_view(report: Report, name: str, file: Path) -> Report:
-    """A figure as a data URL, with its texts, and its size so that the page does not jump while it loads."""
+def build_figure_view(results: VerificationResults, name: str, file: Path) -> FigureView:
+    """Read a figure for the page."""
     data = file.read_bytes()
-    message = build_messages(report).get(name, name)
-    return {
-        "name": name,
-        "source": "data:image/png;base64," + base64.b64encode(data).decode("ascii"),
-        "message": message,
-        "caption": CAPTIONS.get(name, ""),
-        "half": name in HALF_WIDTH_FIGURES,
-        "width": int.from_bytes(data[16:20], "big"),
-        "height": int.from_bytes(data[20:24], "big"),
-    }
+    return FigureView(
+        name=name,
+        source="data:image/png;base64," + base64.b64encode(data).decode("ascii"),
+        message=build_messages(results.curves).get(name, name),
+        caption=describe_draws(results) if name == "draws" else CAPTIONS.get(name, ""),
+        half=name in HALF_WIDTH_FIGURES,
+        width=int.from_bytes(data[16:20], "big"),
+        height=int.from_bytes(data[20:24], "big"),
+    )
 
 
-def build_provenance_rows(report: Report) -> list[tuple[str, Any]]:
+def describe_draws(results: VerificationResults) -> str:
+    """The caption of the figure of draws, which shows more draws than the claims were checked on."""
+    shown, checked = len(results.curves.draws), results.setting.draws
+    what = "networks on your data" if results.data else "clients and networks"
+    if shown <= checked:
+        return f"One stalk for each of the {shown} draws of {what} that the claims were checked on. {DRAWS_CAPTION}"
+    seeds = f"seeds {results.curves.draws[0].seed} to {results.curves.draws[-1].seed}"
+    first = "the first draw" if checked == 1 else f"the first {checked} draws"
+    return (
+        f"One stalk for each of {shown} draws of {what} ({seeds}). The claims were checked on {first}; "
+        f"the other {shown - checked} were drawn for this figure alone. {DRAWS_CAPTION}"
+    )
+
+
+def build_provenance_rows(results: VerificationResults) -> list[tuple[str, Any]]:
     """The command if it is known, the time, and the versions."""
-    command = report.get("command")
-    rows: list[tuple[str, Any]] = []
-    if command:
-        rows.append(("Command", shlex.join(map(str, command)) if isinstance(command, list | tuple) else str(command)))
-    if "seconds" in report:
-        rows.append(("Time taken", f"{report['seconds']:.4g} s"))
-    return rows + list(report["setting"].get("versions", {}).items())
+    command = [("Command", results.command)] if results.command else []
+    time_taken = [("Time taken", f"{results.seconds:.4g} s")] if results.seconds else []
+    return [*command, *time_taken, *results.versions.items()]

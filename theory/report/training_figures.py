@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from theory.report import figure_messages
 from theory.report.plot_style import (
@@ -19,18 +19,17 @@ from theory.report.plot_style import (
     set_integer_ticks,
     set_log_axis,
 )
+from theory.results import VerificationResults
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import SubFigure
 
-Report = dict[str, Any]
 
-
-def plot_residuals(report: Report, message: str) -> SubFigure:
+def plot_residuals(results: VerificationResults, message: str) -> SubFigure:
     """Plot |F(t) - y| of FedBN and Fed-CO2, one panel for each reading of the theorem."""
-    curves, gains = report["curves"]["residuals"], figure_messages.collect_gains(report)
-    bounds = report["curves"].get("bounds", {})
+    curves, bounds = results.curves.residuals, results.curves.bounds
+    gains = figure_messages.collect_gains(results.curves)
     lines, columns = (len(gains) + 1) // 2, min(2, max(1, len(gains)))
     body = create_canvas(message, FULL_WIDTH, 1.4 + 2.75 * lines)
     body.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
@@ -71,10 +70,11 @@ def _finish_axes(body: SubFigure, curves: list[list[float]], panels: int, column
             panel.tick_params(labelbottom=True)
 
 
-def plot_tracking(report: Report, message: str) -> SubFigure:
+def plot_tracking(results: VerificationResults, message: str) -> SubFigure:
     """Plot λ_min(Λ(t)) of the three models at each width, with its bound."""
-    found, alpha = report["curves"]["tracks"], report["setting"]["alpha"]
-    tracks: dict[str, dict[str, list[float]]] = found["lambda_min"]
+    found, alpha = results.curves.tracks, results.setting.alpha
+    assert found is not None
+    tracks = found["lambda_min"]
     body = create_canvas(message, FULL_WIDTH, 4.2)
     body.subplots(1, len(tracks), sharey=True, squeeze=False)
     for panel, (width, track) in zip(body.axes, tracks.items(), strict=True):

@@ -22,6 +22,7 @@ from theory.kernels.closed_form import Weights
 from theory.problem import Problem
 
 Reading = Literal["joint", "separate", "federated"]
+Branch = Literal["online", "offline", "fused"]
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Trajectory:
     offline: Tensor
     snapshots: list[tuple[int, Weights, Weights]] = field(default_factory=list)
 
-    def compute_residual_norms(self, branch: Literal["online", "offline", "fused"]) -> Tensor:
+    def compute_residual_norms(self, branch: Branch) -> Tensor:
         """|F(t) - y| for each t."""
         outputs = (self.online + self.offline) / 2 if branch == "fused" else getattr(self, branch)
         return (outputs - self.y).norm(dim=1)

@@ -10,6 +10,7 @@ from theory import (
     Finding,
     InputError,
     Problem,
+    Study,
     check_claims,
     draw_initial_weights,
     draw_synthetic_problem,
@@ -134,3 +135,20 @@ def test_a_network_that_sees_nothing_is_no_crash():
 def test_a_narrow_network_with_all_gates_closed_is_no_crash(seed):
     """C1 also looks at a sixteenth of the width; here that is one unit, which may see nothing of the one sample."""
     check_claim("C1", build_study(draw_synthetic_problem(1, 1, 3, seed=seed), 16, seed=seed, steps=2))
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
+def test_a_claim_says_what_its_check_computes(claim):
+    """The limits and descents of a study are computed once, when first needed; reports show those that were."""
+    study = Study.at_init(draw_synthetic_problem(2, 3, 4, seed=1), 64, steps=2)
+    claim.check(study)
+    assert claim.uses_limit == ("limit" in vars(study))
+    assert claim.uses_descents == ("descents" in vars(study))
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
+def test_what_is_trivial_for_one_client_always_holds_there(claim):
+    if claim.trivial_for_one_client:
+        assert claim.check(Study.at_init(draw_synthetic_problem(1, 4, 4, seed=3), 64, steps=2)).verdict == "holds"
+    else:
+        assert not claim.ordering

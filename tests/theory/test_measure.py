@@ -7,29 +7,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from studies import collect_floats
 
-from theory import CLAIMS, Claim, Finding, Problem, Study, draw_synthetic_problem
+from theory import CLAIMS, Claim, Finding, Study, draw_synthetic_problem
+from theory.certify import Enclosure
 from theory.claims import select_claims
 from theory.config import TheoryConfig
+from theory.measure import certify_study, collect_eigenvalues, measure
 from theory.report.figure_messages import build_messages
-from theory.verify import (
-    collect_certificates,
-    collect_eigenvalues,
-    describe_parallel_effect,
-    describe_parallel_samples,
-    verify_claims,
-)
+from theory.results import EigenvalueRange
 
 TINY = TheoryConfig(clients=3, samples=3, dim=4, width=64, steps=6, seed=1)
 
 
 @pytest.fixture(scope="module")
 def whole():
-    """All claims and the certificates on a tiny setting, and the reported progress."""
+    """All claims and the certificates on a tiny setting as a report, their study, and the reported progress."""
     progress = []
-    report, study = verify_claims(TINY, select_claims(None), certify=True, progress=lambda *step: progress.append(step))
-    return report, study, progress
+    results = measure(TINY, select_claims(None), certify=True, progress=lambda *step: progress.append(step))
+    return results.to_dict(), TINY.build_study(), progress
+
+
+def report_on(setting, claims, **more):
+    """What report.json would hold."""
+    return measure(setting, claims, **more).to_dict()
 
 
 def compute_spectrum(K):
@@ -56,7 +56,7 @@ def test_the_report_has_its_documented_shape(whole):
     assert set(report) == {"setting", "eigenvalues", "claims", "curves", "certificates", "summary", "seconds"}
     kept = json.loads(json.dumps(report))
     assert kept["claims"] == report["claims"]
-    assert not any(math.isnan(x) for x in collect_floats(report))
+    assert "null" not in json.dumps([report["eigenvalues"], report["claims"], report["curves"]])  # all are finite
     assert report["seconds"] > 0
 
 
@@ -69,7 +69,7 @@ def test_the_setting_is_told_in_full(whole):
     assert described["assumptions_broken"] == []
     assert described["versions"]["torch"] == torch.__version__
     assert described["versions"]["numpy"] == np.__version__
-    assert set(described["versions"]) == {"python", "torch", "numpy", "scipy"}
+    assert set(described["versions"]) == {"fedco2", "python", "torch", "numpy", "scipy"}
 
 
 def test_every_claim_has_a_row_with_what_its_check_found(whole):
@@ -86,7 +86,7 @@ def test_every_claim_has_a_row_with_what_its_check_found(whole):
 
 
 def test_claims_are_examined_as_chosen():
-    report, _ = verify_claims(TINY, select_claims("O2,K2"))
+    report = report_on(TINY, select_claims("O2,K2"))
     assert [row["id"] for row in report["claims"]] == ["K2", "O2"]
     assert "certificates" not in report
 
@@ -121,7 +121,7 @@ def test_eigenvalues_are_those_of_the_matrices(whole):
 
 
 def test_limits_are_left_out_where_no_claim_needed_them():
-    table = verify_claims(TINY, select_claims("O2"))[0]["eigenvalues"]
+    table = report_on(TINY, select_claims("O2"))["eigenvalues"]
     assert {"V_on", "V_off", "V", "G_on", "Lambda_on"} <= set(table)
     assert not [name for name in table if name.endswith("inf")]
 
@@ -129,7 +129,7 @@ def test_limits_are_left_out_where_no_claim_needed_them():
 def test_a_singular_kernel_has_no_condition_number():
     study = Study.at_init(draw_synthetic_problem(1, 30, 3, seed=0), 2)
     study.offline_kernel.V.zero_()
-    assert collect_eigenvalues(study, set())["V_off"] == {"min": 0.0, "max": 0.0, "condition": math.inf}
+    assert collect_eigenvalues(study)["V_off"] == EigenvalueRange(0.0, 0.0, math.inf)
 
 
 # Draws
@@ -137,14 +137,14 @@ def test_a_singular_kernel_has_no_condition_number():
 
 def test_one_claim_over_three_draws():
     claim, shown = build_scripted_claim("K1", [("holds", 3.0), ("holds", -1e-12), ("holds", 6.0)])
-    report, first = verify_claims(replace(TINY, draws=3), [claim])
-    row = report["claims"][0]
+    results = measure(replace(TINY, draws=3), [claim])
+    row = results.to_dict()["claims"][0]
     assert row["verdict"] == "holds"
     assert row["draws"] == {
         "draws": 3, "held": 3, "verdicts": {"holds": 3}, "shown": 2,
         "mean_margin": pytest.approx(3.0), "worst_margin": -1e-12,
     }  # fmt: skip
-    assert shown[0] is first
+    assert np.array_equal(results.matrices["v"], shown[0].online.v)
     assert len({study.problem.x[0, 0].item() for study in shown}) == 3
     assert len({study.online.v[0, 0].item() for study in shown}) == 3
     for draw, study in enumerate(shown):
@@ -170,7 +170,7 @@ def test_one_claim_over_three_draws():
     ],
 )
 def test_the_worst_draw_gives_the_verdict(found, worst, held):
-    report, _ = verify_claims(replace(TINY, draws=3), [build_scripted_claim("K1", found)[0]])
+    report = report_on(replace(TINY, draws=3), [build_scripted_claim("K1", found)[0]])
     row = report["claims"][0]
     assert row["verdict"] == worst
     rank = ["fails", "undecided", "holds under", "holds"]
@@ -183,7 +183,7 @@ def test_the_worst_draw_gives_the_verdict(found, worst, held):
 
 
 def test_real_claims_over_three_draws():
-    report, _ = verify_claims(replace(TINY, draws=3), select_claims("O2,K5"))
+    report = report_on(replace(TINY, draws=3), select_claims("O2,K5"))
     k5, o2 = report["claims"]
     found = [CLAIMS["O2"].check(TINY.build_study(draw)) for draw in range(3)]
     assert o2["draws"]["held"] == 3
@@ -195,12 +195,12 @@ def test_real_claims_over_three_draws():
 
 
 def test_the_same_seed_gives_the_same_report(whole):
-    again, _ = verify_claims(TINY, select_claims(None), certify=True)
+    again = report_on(TINY, select_claims(None), certify=True)
     assert {k: v for k, v in again.items() if k != "seconds"} == {k: v for k, v in whole[0].items() if k != "seconds"}
 
 
 def test_another_seed_gives_another_report():
-    first, second = (verify_claims(replace(TINY, seed=seed), select_claims("O2"))[0] for seed in (1, 2))
+    first, second = (report_on(replace(TINY, seed=seed), select_claims("O2")) for seed in (1, 2))
     assert first["eigenvalues"] != second["eigenvalues"]
 
 
@@ -209,7 +209,7 @@ def test_another_seed_gives_another_report():
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_certificates_enclose_the_eigenvalues(dtype):
-    report, study = verify_claims(replace(TINY, dtype=dtype), select_claims("O2"), certify=True)
+    report = report_on(replace(TINY, dtype=dtype), select_claims("O2"), certify=True)
     proofs, table = report["certificates"], report["eigenvalues"]
     assert set(proofs) == {"O2", "O3 (mean)", "O3 (strict)"}
     on, off, mean = (table[name]["min"] for name in ("V_on", "V_off", "V"))
@@ -222,7 +222,7 @@ def test_certificates_enclose_the_eigenvalues(dtype):
         for (low, high), value in ((proof["left"], left), (proof["right"], right)):
             assert low - room <= value <= high + room
             assert high - low < 1e-10
-    assert study.problem.x.dtype == getattr(torch, dtype)
+    assert replace(TINY, dtype=dtype).build_study().problem.x.dtype == getattr(torch, dtype)
 
 
 def test_certificates_are_about_kernels_in_double_precision():
@@ -230,19 +230,19 @@ def test_certificates_are_about_kernels_in_double_precision():
     study = replace(TINY, dtype="float32", clients=1, samples=1).build_study()
     exact = study.to_double().online_kernel.V.item()
     assert exact != study.online_kernel.V.item()
-    proofs = collect_certificates(study)
-    assert proofs["O2"]["right"] == [exact, exact]
-    assert proofs["O2"]["verdict"] == "certified"
-    assert proofs["O3 (strict)"]["verdict"] == "refuted"  # one client: both are the same
+    proofs = certify_study(study)
+    assert proofs["O2"].right == Enclosure(exact, exact)
+    assert proofs["O2"].verdict == "certified"
+    assert proofs["O3 (strict)"].verdict == "refuted"  # one client: both are the same
 
 
 def test_what_is_false_is_refuted():
     study = TINY.build_study()
     weak = replace(study.offline, gamma=0.1 * study.offline.gamma)
-    proofs = collect_certificates(Study(study.problem, study.online, weak))
-    assert proofs["O2"]["verdict"] == proofs["O3 (strict)"]["verdict"] == "refuted"
-    assert proofs["O2"]["margin"] < 0
-    assert proofs["O3 (mean)"]["verdict"] == "certified"
+    proofs = certify_study(Study(study.problem, study.online, weak))
+    assert proofs["O2"].verdict == proofs["O3 (strict)"].verdict == "refuted"
+    assert proofs["O2"].margin < 0
+    assert proofs["O3 (mean)"].verdict == "certified"
 
 
 # The summary
@@ -266,9 +266,9 @@ def test_the_summary_is_two_sentences(whole):
 
 
 def test_the_summary_does_not_praise_what_changes_nothing():
-    first, _ = verify_claims(replace(TINY, clients=1), select_claims("O2"))[0]["summary"]
+    first, _ = report_on(replace(TINY, clients=1), select_claims("O2"))["summary"]
     assert first.startswith("Adding an offline network does not raise λ_min")
-    assert first.endswith("; O2 hold.")
+    assert first.endswith("; O2 holds.")
 
 
 def test_the_summary_names_what_fails():
@@ -276,8 +276,8 @@ def test_the_summary_names_what_fails():
         build_scripted_claim("O1", [("fails", -1.0)], ordering=True)[0],
         build_scripted_claim("O2", [("holds", 1.0)], ordering=True)[0],
     ]
-    first, second = verify_claims(TINY, claims)[0]["summary"]
-    assert first.endswith("; O1 fail.")
+    first, second = report_on(TINY, claims)["summary"]
+    assert first.endswith("; O1 fails.")
     assert "not examined" in second
 
 
@@ -291,8 +291,8 @@ def test_the_summary_says_when_fedco2_is_ahead():
             "steps": 6,
         },
     )  # fmt: skip
-    first, second = verify_claims(TINY, [replace(claim, check=lambda study: found)])[0]["summary"]
-    assert not first.endswith("hold.")
+    first, second = report_on(TINY, [replace(claim, check=lambda study: found)])["summary"]
+    assert not first.endswith(("hold.", "holds."))
     assert "0.25 digits ahead of FedBN after 5 steps" in second
     assert "separate +0.10; federated +0.20 at step 3 digits" in second
 
@@ -304,9 +304,9 @@ def test_the_summary_does_not_take_rounding_for_a_gain(dtype, npz):
     X[2:4], X[12:14] = X[:2], X[10:12]
     setting = replace(npz(X, [0] * 10 + [1] * 10), dtype=dtype)
     for seed in range(4):
-        report, _ = verify_claims(replace(setting, seed=seed), select_claims("O3"))
-        assert report["summary"][0].startswith("Adding an offline network does not raise λ_min"), seed
-        messages = build_messages(report)
+        results = measure(replace(setting, seed=seed), select_claims("O3"))
+        assert results.summary[0].startswith("Adding an offline network does not raise λ_min"), seed
+        messages = build_messages(results.curves)
         assert messages["draws"] == "λ_min rises from FedBN to Fed-CO2 in 0 of 20 draws"
         assert "the least eigenvalue stays at" in messages["spectra"]
         assert messages["clients"] == "With 2 clients FedBN's λ_min is not above 0"
@@ -365,8 +365,8 @@ def test_figures_get_only_what_was_examined(whole):
     assert whole[0]["curves"]["widths"] == rows["K4"]["evidence"]
     assert whole[0]["curves"]["tracks"] == rows["C1"]["evidence"]
     assert whole[0]["curves"]["gains"] == rows["D2"]["evidence"]
-    assert set(verify_claims(TINY, select_claims("O2"))[0]["curves"]) == {"spectra", "draws", "clients"}
-    assert set(verify_claims(TINY, select_claims("D2"))[0]["curves"]) == {
+    assert set(report_on(TINY, select_claims("O2"))["curves"]) == {"spectra", "draws", "clients"}
+    assert set(report_on(TINY, select_claims("D2"))["curves"]) == {
         "spectra", "draws", "clients", "residuals", "bounds", "gains",
     }  # fmt: skip
 
@@ -379,7 +379,7 @@ def npz(tmp_path):
     def write(X, owner):
         path = tmp_path / "data.npz"
         np.savez(path, X=X, y=np.random.default_rng(1).normal(size=len(X)), owner=owner)
-        return replace(TINY, data=str(path))
+        return replace(TINY, dataset=str(path))
 
     return write
 
@@ -389,7 +389,8 @@ def test_the_users_data_are_examined(npz):
     X = np.concatenate([rng.normal(size=(9, 4)) @ rng.normal(size=(4, 4)), 3 + rng.normal(size=(5, 4))])
     setting = replace(npz(X, ["b"] * 9 + ["a"] * 5), draws=2)
     claim, shown = build_scripted_claim("K1", [("holds", 1.0)] * 2)
-    report, study = verify_claims(setting, [claim], certify=True)
+    report = report_on(setting, [claim], certify=True)
+    study = setting.build_study()
     described = report["setting"]
     assert described["inputs"] == "the user's own data"
     assert (described["clients"], described["samples"], described["dim"]) == (2, [5, 9], 4)
@@ -406,53 +407,10 @@ def test_every_broken_assumption_is_named(npz):
     """Both clients have the same few samples, and each sample its opposite."""
     half = np.random.default_rng(0).normal(size=(2, 4))
     X = np.concatenate([half, -half] * 2)
-    broken = verify_claims(npz(X, [0] * 4 + [1] * 4), select_claims("O2"))[0]["setting"]["assumptions_broken"]
+    broken = report_on(npz(X, [0] * 4 + [1] * 4), select_claims("O2"))["setting"]["assumptions_broken"]
     assert any(
         line.startswith("samples X[0] (client 0) and X[2] (client 0) are parallel (cosine -1.0000") for line in broken
     )
     assert any(line.startswith("covariances do not differ: 1 and 0") for line in broken)
     assert any("not more samples than dimensions on 0, 1" in line for line in broken)
     assert not any("not centred" in line for line in broken)
-
-
-# Parallel samples
-
-
-def make_parallel(problem, p, q, factor=2.0):
-    x = problem.x.clone()
-    x[q] = factor * x[p]
-    return replace(problem, x=x)
-
-
-def test_parallel_samples_are_broken_assumptions():
-    problem = draw_synthetic_problem(2, 3, 4, seed=1)
-    assert describe_parallel_samples(problem) == []
-    (line,) = describe_parallel_samples(make_parallel(problem, 1, 5))
-    assert line.startswith("samples 1 and 5 are parallel (cosine +1.0000")
-
-
-def test_no_more_than_five_pairs_are_listed():
-    assert len(describe_parallel_samples(draw_synthetic_problem(2, 5, 1, seed=0))) == 5
-
-
-def test_the_effect_of_parallel_samples_is_measured():
-    problem = make_parallel(draw_synthetic_problem(2, 3, 4, seed=1), 0, 2)
-    message = describe_parallel_effect(problem, problem.find_parallel_samples()[0])
-    keep = torch.tensor([0, 1, 3, 4, 5])
-    without = Problem(problem.x[keep], problem.y[keep], problem.owner[keep], problem.S)
-    after = compute_spectrum(Study.at_init(without, 2048).online_kernel.V)[0]
-    assert after > 1e-3
-    assert message.startswith("samples 0 and 2 are parallel (cosine +1.000000000000), which Assumption 4.1 forbids: ")
-    assert message.endswith(f" with both and {after:.3g} without sample 2")
-    before = float(message.split("λ_min(V_on) is ")[1].split()[0])
-    assert abs(before) < 1e-12
-
-
-def test_a_client_may_lose_its_only_sample():
-    problem = make_parallel(draw_synthetic_problem(3, [2, 1, 2], 4, covariance="scaled", seed=1), 0, 2)
-    message = describe_parallel_effect(problem, (0, 2, 1.0))
-    keep = torch.tensor([0, 1, 3, 4])
-    without = Problem(problem.x[keep], problem.y[keep], torch.tensor([0, 0, 1, 1]), problem.S[[0, 2]])
-    assert message.endswith(
-        f" and {compute_spectrum(Study.at_init(without, 2048).online_kernel.V)[0]:.3g} without sample 2"
-    )
