@@ -18,8 +18,6 @@ from theory.text import suggest_name
 from theory.user_data import UserData, format_offsets
 
 VerdictKind = Literal["holds", "under", "fails", "undecided"]
-ModelName = Literal["V_on", "V_off", "V"]
-"""The kernels of FedBN, SingleSet and Fed-CO2."""
 
 
 @dataclass(frozen=True)
