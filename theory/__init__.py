@@ -6,8 +6,8 @@
     report["O2"].verdict
 
 What is where: ``problem`` (clients and their data), ``network``, ``kernels`` (finite and infinite width), ``training``
-(real descent), ``study`` (one problem and its networks), ``claims`` (a check for each), ``certify`` (proofs), ``report``
-(figures, page, folder), ``forecast``. The story of a verification is ``verification``.
+(real descent), ``study`` (one problem and its networks), ``claims`` (a check for each), ``certify`` (proofs),
+``report`` (figures, page, folder), ``forecast``. The story of a verification is ``verification``.
 """
 
 from __future__ import annotations
