@@ -13,11 +13,12 @@ from rich.table import Table
 from fedtrain.analysis.cost import estimate_round_seconds
 from fedtrain.config.schema import format_config, serialize_config
 from fedtrain.report.formatting import format_percent
-from fedtrain.report.progress_view import MAX_CLIENT_COLUMNS, print_paragraph, show_header
+from fedtrain.report.progress_view import MAX_CLIENT_COLUMNS, show_header
 from fedtrain.run import Run
 from fedtrain.runs.json_types import RuleResult, RunSummary
 from fedtrain.runs.selection import RULE_DESCRIPTIONS
 from fedtrain.training import TrainingPlan
+from fedtrain.utils.terminal import print_paragraph
 from fedtrain.utils.text import format_bytes, format_count, format_duration
 
 FEW_ROUNDS = 30

@@ -19,6 +19,7 @@ from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.json_types import RunSummary
 from fedtrain.runs.manifest import get_version
+from fedtrain.utils.terminal import print_paragraph
 from fedtrain.utils.text import format_bytes, format_count, format_duration
 
 MAX_CLIENT_COLUMNS = 8
@@ -92,11 +93,6 @@ class ProgressView(Callback):
     def print(self, text: str, style: str = "") -> None:
         """A paragraph."""
         print_paragraph(self.screen, text, style)
-
-
-def print_paragraph(screen: Console, text: str, style: str = "") -> None:
-    """Text that a terminal breaks between words; elsewhere it stays one line, for other programs to read."""
-    screen.print(text, style=style, soft_wrap=not screen.is_terminal)
 
 
 def show_header(screen: Console, experiment: Experiment, parts: ModelSummary) -> None:
