@@ -20,3 +20,14 @@ def finished(tmp_path_factory):
 def no_figures(monkeypatch):
     """They take longer than all the rest of a tiny run."""
     monkeypatch.setattr("fedtrain.report.run_figures.draw_run_figures", lambda folder, summary: [])
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Lets commands write as they do to a terminal without colours, of so many columns."""
+
+    def set_width(columns):
+        for name, value in {"FORCE_COLOR": "1", "TERM": "dumb", "COLUMNS": str(columns), "LINES": "40"}.items():
+            monkeypatch.setenv(name, value)
+
+    return set_width
