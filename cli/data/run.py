@@ -11,7 +11,9 @@ from typing import Any
 
 import click
 
-from cli.data.view import format_size, print_table, show_progress
+from cli.console import make_console
+from cli.data.progress import show_progress
+from cli.data.view import show_datasets, show_stored_data
 from fedtrain.data.datasets import DATASETS
 from fedtrain.data.download.dataset import download_dataset
 from fedtrain.data.download.sources import LICENCE_TERMS
@@ -40,50 +42,21 @@ def show_list(given: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False))
         return
-    cells = [
-        (
-            *(row["name"], row["title"], ", ".join(row["domains"].values()), row["classes"]),
-            *(
-                f"{row['size']} x {row['size']}",
-                _format_presence(len(row["present"]), len(row["domains"])),
-                row["terms"],
-            ),
-        )
-        for row in rows
-    ]
-    print_table(("name", "data set", "domains", "classes", "images", "here", "terms"), cells)
-
-
-def _format_presence(here: int, all_: int) -> str:
-    return "all" if here == all_ else f"{here} of {all_}" if here else "no"
+    show_datasets(make_console(), rows)
 
 
 def show_status(given: Path | None, as_json: bool) -> None:
-    """One row a domain."""
+    """A line for each data set; as JSON each domain."""
     root = resolve_data_dir(given)
-    told = "--data-dir" if given else "$FEDCO2_DATA" if os.environ.get("FEDCO2_DATA") else "the user's folder for data"
+    chosen_by = (
+        "--data-dir" if given else "$FEDCO2_DATA" if os.environ.get("FEDCO2_DATA") else "the user's folder for data"
+    )
     rows = [_build_status_row(name, domain, root) for name, data in DATASETS.items() for domain in data.domains]
     if as_json:
-        click.echo(json.dumps({"folder": str(root), "from": told, "domains": rows}, ensure_ascii=False))
+        click.echo(json.dumps({"folder": str(root), "from": chosen_by, "domains": rows}, ensure_ascii=False))
         return
-    click.echo(f"{root} ({told})")
-    cells = [
-        (
-            row["dataset"],
-            row["domain"],
-            row["state"],
-            row.get("title", ""),
-            row.get("counts", ""),
-            format_size(row["bytes"]),
-        )
-        for row in rows
-    ]
-    print_table(("data set", "domain", "state", "title", "train + test", "on disk"), cells)
-    for row in rows:
-        if row["state"] == "broken":
-            click.echo(row["problem"])
-    if all(row["state"] == "absent" for row in rows):
-        click.echo("nothing here yet; fedco2 data get NAME, or fedco2 data add NAME PATH")
+    click.echo(f"{root} ({chosen_by})")
+    show_stored_data(make_console(), rows)
 
 
 def _build_status_row(name: str, domain: str, root: Path) -> dict[str, Any]:

@@ -1,66 +1,78 @@
-"""How ``fedco2 data`` shows tables and progress: for people on a terminal, in plain lines elsewhere."""
+"""How ``fedco2 data`` shows which data sets there are, and which are here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from typing import Any
 
-import click
+from rich.console import Console
 
-from cli.console import make_console
+from cli.word_table import Column, print_word_table
+from fedtrain.data.datasets import DATASETS
+from fedtrain.utils.terminal import get_table_width, keep_together, print_paragraph
+from fedtrain.utils.text import format_bytes
 
-Progress = Callable[[str, int, int], None]
+NAME_WIDTH = max(map(len, DATASETS)) + 2
+ROOMY_WIDTH = 120
+"""From here on the terms have a column of their own."""
 
-
-def format_size(count: int) -> str:
-    """Bytes as people say them."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB" if count else ""
-
-
-def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table; without a terminal one line a row, in columns."""
-    screen = make_console()
-    texts = [[str(cell) for cell in row] for row in rows]
-    if screen.is_terminal:
-        from rich import box
-        from rich.table import Table
-
-        table = Table(*header, box=box.SIMPLE_HEAD)
-        for row in texts:
-            table.add_row(*row)
-        screen.print(table)
-        return
-    widths = [max(map(len, column)) for column in zip(header, *texts, strict=True)]
-    for row in [list(header), *texts]:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+Row = dict[str, Any]
 
 
-@contextmanager
-def show_progress(quiet: bool = False) -> Iterator[Progress]:
-    """A bar on stderr; without a terminal one line for each thing that is begun."""
-    screen = make_console(stderr=True)
-    if quiet:
-        yield lambda what, done, total: None
-        return
-    if not screen.is_terminal:
-        begun: set[str] = set()
+def show_datasets(screen: Console, rows: Sequence[Row]) -> None:
+    """A row for each data set; on a narrow terminal the terms follow below."""
+    width = get_table_width(screen)
+    roomy = width is None or width >= ROOMY_WIDTH
+    columns = [
+        *(Column("name", whole=True), Column("data set"), Column("domains"), Column("classes", numeric=True)),
+        *(Column("images", whole=True), Column("here", whole=True), *[Column("terms")] * roomy),
+    ]
+    cells = [
+        [
+            *(row["name"], row["title"], ", ".join(row["domains"].values()), row["classes"]),
+            *(f"{row['size']} x {row['size']}", _format_presence(row), *[row["terms"]] * roomy),
+        ]
+        for row in rows
+    ]
+    print_word_table(screen, columns, cells)
+    if not roomy:
+        screen.print()
+        for row in rows:
+            print_paragraph(screen, f"{row['name']:<{NAME_WIDTH}}{row['terms']}", indent=NAME_WIDTH)
 
-        def line(what: str, done: int, total: int) -> None:
-            if what not in begun:
-                begun.add(what)
-                click.echo(f"{what} ...", err=True)
 
-        yield line
-        return
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+def _format_presence(row: Row) -> str:
+    here, all_ = len(row["present"]), len(row["domains"])
+    return "all" if here == all_ else f"{here} of {all_}" if here else "no"
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
+
+def show_stored_data(screen: Console, rows: Sequence[Row]) -> None:
+    """A line for each data set: what is here of it, what is missing, and the command that gets it."""
+    for name in DATASETS:
+        mine = [row for row in rows if row["dataset"] == name]
+        print_paragraph(screen, f"{name:<{NAME_WIDTH}}{_describe_stored_data(name, mine)}", indent=NAME_WIDTH)
+    for row in rows:
+        if row["state"] == "broken":
+            print_paragraph(screen, row["problem"], "bold red")
+    if all(row["state"] == "absent" for row in rows):
+        print_paragraph(screen, "nothing here yet; to import files that you have: fedco2 data add NAME PATH")
+
+
+def _describe_stored_data(name: str, rows: Sequence[Row]) -> str:
+    titles = DATASETS[name].domains
+    present, broken, absent = (
+        [row for row in rows if row["state"] == state] for state in ("present", "broken", "absent")
     )
-    with Progress(*columns, console=screen, transient=True) as bar:
-        task = bar.add_task("preparing", total=None)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total or None)
+    parts = []
+    if present:
+        names = ", ".join(row["title"] for row in present)
+        parts.append(f"here: {names}, {keep_together(format_bytes(sum(row['bytes'] for row in present)))}")
+    if broken:
+        parts.append(f"broken: {', '.join(row['domain'] for row in broken)}")
+    if absent:
+        missing = ", ".join(titles[row["domain"]] for row in absent)
+        parts.append(f"missing: {missing}" if present or broken else "not here")
+        parts.append(
+            f"to get {'it' if parts[-1] == 'not here' else 'the rest'}: {keep_together(f'fedco2 data get {name}')}"
+        )
+    return "; ".join(parts)

@@ -51,9 +51,15 @@ def test_status_tells_where_and_what(folder: Path, capsys: Out) -> None:
     assert main(["data", "status"]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"{folder / 'data'} ($FEDCO2_DATA)\n")
-    assert "nothing here yet; fedco2 data get NAME" in out
+    assert out.splitlines()[1] == "digits     not here; to get it: fedco2 data get digits"
+    assert len(out.splitlines()) == 1 + len(DATASETS) + 1
+    assert "nothing here yet; to import files that you have: fedco2 data add NAME PATH" in out
     assert main(["data", "add", "digits", npz(folder / "usps.npz"), npz(folder / "synth_recreated.npz")]) == 0
     assert "added SynthDigits (re-created), 20 + 20 images" in capsys.readouterr().out
+    assert main(["data", "status"]) == 0
+    line = capsys.readouterr().out.splitlines()[1]
+    assert line.startswith("digits     here: USPS (subset of 20 + 20), SynthDigits (re-created), ")
+    assert line.endswith("; missing: MNIST, SVHN, MNIST-M; to get the rest: fedco2 data get digits")
     assert main(["data", "status", "--data-dir", str(folder / "data"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["from"] == "--data-dir"
@@ -62,6 +68,20 @@ def test_status_tells_where_and_what(folder: Path, capsys: Out) -> None:
     assert rows["usps"]["title"] == "USPS (subset of 20 + 20)"
     assert rows["usps"]["bytes"] > 2 * 20 * 3 * 28 * 28
     assert rows["mnist"]["state"] == "absent"
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+@pytest.mark.parametrize("command", ["list", "status"])
+def test_a_terminal_breaks_nothing_within_a_word(folder: Path, capsys: Out, terminal, command, columns) -> None:
+    assert main(["data", "add", "digits", npz(folder / "usps.npz")]) == 0
+    capsys.readouterr()
+    terminal(columns)
+    assert main(["data", command]) == 0
+    lines = capsys.readouterr().out.splitlines()[command == "status" :]  # the first is a path
+    assert max(map(len, lines)) <= columns
+    words = " ".join(lines).replace(",", " ").split()
+    assert {"Office-Caltech10", "Quickdraw", "SynthDigits"} <= set(words) or command == "status"
+    assert any("fedco2 data get digits" in line for line in lines) or command == "list"
 
 
 def test_check_finds_damage(folder: Path, capsys: Out) -> None:
