@@ -14,6 +14,7 @@ from fedtrain.config.schema import Config, parse_config
 from fedtrain.config.toml import format_error, merge_tables, suggest_name
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
 from fedtrain.data.datasets import get_dataset_info
+from fedtrain.data.errors import DataError
 from fedtrain.data.own_clients import INPUT_TYPES, OWN_DATASET
 from fedtrain.data.readers.image_file import read_image
 from fedtrain.data.standin import get_standin_size
@@ -70,6 +71,8 @@ class TrainedRun:
 
     def read_images(self, paths: Sequence[Path]) -> Tensor:
         """Image files as bytes (n, 3, H, W), resized to what the network reads."""
+        if missing := [str(path) for path in paths if not path.exists()]:
+            raise DataError(f"no such image file: {', '.join(missing)}; give the path of an image")
         return torch.stack([torch.from_numpy(read_image(path, self.image_size)).permute(2, 0, 1) for path in paths])
 
 
