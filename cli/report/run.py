@@ -19,6 +19,7 @@ from fedtrain.report.page import check_new_page, write_page
 from fedtrain.report.records import NotEvaluatedError, RunRecord, find_runs, read_record
 from fedtrain.report.tables import ResultTable, build_result_tables, table_to_dict
 from fedtrain.utils.new_folder import choose_new_folder
+from fedtrain.utils.terminal import print_paragraph
 from theory.errors import InputError
 
 
@@ -31,7 +32,8 @@ def run_report(
     a, b = (_parse_side(side) for side in sides) if sides else ([], [])
     named = [*a, *b, *(one for path in runs for one in find_runs(path))]
     known = {path.resolve(): path for path in named[::-1]}  # a folder that is named twice is one run
-    records, empty = _read_records(dict(reversed(known.items())), {path.resolve() for path in (*a, *b)})
+    compared = {path.resolve() for path in (*a, *b)}
+    records, empty = _read_records(dict(reversed(known.items())), compared)
     comparison = compare_runs(_select_records(a, records), _select_records(b, records), rule) if sides else None
     found = build_result_tables(list(records.values()), rule)
     page = out if out or as_json or sides else _choose_default_page()
@@ -45,12 +47,14 @@ def run_report(
     screen = make_console()
     if comparison is not None:
         show_comparison(screen, comparison)
+        for other in (known[place] for place in records if place not in compared):
+            print_paragraph(screen, f"note: {_explain_bystander(other, page)}", "yellow", indent=len("note: "))
     else:
         show_result_tables(screen, found)
     for why in empty.values():
-        screen.print(f"note: left out: {why}", style="yellow", soft_wrap=True)
+        print_paragraph(screen, f"note: left out: {why}", "yellow", indent=len("note: "))
     if page is not None:
-        screen.print(f"Written to {page}: open it in a browser", soft_wrap=True)
+        print_paragraph(screen, f"Written to {page}: open it in a browser")
 
 
 def _read_records(places: dict[Path, Path], compared: set[Path]) -> tuple[dict[Path, RunRecord], dict[str, str]]:
@@ -79,6 +83,12 @@ def _parse_side(side: str) -> list[Path]:
 
 def _select_records(paths: Sequence[Path], records: dict[Path, RunRecord]) -> list[RunRecord]:
     return [records[place] for place in dict.fromkeys(path.resolve() for path in paths)]
+
+
+def _explain_bystander(path: Path, page: Path | None) -> str:
+    """What becomes of a run that is named beside the two sides of a comparison."""
+    shown = "it is in the tables of the page" if page else "name a page with --out to see it beside the two"
+    return f"{path} takes no part in the comparison, which has two sides (A1,A2 B1,B2 are seeds of each); {shown}"
 
 
 def _choose_default_page() -> Path:

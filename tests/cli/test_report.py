@@ -47,8 +47,8 @@ def test_a_page_and_a_table(runs, ask, tmp_path):
     assert "FedBN and Fed-CO2 on Toy" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_the_rows_of_many_seeds_keep_their_names_on_a_narrow_terminal(fake_run, ask, tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+def test_the_rows_of_many_seeds_keep_their_names_on_a_narrow_terminal(fake_run, ask, tmp_path, terminal):
+    terminal(80)
     domains = ("mnist", "svhn", "usps", "synthdigits", "mnist_m")
     for method in ("singleset", "fedco2"):
         for seed in range(1, 6):
@@ -98,14 +98,37 @@ def test_methods_stand_in_the_order_of_the_paper(runs, ask, fake_run, tmp_path):
     assert [row["label"] for row in told["tables"][0]["rows"]] == ["FedAvg", "FedBN", "Fed-CO2"]
 
 
-def test_compare_over_seeds(runs, ask):
+def test_a_third_run_beside_a_comparison_is_said_to_take_no_part(runs, ask, fake_run, tmp_path):
+    third = fake_run(tmp_path / "third", "fedavg", rounds=4)
+    code, out, _ = ask("--compare", runs[0][0], runs[1][0], third)
+    assert code == 0
+    assert f"note: {third} takes no part in the comparison" in out
+    assert "name a page with --out" in out
+    out = ask("--compare", runs[0][0], runs[1][0], third, runs[0][0], "--out", tmp_path / "page.html")[1]
+    assert out.count("takes no part") == 1
+    assert "it is in the tables of the page" in out
+    assert "FedAvg" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_many_clients_are_turned_on_a_narrow_terminal(fake_run, ask, tmp_path, terminal):
+    clients = [f"hospital-number-{k}" for k in range(10)]
+    for method in ("singleset", "fedco2"):
+        fake_run(tmp_path / "runs" / method, method, rounds=2, clients=clients)
+    terminal(80)
+    _, out, _ = ask(tmp_path / "runs", "--out", tmp_path / "page.html")
+    assert max(map(len, out.splitlines()[:14])) <= 80
+    assert [line.split()[0] for line in out.splitlines()[3:14]] == [*clients, "mean"]
+
+
+def test_compare_over_seeds(runs, ask, terminal):
+    terminal(80)
     code, out, _ = ask("--compare", joined(runs[0]), joined(runs[1]))
     assert code == 0
     assert out.startswith("Fed-CO2 (B) against FedBN (A): test accuracy in %, Toy")
     assert "Wilcoxon" in out
     assert "3 pairs" in out
     assert "Written" not in out
-    assert max(map(len, out.splitlines()[1:])) <= 80
+    assert max(map(len, out.splitlines())) <= 80
     told = json.loads(ask("--compare", joined(runs[0]), joined(runs[1]), "--json")[1])["compare"]
     mean = told["rows"][-1]
     shown = next(line.split() for line in out.splitlines() if line.startswith("mean of all"))
