@@ -11,21 +11,21 @@ import click
 from cli.console import CHECK_FAILED, make_console
 from cli.doctor.checks import CheckResult, run_checks
 
+STATE_WIDTH, NAME_WIDTH = 9, 14
 
-def print_lines(findings: Sequence[CheckResult]) -> None:
-    """One line a finding, for pipes and logs."""
+
+def format_line(finding: CheckResult) -> str:
+    """One line a finding."""
+    return f"{'ok' if finding.ok else 'PROBLEM':<{STATE_WIDTH}}{finding.name:<{NAME_WIDTH}}{finding.value}"
+
+
+def print_findings(findings: Sequence[CheckResult]) -> None:
+    """A line for each; on a terminal long ones are broken between words, and problems are red."""
+    from fedtrain.utils.terminal import print_paragraph
+
+    screen = make_console()
     for finding in findings:
-        click.echo(f"{'ok' if finding.ok else 'PROBLEM':<8} {finding.name:<11} {finding.value}")
-
-
-def print_table(findings: Sequence[CheckResult]) -> None:
-    """The same for a terminal."""
-    from rich.table import Table
-
-    grid = Table("", "what", "found")
-    for finding in findings:
-        grid.add_row("ok" if finding.ok else "PROBLEM", finding.name, finding.value, style="" if finding.ok else "red")
-    make_console().print(grid)
+        print_paragraph(screen, format_line(finding), "" if finding.ok else "red", indent=STATE_WIDTH + NAME_WIDTH)
 
 
 @click.command()
@@ -43,9 +43,10 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
         click.echo(json.dumps({"ok": not problems, "findings": [asdict(f) | {"ok": f.ok} for f in findings]}, indent=2))
     else:
         try:
-            (print_table if make_console().is_terminal else print_lines)(findings)
+            print_findings(findings)
         except ImportError:  # rich itself may be what is missing
-            print_lines(findings)
+            for finding in findings:
+                click.echo(format_line(finding))
         for problem in problems:
             click.echo(f"\n{problem.name}: {problem.value}\n  to mend it: {problem.mend}")
         if not problems:

@@ -8,9 +8,7 @@ from typing import Any
 
 import click
 import torch
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from cli.console import make_console
 from fedtrain.federated.server import Split
@@ -19,6 +17,8 @@ from fedtrain.inference.trained_run import TrainedRun, load_trained_run
 from fedtrain.report.formatting import format_percent
 from fedtrain.runs.json_types import MetricRow
 from fedtrain.runs.selection import summarise_clients
+from fedtrain.utils.grid import Grid, GridRow, print_grid
+from fedtrain.utils.terminal import print_paragraph
 
 
 def run_evaluate(
@@ -66,9 +66,9 @@ def collect_accuracies(rows: list[MetricRow]) -> dict[str, dict[str, float]]:
 def show_heading(screen: Console, report: dict[str, Any], whose: str) -> None:
     """One line on the model, and what a reader must know of its data."""
     reached = f"after round {report['round']} of {report['rounds']}"
-    screen.print(f"{report['method_title']} on {report['title']}, {whose}, {reached}", style="bold", soft_wrap=True)
+    print_paragraph(screen, f"{report['method_title']} on {report['title']}, {whose}, {reached}", "bold")
     for note in report["notes"]:
-        screen.print(f"note: {note}", style="yellow", soft_wrap=True)
+        print_paragraph(screen, f"note: {note}", "yellow", indent=len("note: "))
 
 
 def show_evaluation(screen: Console, report: dict[str, Any]) -> None:
@@ -78,22 +78,20 @@ def show_evaluation(screen: Console, report: dict[str, Any]) -> None:
     found = {(row["client"], row["branch"]): row for row in rows}
     show_heading(screen, report, f"{report['split']} data of each client: accuracy in % and loss")
     if report["reported"] != "last":
-        screen.print(f"these are the last weights; the run itself reports by the rule {report['reported']!r}")
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    table.add_column("\nclient", no_wrap=True)
-    for kind in ("%", "loss"):
-        for branch in branches:
-            table.add_column(f"{kind}\n{branch}", justify="right")
-    table.add_column("\nimages", justify="right", no_wrap=True)
+        print_paragraph(
+            screen, f"these are the last weights; the run itself reports by the rule {report['reported']!r}"
+        )
+    names = [""] if branches == ["fused"] else branches  # a method with one model has nothing to fuse
+    heads = [f"{kind} {name}".rstrip() for kind in ("%", "loss") for name in names]
+    lines = []
     for client, size in {row["client"]: row["n"] for row in rows}.items():
         mine = [found[client, branch] for branch in branches]
-        losses = (f"{row['loss']:.4g}" for row in mine)
-        table.add_row(client, *(format_percent(row["accuracy"]) for row in mine), *losses, f"{size:,}")
+        accuracies, losses = [format_percent(row["accuracy"]) for row in mine], [f"{row['loss']:.4g}" for row in mine]
+        lines.append(GridRow(client, [*accuracies, *losses, f"{size:,}"]))
     if "mean" in report:
-        table.add_section()
-        for kind in ("mean", "worst"):
-            table.add_row(
-                kind, *(format_percent(report[kind][branch]) for branch in branches), style="bold" * (kind == "mean")
-            )
+        blank = [""] * (len(branches) + 1)
+        for kind, style in (("mean", "bold"), ("worst", "")):
+            values = [format_percent(report[kind][branch]) for branch in branches]
+            lines.append(GridRow(kind, [*values, *blank], style, new_section=kind == "mean"))
     screen.print()
-    screen.print(table)
+    print_grid(screen, Grid("client", [*heads, "images"], lines))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from cli.word_table import Column, print_word_table
+from fedtrain.utils.terminal import print_paragraph
 from fedtrain.utils.text import format_bytes
 
 PART_MEANINGS = {
@@ -17,54 +17,57 @@ PART_MEANINGS = {
     "published": "personal too, but shown to every other client",
 }
 NOTHING = "-"
+FIELD_WIDTH = max(map(len, PART_MEANINGS)) + 2
 
 
 def show_all(screen: Console, report: dict[str, Any]) -> None:
     """One row a method."""
-    screen.print(format_heading(report), style="bold")
+    print_paragraph(screen, format_heading(report), "bold")
     for part, meaning in (*PART_MEANINGS.items(), ("up, down", "bytes of one client in one round")):
-        screen.print(f"{part:<10} {meaning}")
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    table.add_column("method", no_wrap=True)
-    for part in PART_MEANINGS:
-        table.add_column(part)
-    for way in ("up", "down"):
-        table.add_column(way, justify="right", no_wrap=True)
-    for one in report["methods"]:
-        cells = (format_cell(one[part]) for part in PART_MEANINGS)
-        table.add_row(one["name"], *cells, *(format_bytes(one["bytes"][way]["total"]) for way in ("up", "down")))
+        print_field(screen, part, meaning)
+    columns = [Column("method", whole=True), *map(Column, PART_MEANINGS)]
+    columns += [Column("up", numeric=True), Column("down", numeric=True)]
+    rows = [
+        [one["name"], *(format_cell(one[part]) for part in PART_MEANINGS)]
+        + [format_bytes(one["bytes"][way]["total"]) for way in ("up", "down")]
+        for one in report["methods"]
+    ]
     screen.print()
-    screen.print(table)
+    print_word_table(screen, columns, rows)
     screen.print()
-    screen.print("A head is what follows the convolutions; of copa and moon the last layer alone (see model.split_at).")
+    print_paragraph(
+        screen, "A head is what follows the convolutions; of copa and moon the last layer alone (see model.split_at)."
+    )
     screen.print("More on one of them: fedco2 methods NAME")
 
 
 def show_one(screen: Console, report: dict[str, Any], one: dict[str, Any]) -> None:
     """Everything about one method."""
-    screen.print(one["about"], style="bold")
-    screen.print(one["how"])
+    print_paragraph(screen, one["about"], "bold")
+    print_paragraph(screen, one["how"])
     screen.print()
-    screen.print(format_heading(report), style="bold")
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    print_paragraph(screen, format_heading(report), "bold")
     for part in PART_MEANINGS:
         norm = one[part]["in_norm"]
         numbers = f"{one[part]['numbers']:,} numbers" + (
             f", {norm:,} of them batch norm" if 0 < norm < one[part]["numbers"] else ""
         )
-        table.add_row(part, f"{one[part]['what']}: {numbers}" if one[part]["what"] else "nothing")
+        print_field(screen, part, f"{one[part]['what']}: {numbers}" if one[part]["what"] else "nothing")
     for way in ("up", "down"):
-        table.add_row(way, format_traffic_by_kind(one["bytes"][way]))
-    screen.print(table)
+        print_field(screen, way, format_traffic_by_kind(one["bytes"][way]))
     if one["names"]:
         screen.print()
         screen.print("Shared entries", style="bold")
-        entries = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        width = max(map(len, one["names"])) + 2
         for place, names in one["names"].items():
-            entries.add_row(place, " ".join(name.removeprefix(f"{place}.") for name in names))
-        screen.print(entries)
+            print_field(screen, place, " ".join(name.removeprefix(f"{place}.") for name in names), width)
     screen.print()
     show_options(screen, one)
+
+
+def print_field(screen: Console, name: str, text: str, width: int = FIELD_WIDTH) -> None:
+    """A name, and what it is in a column of its own."""
+    print_paragraph(screen, f"{name:<{width}}{text}", indent=width)
 
 
 def show_options(screen: Console, one: dict[str, Any]) -> None:
@@ -72,7 +75,7 @@ def show_options(screen: Console, one: dict[str, Any]) -> None:
     if not one["options"]:
         screen.print("It has no options.")
         return
-    screen.print(f"Options: fedco2 train --method {one['name']} --set method.NAME=VALUE", style="bold")
+    print_paragraph(screen, f"Options: fedco2 train --method {one['name']} --set method.NAME=VALUE", "bold")
     for option in one["options"]:
         line = Text(f"  {option['name']}", style="bold").append(
             f" = {format_toml_value(option['default'])}", style="not bold"
@@ -83,7 +86,7 @@ def show_options(screen: Console, one: dict[str, Any]) -> None:
             line.append(f"   of {', '.join(option['choices'])}", style="dim not bold")
         screen.print(line, soft_wrap=True)
         if option["meaning"]:
-            screen.print(Text(f"      {option['meaning']}"), soft_wrap=True)
+            print_paragraph(screen, f"      {option['meaning']}", indent=6)
 
 
 def format_heading(report: dict[str, Any]) -> str:
@@ -93,10 +96,10 @@ def format_heading(report: dict[str, Any]) -> str:
 
 def format_cell(part: dict[str, Any]) -> str:
     """What, and how much of it."""
-    return f"{part['what']} ({format_count(part['numbers'])})" if part["what"] else NOTHING
+    return f"{part['what']} ({format_short_count(part['numbers'])})" if part["what"] else NOTHING
 
 
-def format_count(numbers: int) -> str:
+def format_short_count(numbers: int) -> str:
     """Numbers as people say them."""
     for unit, size in (("M", 1e6), ("k", 1e3)):
         if numbers >= size:

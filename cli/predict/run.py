@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich import box
+from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from cli.console import make_console
 from cli.evaluate.run import describe_run, show_heading
+from cli.word_table import Column, print_word_table
 from fedtrain.config.toml import suggest_name
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
 from fedtrain.inference.unseen_client import ENOUGH_IMAGES, POLICY, UNSEEN_CLIENT, build_unseen_client, choose_branch
+from fedtrain.utils.terminal import get_table_width
 from theory.errors import InputError
+
+CLASS_COLUMNS = 30
+"""Room for a class and its probability; what is left of a line is the image's."""
 
 
 def run_predict(
@@ -87,12 +91,24 @@ def show_predictions(screen: Console, report: dict[str, Any]) -> None:
     """A row an image."""
     whose = f"model of {report['client']}" if report["client"] else f"for {UNSEEN_CLIENT} ({report['policy']})"
     show_heading(screen, report, f"{whose}, branch {report['branch']}")
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    table.add_column("image", overflow="fold")
-    table.add_column("class")
-    table.add_column("%", justify="right", no_wrap=True)
-    for one in report["predictions"]:
-        for place, guess in enumerate(one["top"]):
-            table.add_row("" if place else one["image"], guess["class"], f"{100 * guess['probability']:.1f}")
     screen.print()
-    screen.print(table)
+    width, longest = get_table_width(screen), max(cell_len(one["image"]) for one in report["predictions"])
+    if width is not None and longest > width - CLASS_COLUMNS:
+        show_blocks(screen, report["predictions"])
+        return
+    rows = [
+        ("" if place else one["image"], guess["class"], f"{100 * guess['probability']:.1f}")
+        for one in report["predictions"]
+        for place, guess in enumerate(one["top"])
+    ]
+    print_word_table(
+        screen, [Column("image", whole=True), Column("class", whole=True), Column("%", numeric=True)], rows
+    )
+
+
+def show_blocks(screen: Console, predictions: Sequence[dict[str, Any]]) -> None:
+    """The same where names of files are too long to stand beside anything."""
+    for one in predictions:
+        screen.print(one["image"], soft_wrap=True)
+        for guess in one["top"]:
+            screen.print(f"  {100 * guess['probability']:5.1f} %  {guess['class']}", soft_wrap=True)

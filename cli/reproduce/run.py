@@ -26,6 +26,7 @@ from fedtrain.reproduce.results import ComparisonTable, build_comparison_tables
 from fedtrain.reproduce.runner import read_last_log_line
 from fedtrain.reproduce.table_formats import to_csv, to_dict, to_json, to_latex, to_markdown
 from fedtrain.reproduce.table_layout import build_panels, get_plan_panels
+from fedtrain.utils.terminal import print_paragraph
 
 TABLE_FILES = ("table.md", "table.csv", "table.json", "table.tex")
 FIGURE_FILE = "figure.png"
@@ -67,9 +68,11 @@ def run_reproduce(options: dict[str, Any]) -> bool:
             one, todo, papers[one.paper_item.name], out
         )
     if options["as_json"]:
-        told = [{"folder": str(f.job.folder), "log": str(f.job.log), "why": read_last_log_line(f.job)} for f in failed]
+        failures = [
+            {"folder": str(f.job.folder), "log": str(f.job.log), "why": read_last_log_line(f.job)} for f in failed
+        ]
         all_of_them = [to_dict(name, grids) for name, grids in results.items()]
-        click.echo(json.dumps({"out": str(out), "experiments": all_of_them, "failed": told}, ensure_ascii=False))
+        click.echo(json.dumps({"out": str(out), "experiments": all_of_them, "failed": failures}, ensure_ascii=False))
     else:
         for name, found in results.items():
             show_comparison_tables(make_console(), found, out / name, written[name])
@@ -134,7 +137,7 @@ def warn_unused_runs(adopt: Sequence[StoredRun], todo: dict[str, Job]) -> None:
             why = "none of the runs wanted"
             if run.identity in todo:
                 why = "evaluated too seldom, made with other data, or there already"
-            make_console(stderr=True).print(f"note: {run.path} is not used: {why}", soft_wrap=True)
+            print_paragraph(make_console(stderr=True), f"note: {run.path} is not used: {why}", indent=len("note: "))
 
 
 def write_results(

@@ -10,25 +10,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
+from cli.word_table import Column, print_word_table
 from fedtrain.data.datasets import DATASETS
 from fedtrain.reproduce.jobs import Job
 from fedtrain.reproduce.results import ComparisonTable
 from fedtrain.reproduce.runner import JobOutcome, RunningJob, read_last_log_line, read_rounds_done
 from fedtrain.reproduce.table_formats import format_lines, list_notes
+from fedtrain.utils.grid import Grid, GridRow, print_grid
+from fedtrain.utils.terminal import get_table_width, keep_together, print_paragraph
 from fedtrain.utils.text import format_duration
 
-SECONDS_PER_DAY = 86_400
-
-
-def format_long_duration(seconds: float) -> str:
-    """A time that may be days."""
-    return f"{seconds / SECONDS_PER_DAY:.0f} days" if seconds > 3 * SECONDS_PER_DAY else format_duration(seconds)
+ROOMY_WIDTH = 120
+"""From here on data sets are shown by their titles, not by the shorter names that commands use."""
 
 
 def show_list(screen: Console, items: Sequence[dict[str, Any]], as_json: bool) -> None:
@@ -36,27 +33,36 @@ def show_list(screen: Console, items: Sequence[dict[str, Any]], as_json: bool) -
     if as_json:
         screen.file.write(json.dumps(items, ensure_ascii=False) + "\n")
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    for name, side in (("", "left"), ("what", "left"), ("data", "left")):
-        table.add_column(name, justify=side, overflow="fold")  # type: ignore[arg-type]
-    for name in ("rounds", "seeds", "runs", "time"):
-        table.add_column(name, justify="right")
-    for item in items:
-        data = ", ".join(
-            DATASETS[name].title + " (stand-in)" * (state != "here") for name, state in item["data"].items()
-        )
-        rounds = format_ours_of_paper(item["rounds"], item["paper_rounds"])
-        seeds = format_ours_of_paper([item["seeds"]], [item["paper_seeds"]])
-        what = item["title"].partition(": ")[2]
-        table.add_row(
-            item["name"], what, data, rounds, seeds, str(item["runs"]), format_long_duration(item["estimated_seconds"])
-        )
-    screen.print(table)
-    screen.print(
+    width = get_table_width(screen)
+    roomy = width is None or width >= ROOMY_WIDTH
+    columns = [Column("", whole=True), Column("what"), Column("data"), Column("rounds")]
+    columns += [Column(name, numeric=True) for name in ("seeds", "runs", "time")]
+    rows = [
+        [
+            item["name"],
+            item["title"].partition(": ")[2],
+            ", ".join(format_dataset(name, state, roomy) for name, state in item["data"].items()),
+            format_ours_of_paper(item["rounds"], item["paper_rounds"]),
+            format_ours_of_paper([item["seeds"]], [item["paper_seeds"]]),
+            item["runs"],
+            format_duration(item["estimated_seconds"]),
+        ]
+        for item in items
+    ]
+    print_word_table(screen, columns, rows)
+    if any(state != "here" for item in items for state in item["data"].values()):
+        print_paragraph(screen, "* stand-in images, drawn by fedco2, because the real data are not here", indent=2)
+    print_paragraph(
+        screen,
         "time: an estimate for this machine, each alone, from counted operations and a short measurement; right within "
         "a factor of two or three. Runs that several have in common are made once. Real data may be a subset or "
-        "another split than the paper's, stand-in images are drawn by fedco2 and get fewer rounds: each title says so."
+        "another split than the paper's, stand-in images get fewer rounds: each title says so.",
     )
+
+
+def format_dataset(name: str, state: str, roomy: bool) -> str:
+    """A data set, marked if it is a stand-in."""
+    return keep_together(DATASETS[name].title if roomy else name) + "*" * (state != "here")
 
 
 def format_ours_of_paper(ours: Sequence[int], paper: Sequence[int]) -> str:
@@ -71,19 +77,18 @@ def show_commands(
     """The command of every cell, or that it is finished; and how long the others will take, each alone."""
     commands = [shlex.join(["fedco2", *job.build_arguments(threads), *extra]) for job in todo]
     if as_json:
-        told = [
+        report = [
             {"folder": str(job.folder), "finished": job.finished, "command": command, "estimated_seconds": todo[job]}
             for job, command in zip(todo, commands, strict=True)
         ]
-        screen.file.write(json.dumps(told, ensure_ascii=False) + "\n")
+        screen.file.write(json.dumps(report, ensure_ascii=False) + "\n")
         return
     for job, command in zip(todo, commands, strict=True):
         screen.print(f"# finished: {job.folder}" if job.finished else command, soft_wrap=True)
     left = [cost for job, cost in todo.items() if not job.finished]
-    time = f", roughly {format_long_duration(sum(left))} one after the other" if left else ""
-    screen.print(
-        f"# dry run: {len(left)} of {len(todo)} runs to be made or finished{time}; nothing was run", soft_wrap=True
-    )
+    time = f", roughly {format_duration(sum(left))} one after the other" if left else ""
+    end = f"# dry run: {len(left)} of {len(todo)} runs to be made or finished{time}; nothing was run"
+    print_paragraph(screen, end, indent=2)
 
 
 class JobsProgress:
@@ -122,33 +127,33 @@ class JobsProgress:
 
     def format_state(self, running: Sequence[RunningJob], done: Sequence[JobOutcome], waiting: int) -> list[str]:
         """What is at work, how much waits, when it will be over."""
-        said, worked = [], sum(self.weights[outcome.job] for outcome in done)
+        lines, worked = [], sum(self.weights[outcome.job] for outcome in done)
         left = sum(self.weights.values()) - worked
         for one in running:
             rounds, made = one.job.spec.config.server.rounds, read_rounds_done(one.job)
             worked += self.weights[one.job] * max(0, made - self.first[one.job]) / rounds
             left -= self.weights[one.job] * made / rounds
             where = "" if one.process else "  (another program is at work on it)"
-            said.append(f"  {one.job.folder.name}  round {made}/{rounds}{where}")
+            lines.append(f"  {one.job.folder.name}  round {made}/{rounds}{where}")
         spent = time.monotonic() - self.start
         eta = left * spent / worked if worked else left
         head = f"{len(done)} of {len(self.weights)} runs ended, {len(running)} at work, {waiting} wait"
-        return [f"{head}; roughly {format_long_duration(max(eta, 0))} left", *said]
+        return [f"{head}; roughly {format_duration(max(eta, 0))} left", *lines]
 
 
 def show_impossible(screen: Console, why: Mapping[str, int]) -> None:
     """Before hours are spent on the others."""
     for reason, count in why.items():
-        screen.print(f"note: {count} runs will fail: {reason}", style="yellow", soft_wrap=True)
+        print_paragraph(screen, f"note: {count} runs will fail: {reason}", "yellow", indent=len("note: "))
 
 
 def show_failures(screen: Console, failed: Sequence[JobOutcome]) -> None:
     """Which, why, and where to read more."""
     for outcome in failed:
-        screen.print(
-            f"failed: {outcome.job.folder}: {read_last_log_line(outcome.job)}", style="bold red", soft_wrap=True
+        print_paragraph(
+            screen, f"failed: {outcome.job.folder}: {read_last_log_line(outcome.job)}", "bold red", indent=2
         )
-        screen.print(f"  its log: {outcome.job.log}", soft_wrap=True)
+        print_paragraph(screen, f"  its log: {outcome.job.log}")
 
 
 def show_comparison_tables(
@@ -156,17 +161,18 @@ def show_comparison_tables(
 ) -> None:
     """Every table, and where it was written."""
     for grid in grids:
-        screen.print(grid.title, style="bold")
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-        table.add_column("")
-        for head in grid.columns.values():
-            table.add_column(head, justify="right")
-        for name, kind, texts in format_lines(grid):
-            tight = [text.replace(" ± ", "±") for text in texts]
-            table.add_row(name if kind == "ours" else f"  {name}", *tight, style="" if kind == "ours" else "dim")
-        screen.print(table)
+        print_paragraph(screen, grid.title, "bold")
+        rows = [
+            GridRow(
+                name if kind == "ours" else f"  {name}",
+                [text.replace(" ± ", "±") for text in texts],
+                "" if kind == "ours" else "dim",
+            )
+            for name, kind, texts in format_lines(grid)
+        ]
+        print_grid(screen, Grid("", list(grid.columns.values()), rows))
         for note in list_notes(grid):
-            screen.print(f"- {note}", soft_wrap=True)
+            print_paragraph(screen, f"- {note}", indent=2)
         screen.print()
-    screen.print(f"Written to {folder}: {', '.join(files)}", soft_wrap=True)
+    print_paragraph(screen, f"Written to {folder}: {', '.join(files)}")
     screen.print()

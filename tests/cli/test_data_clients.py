@@ -130,7 +130,7 @@ def test_real_data_take_the_place_of_class_counts(monkeypatch):
 def test_a_table_for_people():
     lines = ask(*CIFAR).splitlines()
     assert lines[0] == "CIFAR-10: dirichlet, α = 0.3, 20 clients, seed 0"
-    assert lines[1].startswith("from published class counts")
+    assert lines[1].startswith("note: from published class counts")
     first = next(line for line in lines if "client00" in line)
     assert first.split() == [
         "client00",

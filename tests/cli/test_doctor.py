@@ -149,8 +149,8 @@ def test_the_report_is_plain_in_a_pipe(found: list[CheckResult], capsys: pytest.
     found += [CheckResult("device", "cpu"), CheckResult("torch", "missing [bold]", "pip install torch")]
     assert main(["doctor"]) == 1
     assert capsys.readouterr().out == (
-        "ok       device      cpu\n"
-        "PROBLEM  torch       missing [bold]\n"
+        "ok       device        cpu\n"
+        "PROBLEM  torch         missing [bold]\n"
         "\n"
         "torch: missing [bold]\n"
         "  to mend it: pip install torch\n"
@@ -176,6 +176,18 @@ def test_a_table_on_a_terminal(
     out = capsys.readouterr().out
     assert out.count("missing [bold]") == 2  # in the table and below it: text as it is, no markup
     assert ("\x1b[31m" in out) is colour
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_a_terminal_breaks_lines_between_words(found, capsys, terminal, columns):
+    terminal(columns)
+    words = [f"word{k}" for k in range(40)]
+    found += [CheckResult("data", " ".join(words))]
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()[:-1]
+    assert max(map(len, lines)) <= columns
+    assert " ".join(lines).split() == ["ok", "data", *words]
+    assert all(line.startswith(" " * lines[0].index("word0")) for line in lines[1:])
 
 
 def test_a_report_without_rich(

@@ -24,9 +24,8 @@ from fedtrain.runs.experiment import get_model_builder
 
 
 @pytest.fixture
-def ask(capsys, monkeypatch):
-    def run(*arguments, columns=80):
-        monkeypatch.setenv("COLUMNS", str(columns))
+def ask(capsys):
+    def run(*arguments):
         assert main(["methods", *arguments]) == 0
         return capsys.readouterr().out
 
@@ -82,10 +81,11 @@ def test_what_is_shared_in_words(ask):
     assert label_skew["fedco2"]["published"]["what"] == ""
 
 
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("columns", [80, 140])
 @pytest.mark.parametrize("model", MODEL_NAMES)
-def test_the_table_fits_and_nothing_is_cut(ask, columns, model):
-    text = ask("--model", model, columns=columns)
+def test_the_table_fits_and_nothing_is_cut(ask, columns, model, terminal):
+    terminal(columns)
+    text = ask("--model", model)
     lines = text.splitlines()
     assert max(map(len, lines)) <= columns
     assert "…" not in text

@@ -96,16 +96,29 @@ def test_the_data_are_not_needed(trained, pictures, ask, monkeypatch):
     assert ask(run, "--client", "svhn", paths[0])[0] == 0
 
 
-def test_pictures_of_any_size_and_a_table_for_people(trained, pictures, ask, tmp_path):
+def test_pictures_of_any_size_and_a_table_for_people(trained, pictures, ask, tmp_path, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
     run, (paths, _) = trained("fedco2"), pictures
     with Image.open(paths[0]) as image:
         image.convert("L").resize((50, 70)).save(tmp_path / "grey.jpg")
     code, out, _ = ask(run, "--client", "svhn", "--top", 3, paths[0], tmp_path / "grey.jpg")
     assert code == 0
     assert out.startswith("Fed-CO2 on Digits (stand-in), model of svhn, branch fused, after round 1 of 1")
-    body = out.partition("─\n")[2].splitlines()
-    assert len(body) >= 6  # three classes for each; a long path may take more lines
-    assert "grey.jpg" in "".join(line.split()[0] for line in body)
+    rows = out.splitlines()[-6:]  # three classes for each
+    assert [line.split()[0] for line in (rows[0], rows[3])] == [str(paths[0]), str(tmp_path / "grey.jpg")]
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_a_terminal_breaks_no_name_of_a_file(trained, pictures, ask, tmp_path, terminal, columns):
+    terminal(columns)
+    long = tmp_path / f"{'a_photograph_' * 6}.png"
+    long.write_bytes(pictures[0][0].read_bytes())
+    code, out, _ = ask(trained("fedco2"), "--client", "svhn", "--top", 3, long)
+    assert code == 0
+    lines = out.splitlines()
+    assert str(long) in lines
+    assert len(lines[lines.index(str(long)) + 1 :]) == 3  # a class and its probability each
+    assert max(len(line) for line in lines if line != str(long)) <= columns
 
 
 def test_a_client_that_was_never_seen(trained, pictures, ask):
@@ -133,10 +146,17 @@ def test_methods_without_a_shared_classifier_have_nothing_for_a_stranger(trained
 
 def test_an_unreadable_picture_is_named(trained, ask, tmp_path):
     (tmp_path / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\nnonsense")
-    for name in ("bad.png", "none.png", "."):
+    for name in ("bad.png", "."):
         code, out, err = ask(trained("fedco2"), "--client", "svhn", tmp_path / name)
         assert (code, out) == (3, "")
         assert f"error: {tmp_path / name}: " in err
+
+
+def test_a_picture_that_is_not_there_is_named(trained, pictures, ask, tmp_path):
+    code, out, err = ask(trained("fedco2"), "--client", "svhn", pictures[0][0], tmp_path / "a.png", tmp_path / "b.png")
+    assert (code, out) == (3, "")
+    assert f"error: no such image file: {tmp_path / 'a.png'}, {tmp_path / 'b.png'}; give the path of an image" in err
+    assert "data set" not in err
 
 
 def test_bad_wishes_are_refused(trained, pictures, ask):

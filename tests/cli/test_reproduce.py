@@ -58,13 +58,17 @@ def test_the_list_has_everything_in_the_papers_order(ask):
     assert (t7["rounds"], t7["paper_rounds"], t7["seeds"], t7["runs"]) == ([20], [300], 5, 45)
 
 
-def test_the_list_for_people(ask):
-    code, out, _ = ask("--list", "T7", "F4")
+@pytest.mark.parametrize(("columns", "name"), [(80, "cifar10*"), (140, "CIFAR-10*")])
+def test_the_list_for_people(ask, terminal, columns, name):
+    terminal(columns)
+    code, out, _ = ask("--list", "T1", "T7", "F4", "F7")
     assert code == 0
     assert "20 of 300" in out
-    assert "CIFAR-10 (stand-in)" in out
+    assert name in out
+    assert "* stand-in images" in out
     assert "an estimate" in out
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= columns
+    assert "Office-Caltech10," in out.split()  # no name is broken
 
 
 def test_a_dry_run_shows_every_command_and_writes_nothing(ask, tmp_path):

@@ -11,6 +11,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from fedtrain.utils.terminal import keep_together, print_paragraph
+
 MAX_CLASS_COLUMNS = 12
 """Classes that get a column each."""
 UNFOLDED_WIDTH = 300
@@ -23,9 +25,9 @@ def print_clients(screen: Console, heading: str, notes: Sequence[str], rows: lis
     """Heading, notes, one line a client and the sums; class by class where there is room."""
     if not screen.is_terminal:
         screen.width = UNFOLDED_WIDTH
-    screen.print(heading, style="bold")
+    print_paragraph(screen, heading, "bold")
     for note in notes:
-        screen.print(note, style="yellow")
+        print_paragraph(screen, f"note: {note}", "yellow", indent=len("note: "))
     table = (
         _build_class_table(rows, classes) if len(classes) <= MAX_CLASS_COLUMNS else _build_summary_table(rows, classes)
     )
@@ -33,8 +35,8 @@ def print_clients(screen: Console, heading: str, notes: Sequence[str], rows: lis
         table = _build_summary_table(rows, classes)
     screen.print(table)
     if len(table.columns) > len(classes):
-        numbered = [name if name == str(k) else f"{k} {name}" for k, name in enumerate(classes)]
-        screen.print(f"Columns: training images of class {', '.join(numbered)}; then sums.")
+        numbered = [name if name == str(k) else keep_together(f"{k} {name}") for k, name in enumerate(classes)]
+        print_paragraph(screen, f"Columns: training images of class {', '.join(numbered)}; then sums.")
 
 
 def _build_class_table(rows: list[Row], classes: Sequence[str]) -> Table:
