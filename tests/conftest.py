@@ -30,6 +30,12 @@ addEventListener("load", () => {
     images: [...document.images].map(image => image.naturalWidth),
     sizes: [...document.querySelectorAll("h1, h2, table, figure")]
       .map(one => one.getBoundingClientRect()).map(box => Math.min(box.width, box.height)),
+    hidden: [...document.querySelectorAll("td.end")].filter(end => {
+      const box = end.getBoundingClientRect(), other = end.previousElementSibling?.getBoundingClientRect();
+      return other && box.left < other.right - 1;
+    }).length,
+    unruled: [...document.querySelectorAll(".plain tbody th")]
+      .filter(name => getComputedStyle(name.closest("table")).borderCollapse !== "separate").length,
     content: document.documentElement.scrollWidth,
     window: innerWidth,
     errors: window.errors,

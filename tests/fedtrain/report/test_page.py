@@ -154,6 +154,8 @@ def test_a_browser_shows_the_page(probe, made, width):
     assert found["errors"] == []
     assert found["requests"] == 0
     assert (found["window"], found["content"] <= width) == (width, True)
+    assert found["hidden"] == 0  # no column lies over another
+    assert found["unruled"] == 0  # sticky names take their rule along
 
 
 def test_curves_of_validation_are_called_so(fake_run, tmp_path):
