@@ -10,7 +10,7 @@ import numpy as np
 
 from fedtrain.report.formatting import format_percent, format_points
 from fedtrain.report.rows import MeanStd, TableRow, compute_mean_std
-from fedtrain.report.tables import RULE_DESCRIPTIONS, ResultTable
+from fedtrain.report.tables import RULE_DESCRIPTIONS, ResultTable, is_finished
 from fedtrain.runs.json_types import StatisticName
 
 MAX_CLIENT_COLUMNS = 12
@@ -69,24 +69,56 @@ def format_branches(board: ResultTable) -> list[tuple[str, str, list[str]]]:
     ]
 
 
-def write_headline(board: ResultTable) -> str | None:
-    """The result in a sentence, if there is one."""
-    order = sorted(board.ranked, key=lambda row: -row.client_statistic("mean").mean)
-    if not order:
-        return None
-    best, second = order[:2]
+def write_headline(board: ResultTable) -> str:
+    """The result in a sentence: who is ahead among rows that can be compared, and which rows cannot."""
+    comparable = find_comparable_rows(board.rows)
+    if not comparable:
+        return write_headline_without_ranking(board)
+    best, second = sorted(comparable, key=lambda row: -row.client_statistic("mean").mean)[:2]
     top, next_ = (row.client_statistic("mean").mean for row in (best, second))
-    fairest = max(order, key=lambda row: row.client_statistic("worst").mean)
-    seeds = "with one seed each" if {len(row.runs) for row in order} == {1} else "(means over seeds)"
+    fairest = max(comparable, key=lambda row: row.client_statistic("worst").mean)
+    seeds = "with one seed each" if {len(row.runs) for row in comparable} == {1} else "(means over seeds)"
     also = "It also has" if fairest is best else f"{fairest.label} has"
     rounds = best.first.rounds
     when = f"After {rounds} rounds" if board.rule == "last" else f"Of {rounds} rounds, {RULE_DESCRIPTIONS[board.rule]},"
-    return (
+    headline = (
         f"{when} {seeds}, {best.label} has the highest mean accuracy on {board.title}, "
-        f"{format_percent(top)}\N{NO-BREAK SPACE}%, {format_points(top - next_).lstrip('+')} points above "
+        f"{_format_with_unit(top)}, {format_points(top - next_).lstrip('+')} points above "
         f"{second.label}. "
-        f"{also} the highest worst client, {format_percent(fairest.client_statistic('worst').mean)}\N{NO-BREAK SPACE}%."
+        f"{also} the highest worst client, {_format_with_unit(fairest.client_statistic('worst').mean)}."
     )
+    others = [row.label for row in board.rows if is_finished(row) and row not in comparable]
+    if not others:
+        return headline
+    return f"{headline} Trained for another number of rounds, and so not compared: {', '.join(others)}."
+
+
+def find_comparable_rows(rows: Sequence[TableRow]) -> list[TableRow]:
+    """Finished rows with equally many rounds, at least two: the largest such group, the longer trained of two."""
+    finished = [row for row in rows if is_finished(row)]
+    groups = [[row for row in finished if row.first.rounds == n] for n in {row.first.rounds for row in finished}]
+    return max(
+        (group for group in groups if len(group) > 1), key=lambda group: (len(group), group[0].first.rounds), default=[]
+    )
+
+
+def write_headline_without_ranking(board: ResultTable) -> str:
+    """The mean of each row, and why none is ahead."""
+    rows = [
+        f"{row.label} has {_format_with_unit(row.client_statistic('mean').mean)} after round "
+        f"{row.first.last_evaluated_round}"
+        for row in board.rows
+    ]
+    why = (
+        "This is one configuration: there is nothing to compare it with."
+        if len(rows) == 1
+        else "No two of them are finished after equally many rounds, so none is called better."
+    )
+    return f"Mean accuracy on {board.title}: {'; '.join(rows)}. {why}"
+
+
+def _format_with_unit(accuracy: float) -> str:
+    return f"{format_percent(accuracy)}\N{NO-BREAK SPACE}%"
 
 
 def _format_table(board: ResultTable, columns: Sequence[tuple[str, Callable[[TableRow], MeanStd]]]) -> FormattedTable:

@@ -81,7 +81,9 @@ def list_cautions(rows: Sequence[TableRow]) -> list[str]:
             said.append(f"{row.label}: the seeds of the data differ too, so its spread is that of clients drawn anew.")
     rounds = sorted({row.first.rounds for row in rows if is_finished(row)})
     if len(rounds) > 1:
-        said.append(f"The runs have different numbers of rounds ({_join_numbers(rounds)}), so none is called the best.")
+        said.append(
+            f"The runs have different numbers of rounds ({_join_numbers(rounds)}), so none is called the best of all."
+        )
     counts = sorted({len(row.runs) for row in rows})
     if counts == [1]:
         said.append(f"One seed{' each' * (len(rows) > 1)}: how much the numbers move from seed to seed is not known.")

@@ -2,13 +2,14 @@
 
 import json
 import os
+import re
 from dataclasses import replace
 from statistics import fmean, stdev
 
 import pytest
 
 from fedtrain.report.grouping import build_labels, find_setting_differences
-from fedtrain.report.page_tables import format_results, write_headline
+from fedtrain.report.page_tables import find_comparable_rows, format_results, write_headline
 from fedtrain.report.plot_style import assign_styles, space_heights
 from fedtrain.report.records import find_runs, read_record
 from fedtrain.report.tables import build_result_tables, list_cautions, table_to_dict
@@ -219,7 +220,31 @@ def test_the_best_is_bold_and_only_among_finished_runs_of_equal_length(records):
     (board,) = build_result_tables([*runs, records("fedco2", level=0.9, rounds=20)])
     assert not any(cell.best for _, cells in format_results(board).rows for cell in cells)
     assert "different numbers of rounds (10 and 20)" in said(board)
-    assert write_headline(board) is None
+    assert "After 10 rounds with one seed each, FedBN has the highest mean" in write_headline(board)
+    assert write_headline(board).endswith("Trained for another number of rounds, and so not compared: Fed-CO2.")
+
+
+def test_rows_that_cannot_be_compared_are_told_without_a_winner(records):
+    runs = [records("fedavg", level=0.7), records("fedco2", level=0.9, rounds=20)]
+    (board,) = build_result_tables(runs)
+    lead = write_headline(board)
+    assert re.match(
+        r"Mean accuracy on Toy: FedAvg has [\d.]+\s% after round 10; Fed-CO2 has [\d.]+\s% after round 20", lead
+    )
+    assert "none is called better" in lead
+    assert "nothing to compare it with" in write_headline(build_result_tables(runs[:1])[0])
+
+
+def test_the_largest_group_of_equally_many_rounds_is_compared(records):
+    runs = [records("fedavg", rounds=20), records("fedprox", rounds=20, level=0.9)]
+    runs += [records("singleset", level=0.5), records("fedbn", level=0.6)]
+    (board,) = build_result_tables(runs)
+    assert [row.label for row in find_comparable_rows(board.rows)] == [
+        "FedAvg",
+        "FedProx",
+    ]  # of two, the longer trained
+    (board,) = build_result_tables([*runs, records("moon", level=0.4)])
+    assert [row.label for row in find_comparable_rows(board.rows)] == ["SingleSet", "MOON", "FedBN"]
 
 
 def test_many_clients_are_shown_by_their_distribution(records):
