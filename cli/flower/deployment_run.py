@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from cli.data.view import print_table
+from cli.console import make_console
 from cli.interrupt import handle_interrupts
+from cli.word_table import Column, print_word_table
 from fedtrain.flower.deployment.local_deployment import Deployment
 from fedtrain.flower.deployment.multi_host import format_multi_host_guide
 from fedtrain.flower.deployment.status import DeploymentStatus
@@ -43,9 +44,11 @@ def _print_status_tables(seen: DeploymentStatus) -> None:
         (node.client, node.pid if node.alive else "not running", node.node_id or "-", "yes" if node.online else "no")
         for node in seen.nodes
     ]
-    print_table(("client", "process", "node id", "online"), rows)
+    screen = make_console()
+    print_word_table(screen, [Column(name, whole=True) for name in ("client", "process", "node id", "online")], rows)
     if seen.runs:
-        print_table(("run", "status", "details"), [(run.id, run.status, run.details) for run in seen.runs])
+        columns = [Column("run", whole=True), Column("status", whole=True), Column("details")]
+        print_word_table(screen, columns, [(run.id, run.status, run.details) for run in seen.runs])
 
 
 def stop_deployment(folder: Path) -> None:
