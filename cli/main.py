@@ -16,7 +16,7 @@ import click
 from click.shell_completion import shell_complete
 
 from cli.completion import completion
-from cli.console import BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED
+from cli.console import BAD_INPUT, BUG, CHECK_FAILED, INTERRUPTED, PIPE_CLOSED
 from cli.data import data
 from cli.doctor import doctor
 from cli.evaluate import evaluate
@@ -110,7 +110,8 @@ def explain_error(error: Exception) -> str | None:
     """One line for an error that the user can mend; None for a bug."""
     ours = sys.modules.get("theory.errors")  # not loaded: then it was not raised either, and torch stays unloaded
     if ours is not None and isinstance(error, ours.InputError):
-        return str(error)
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in error.options)
+        return f"{error} ({flags})" if flags else str(error)
     torch_says = isinstance(error, RuntimeError) and "tried to allocate" in str(error).lower()
     if torch_says or isinstance(error, MemoryError):
         return "out of memory; make the setting smaller or free some memory"
@@ -123,6 +124,8 @@ def explain_error(error: Exception) -> str | None:
 def report_error(error: Exception, debug: bool) -> int:
     """Say on stderr what went wrong; the exit code."""
     line = explain_error(error)
+    if line is not None and error.__cause__ is not None and getattr(error, "exit_code", None) == CHECK_FAILED:
+        line += " (fedco2 --debug shows where)"  # training met an error of somebody's code
     if debug or line is None:
         traceback.print_exception(error)
     if line is None:

@@ -129,4 +129,4 @@ def wrap_client_error(error: Exception, client: str, round: int) -> Exception:
     """The error with the client's name; what speaks for itself, or of the whole machine, as it is."""
     if isinstance(error, InputError | MemoryError) or "tried to allocate" in str(error).lower():
         return error
-    return TrainingError(f"client {client}, round {round}: {type(error).__name__}: {error} (--debug shows where)")
+    return TrainingError(f"client {client}, round {round}: {type(error).__name__}: {error}")

@@ -164,7 +164,9 @@ class MachineSettings:
         there = torch.cuda.device_count() if torch.cuda.is_available() else 0
         device = torch.device(("cuda" if there else "cpu") if self.device == "auto" else self.device)
         if device.type == "cuda" and not there:
-            raise InputError(f"device {self.device!r} is not there: this torch sees no CUDA; use --device cpu")
+            raise InputError(
+                f"device {self.device!r} is not there: this torch sees no CUDA; use cpu", options=("device",)
+            )
         if device.type == "cuda" and (device.index or 0) >= there:
             raise InputError(f"device {self.device!r} is not there: the last one here is cuda:{there - 1}")
         return device

@@ -91,7 +91,9 @@ def parse_override(text: str) -> tuple[str, str, Any]:
     path, equals, value = text.partition("=")
     section, dot, key = path.strip().partition(".")
     if not equals or (not dot and section != "seed"):
-        raise InputError(f"--set {text}: write section.key=value, for instance local.lr=0.1 or method.mu=0.5")
+        raise InputError(
+            f"setting {text!r}: write section.key=value, for instance local.lr=0.1 or method.mu=0.5", options=("set",)
+        )
     try:
         return section, key, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

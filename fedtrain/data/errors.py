@@ -15,5 +15,5 @@ class DataError(InputError):
 
     exit_code: ClassVar[int] = 3
 
-    def __init__(self, message: str) -> None:
-        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in message))
+    def __init__(self, message: str = "", *, options: tuple[str, ...] = ()) -> None:
+        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in message), options=options)

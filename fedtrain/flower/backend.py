@@ -110,7 +110,9 @@ class FlowerBackend:
     def resume(self, state: RunState, folder: RunFolder) -> RunState:
         """Go on from a checkpoint of this fleet; what clients keep is on their nodes."""
         if state.client_states:
-            raise InputError(f"{folder.path}: this run holds what its clients keep; go on with fedco2 train --resume")
+            raise InputError(
+                f"{folder.path}: this run holds what its clients keep; go on with fedco2 train --resume {folder.path}"
+            )
         if not self.trainer.is_compatible(
             {**self.trainer.initial_client_state(self.client_names[0]), **state.message.shared}
         ):

@@ -40,7 +40,9 @@ class ClientSession:
     def from_node_config(cls, node: Mapping[str, Any], note: Mapping[str, Any]) -> ClientSession:
         """As the node's own settings say; the server says which experiment it is, and never names a folder here."""
         if "partition-id" not in node:
-            raise InputError('this node was not told which client it is; start it with --node-config "partition-id=0"')
+            raise InputError(
+                'no client is named for this node; start it with flower-supernode --node-config "partition-id=0"'
+            )
         place, simulated = int(node["partition-id"]), SIMULATION_VARIABLE in os.environ
         own = (
             {} if simulated else {"machine": {"device": str(node.get("device", "auto"))}}
@@ -55,7 +57,9 @@ class ClientSession:
         elif simulated:
             kept = RunFolder(Path(str(note["run"]))).client_state_store.folder
         else:
-            raise InputError('this node has no folder for what it keeps; start it with --node-config "state-dir=..."')
+            raise InputError(
+                'this node has no folder for its state; start it with flower-supernode --node-config "state-dir=..."'
+            )
         return cls(work, place, ClientStateStore(kept))
 
     @property

@@ -31,7 +31,7 @@ class ServerPlan:
     def __post_init__(self) -> None:
         if not 1 <= self.min_clients <= self.num_clients:
             there = f"there are {self.num_clients} clients; choose from 1 to {self.num_clients}"
-            raise InputError(f"--min-clients {self.min_clients}: {there}")
+            raise InputError(f"{self.min_clients} clients cannot be required: {there}", options=("min_clients",))
 
 
 def parse_plan(run_config: Mapping[str, Any]) -> tuple[ServerPlan, Path]:

@@ -35,8 +35,11 @@ def check_run_data(run: TrainedRun, data: Federation, root: Path | None = None) 
         other = (
             "this version draws another stand-in" if standin else f"the files in {resolve_data_dir(root)} are others"
         )
-        way = "use the version that trained it" if standin else "name the folder of its data with --data-dir"
-        raise DataError(f"{run.folder.path}: it was trained on other data ({other}); {way}, or train anew")
+        way = "use the version that trained it" if standin else "name the folder of its data"
+        raise DataError(
+            f"{run.folder.path}: it was trained on other data ({other}); {way}, or train anew",
+            options=() if standin else ("data_dir",),
+        )
 
 
 def evaluate_clients(run: TrainedRun, data: Federation, split: Split, only: str | None = None) -> list[MetricRow]:
@@ -48,5 +51,5 @@ def evaluate_clients(run: TrainedRun, data: Federation, split: Split, only: str 
             known[name].to(bench.device), state.client_states[name], run.broadcast_for(name), [split]
         )
         if split not in scores[name]:
-            raise InputError(f"client {name} has no {split} data in this run; choose another --split")
+            raise InputError(f"client {name} has no {split} data in this run; choose another", options=("split",))
     return build_rows(state.message.round, scores)

@@ -87,7 +87,8 @@ def choose_branch(run: TrainedRun) -> BranchChoice:
         raise InputError(
             f"{run.config.method.title} has no model for {UNSEEN_CLIENT}: {describe_entries(module, apart)} was never "
             "shared; "
-            "predict as one of its clients (--client), or train with a method that shares it, such as fedbn or fedco2"
+            "predict as one of its clients, or train with a method that shares it, such as fedbn or fedco2",
+            options=("client",),
         )
     return way
 

@@ -78,7 +78,9 @@ def pair_by_seed(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> list[RunPair
     if not pairs and len(a) == len(b) == 1:
         return [(a[0], b[0])]
     if not pairs:
-        raise InputError("no run of A has the seeds of a run of B; train both with the same --seed and --data-seed")
+        raise InputError(
+            "no run of A has the seeds of a run of B; train both with the same seeds", options=("seed", "data_seed")
+        )
     return pairs
 
 

@@ -21,7 +21,7 @@ from theory.report.html_page import load_stylesheet
 
 def check_new_page(path: Path) -> None:
     """Refuse what cannot become the page."""
-    check_new_file(path, ".html", "the report is a page", "--out")
+    check_new_file(path, ".html", "the report is a page")
 
 
 def write_page(

@@ -18,7 +18,7 @@ NOTEBOOK_DPI = 80
 
 def check_new_png(path: Path) -> None:
     """Refuse what cannot become the figure."""
-    check_new_file(path, ".png", "figures are PNG files", "name")
+    check_new_file(path, ".png", "figures are PNG files")
 
 
 def write_png(figure: Figure, path: Path) -> None:

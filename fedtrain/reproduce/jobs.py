@@ -93,7 +93,10 @@ def load_adopted_runs(paths: Iterable[Path]) -> list[StoredRun]:
             continue
         found.append(run := read_stored_run(path))
         if not run.finished:
-            raise InputError(f"--adopt {run.path}: not finished; go on with it: fedco2 train --resume {run.path}")
+            raise InputError(
+                f"{run.path} cannot be adopted, it is not finished; go on with it: fedco2 train --resume {run.path}",
+                options=("adopt",),
+            )
     return found
 
 
@@ -132,8 +135,9 @@ def _choose_folder(cell: RunSpec, identity: str, runs: Sequence[StoredRun], plac
     new = place / cell.name
     if RunFolder(new).has_run:
         raise InputError(
-            f"{new} holds another run, or one that was made with other data than are here now; choose another --out, "
-            "or say with --data-dir where those are"
+            f"{new} holds another run, or one that was made with other data than are here now; choose another folder, "
+            "or name the folder of those data",
+            options=("out", "data_dir"),
         )
     return new
 

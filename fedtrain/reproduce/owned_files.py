@@ -21,7 +21,8 @@ def check_owned(folder: Path, names: Iterable[str]) -> None:
         path = folder / name
         if path.exists() and _hash_file(path) != ours.get(name):
             raise InputError(
-                f"{path} is not as fedco2 wrote it and is not overwritten; move it away or choose another --out"
+                f"{path} is not as fedco2 wrote it and is not overwritten; move it away or choose another folder",
+                options=("out",),
             )
 
 

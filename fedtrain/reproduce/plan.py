@@ -18,13 +18,13 @@ from fedtrain.reproduce.run_spec import RunSpec
 from theory.errors import InputError
 
 RESERVED_SETTINGS = {
-    "seed": "--seeds",
-    "data.source": "--data",
-    "data.dataset": "--dataset",
-    "method.name": "--methods",
-    "server.rounds": "--rounds",
-    "evaluation.every": "--eval-every",
-    "evaluation.report": "--rule",
+    "seed": "seeds",
+    "data.source": "data",
+    "data.dataset": "dataset",
+    "method.name": "methods",
+    "server.rounds": "rounds",
+    "evaluation.every": "eval_every",
+    "evaluation.report": "rule",
 }
 """Settings on which the table itself depends, and the option that tells it of them."""
 DOMAIN_DATASETS = ("digits", "office", "domainnet")
@@ -69,7 +69,7 @@ def build_plan(name: str, request: Request, find_dataset: DatasetFinder) -> Plan
     """The cells of a table or figure."""
     for key in flatten_tables(request.sets):
         if option := RESERVED_SETTINGS.get(key):
-            raise InputError(f"--set {key}: use {option} for it")
+            raise InputError(f"{key} is not for other settings: use {option} for it", options=(option,))
     whole = load_paper_item(name)
     blocks, instead_of = _select_blocks(whole, request.dataset)
     chosen = replace(whole, rows=_select_rows(whole, request.methods), blocks=blocks)
@@ -87,11 +87,13 @@ def build_plan(name: str, request: Request, find_dataset: DatasetFinder) -> Plan
 
 def _check_rule(shown: PaperItem, rule: SelectionRule | None, config: Config) -> None:
     if rule and shown.layout == "rounds":
-        raise InputError(f"--rule {rule}: {shown.name} shows rounds as they come; leave it out")
+        raise InputError(f"rule {rule}: {shown.name} shows rounds as they come; leave it out", options=("rule",))
     if (rule == "best-by-validation" and not config.data.val_size) or (
         rule == "window" and not config.evaluation.window
     ):
-        raise InputError(f"--rule {rule}: {shown.name} has nothing to report by it; use --rule last, or leave it out")
+        raise InputError(
+            f"rule {rule}: {shown.name} has nothing to report by it; use last, or leave it out", options=("rule",)
+        )
 
 
 def merge_row_settings(block: Block, row: MethodVariant) -> TomlTable:

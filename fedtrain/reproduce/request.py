@@ -40,7 +40,9 @@ def parse_seeds(text: str | None, full: tuple[int, ...]) -> tuple[int, ...]:
     except ValueError:
         numbers = []
     if not numbers or min(numbers) < 0 or (len(numbers) == 1 and "," not in text and not 0 < numbers[0] <= MAX_SEEDS):
-        raise InputError(f"--seeds {text}: say how many (--seeds 3) or which (--seeds 1,2,5; one alone: --seeds 4,)")
+        raise InputError(
+            f"seeds {text!r}: say how many, as in 3, or which, as in 1,2,5 (one alone: 4,)", options=("seeds",)
+        )
     if "," not in text:
         return tuple(range(full[0], full[0] + numbers[0]))
     return tuple(dict.fromkeys(numbers))

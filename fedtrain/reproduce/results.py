@@ -14,8 +14,12 @@ from fedtrain.reproduce.plan import Plan
 from fedtrain.reproduce.table_layout import NumberReader, build_column_readers, get_panel_blocks, get_plan_panels
 
 LEGACY_NOTE = "with the quirks of the published code"
-MISSING_NUMBERS_NOTE = "Where no number of the paper stands, fedco2 does not hold it; add it with --paper."
-NO_NUMBERS_NOTE = "fedco2 holds none of the paper's numbers of this table; add them with --paper."
+MISSING_NUMBERS_NOTE = (
+    "Where no number of the paper stands, fedco2 does not hold it; add it with `fedco2 reproduce --paper FILE`."
+)
+NO_NUMBERS_NOTE = (
+    "fedco2 holds none of the paper's numbers of this table; add them with `fedco2 reproduce --paper FILE`."
+)
 STANDIN_NOTE = "The paper's numbers are not shown beside those of stand-in images."
 DIFFERENT_IMAGES_NOTE = "The checksums of the data differ: these runs do not have the same images."
 

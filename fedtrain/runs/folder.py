@@ -57,7 +57,10 @@ class RunFolder:
                 self._remove_unfinished_start()
         for name in (CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE, "checkpoints", "figures"):
             if (self.path / name).exists():
-                raise InputError(f"{self.path} holds {name} already, which is not overwritten; choose another --out")
+                raise InputError(
+                    f"{self.path} holds {name} already, which is not overwritten; choose another folder",
+                    options=("out",),
+                )
         try:
             with self._report_write_errors():
                 (self.path / UNFINISHED_START_FILE).touch()
@@ -120,7 +123,9 @@ class RunFolder:
         try:
             yield
         except OSError as error:
-            raise InputError(f"cannot write to {self.path} ({error.strerror}); choose another --out") from None
+            raise InputError(
+                f"cannot write to {self.path} ({error.strerror}); choose another folder", options=("out",)
+            ) from None
 
     def load_tables(self) -> TomlTable:
         """What the run was begun with, unread."""

@@ -35,7 +35,9 @@ def resume_config(folder: RunFolder, tables: TomlTable) -> Config:
     begun = folder.load_config()
     name = merge_tables({"name": begun.method_name}, tables.get("method", {}))["name"]
     if name != begun.method_name:  # before the parameters of one are read as those of the other
-        raise InputError(f"{folder.path} holds a run of {begun.method_name}, not of {name}; leave --resume out")
+        raise InputError(
+            f"{folder.path} holds a run of {begun.method_name}, not of {name}; start a new one", options=("out",)
+        )
     new = parse_config(merge_tables(serialize_config(begun), tables))
     check_same_run(folder, new)
     if new.machine.backend != begun.machine.backend and "threads" not in tables.get("machine", {}):
@@ -84,21 +86,27 @@ def prepare_resume(folder: RunFolder, config: Config, now: Manifest) -> list[str
     if was_standin and not now["data"]["standin"]:
         raise InputError(
             f"{folder.path} was begun with stand-in images, and real ones are here now; go on with "
-            f"fedco2 train --resume {folder.path}, or choose another --out"
+            f"fedco2 train --resume {folder.path}, or choose another folder",
+            options=("out",),
         )
     if manifest.get("data", {}).get("sha256") != now["data"]["sha256"]:
         raise InputError(
-            f"{folder.path} was begun with other data (their checksum differs); say where those are with --data-dir, "
-            "or choose another --out"
+            f"{folder.path} was begun with other data (their checksum differs); name the folder of those, "
+            "or choose another for the run",
+            options=("data_dir", "out"),
         )
     done, rounds, before = folder.read_last_saved_round(), config.server.rounds, folder.load_config().server.rounds
     concluded = folder.read_json(SUMMARY_FILE).get("rounds", 0) if folder.is_finished else 0  # of a shorter run, maybe
     if concluded and not done:  # to go on would be to begin anew, over what it has written
-        raise InputError(f"{folder.path} holds the records of a finished run and no checkpoint; choose another --out")
+        raise InputError(
+            f"{folder.path} holds the records of a finished run and no checkpoint; choose another folder",
+            options=("out",),
+        )
     if min(concluded, done) >= rounds:
         raise InputError(
-            f"{folder.path} holds this run, finished after {concluded} rounds; raise --rounds to go on, "
-            "or choose another --out"
+            f"{folder.path} holds this run, finished after {concluded} rounds; ask for more rounds to go on, "
+            "or choose another folder",
+            options=("rounds", "out"),
         )
     if rounds != before and done >= rounds:
         raise InputError(f"{folder.path} has made {done} of its {before} rounds; to go on, ask for more than {done}")

@@ -10,12 +10,12 @@ from pathlib import Path
 from theory.errors import InputError
 
 
-def check_new_file(path: Path, suffix: str, what: str, other: str) -> None:
+def check_new_file(path: Path, suffix: str, what: str) -> None:
     """Refuse a file that is there, is of another kind, or has no folder; better before the work is done than after."""
     if path.suffix.lower() != suffix:
         raise InputError(f"{path}: {what}; let the name end in {suffix}")
     if path.exists():
-        raise InputError(f"{path} is there already and is not overwritten; choose another {other}")
+        raise InputError(f"{path} is there already and is not overwritten; choose another name")
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}; make it first")
 

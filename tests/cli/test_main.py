@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from cli.main import fedco2, main
+from fedtrain.errors import TrainingError
 from theory.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,6 +108,8 @@ def test_nothing_is_guessed_for_what_is_far_off(capsys: pytest.CaptureFixture[st
     ("error", "line"),
     [
         (InputError("clients is 0; give at least 1"), "clients is 0; give at least 1"),
+        (InputError("choose another folder", options=("out",)), "choose another folder (--out)"),
+        (InputError("seeds differ", options=("seed", "data_seed")), "seeds differ (--seed, --data-seed)"),
         (OSError(28, "No space left on device"), "No space left on device"),
         (PermissionError(13, "Permission denied", "/runs/x"), "Permission denied: /runs/x"),
         (TimeoutError(), "TimeoutError"),
@@ -120,6 +123,14 @@ def test_what_a_user_can_mend_is_one_line(
     boom(error)
     assert main(["boom"]) == 2
     assert capsys.readouterr().err == f"error: {line}\n"
+
+
+def test_an_error_of_somebodys_code_says_how_to_see_where(boom: Raise, capsys: pytest.CaptureFixture[str]) -> None:
+    error = TrainingError("client a, round 1: ZeroDivisionError: division by zero")
+    error.__cause__ = ZeroDivisionError("division by zero")
+    boom(error)
+    assert main(["boom"]) == 1
+    assert capsys.readouterr().err == f"error: {error} (fedco2 --debug shows where)\n"
 
 
 def test_debug_shows_the_traceback(boom: Raise, capsys: pytest.CaptureFixture[str]) -> None:

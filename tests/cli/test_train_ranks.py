@@ -203,7 +203,7 @@ def lasting(code):
 def test_a_leader_that_waits_for_a_lost_rank_is_ended(monkeypatch):
     monkeypatch.setattr(launch, "LEADER_EXIT_TIMEOUT", 0.2)
     leader, other = lasting("import time; time.sleep(60)"), lasting("raise SystemExit(1)")
-    with pytest.raises(TrainingError, match="rank 0 was ended by SIGTERM; go on with --resume"):
+    with pytest.raises(TrainingError, match="rank 0 was ended by SIGTERM; resume the run"):
         launch._wait_for_leader([leader, other])
     assert other.returncode == 1
 

@@ -66,7 +66,7 @@ def _wait_for_leader(processes: list[subprocess.Popen[bytes]]) -> int:
     while leader.poll() is None and not any(process.poll() for process in others):
         time.sleep(0.05)
     if (code := _stop_process(leader, LEADER_EXIT_TIMEOUT)) < 0:
-        raise TrainingError(f"rank 0 was ended by {signal.Signals(-code).name}; go on with --resume")
+        raise TrainingError(f"rank 0 was ended by {signal.Signals(-code).name}; resume the run", options=("resume",))
     for process in others if code else []:
         process.terminate()  # it may wait for a leader that will never come
     return code

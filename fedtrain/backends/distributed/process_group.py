@@ -43,7 +43,10 @@ class Rank:
         if wanted.type != "cuda" or self.world_size == 1:
             return wanted
         if wanted.index is not None:
-            raise InputError(f"{wanted} cannot be the GPU of {self.world_size} ranks; --device cuda gives each its own")
+            raise InputError(
+                f"{wanted} cannot be the GPU of {self.world_size} ranks; device cuda gives each its own",
+                options=("device",),
+            )
         if self.local_rank >= torch.cuda.device_count():
             raise TrainingError(f"rank {self.rank} finds no GPU of its own; start as many ranks as there are GPUs")
         return torch.device("cuda", self.local_rank)

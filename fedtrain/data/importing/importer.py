@@ -59,7 +59,10 @@ def import_dataset(
         found = _match_domains(data, find_candidates(data, tops), paths, domain)
         found = {key: one for key, one in found.items() if not only or key in only}
         if taken := [key for key in found if get_domain_path(name, key, root).exists() and not replace]:
-            raise InputError(f"{get_domain_path(name, taken[0], root)}: is already there; replace it with --replace")
+            raise InputError(
+                f"{get_domain_path(name, taken[0], root)}: is already there; ask for it to be replaced",
+                options=("replace",),
+            )
         return [_import_domain(data, key, one, root, archives, progress) for key, one in found.items()]
 
 
@@ -70,15 +73,22 @@ def _match_domains(
     if not found:
         raise DataError(f"{', '.join(map(str, paths))}: nothing of {data.title} found; see fedco2 data add --help")
     if domain is not None and len(found) > 1:
-        raise InputError(f"--domain {domain}, but {found[0].path} and {found[1].path} are two; add one at a time")
+        raise InputError(
+            f"domain {domain}, but {found[0].path} and {found[1].path} are two; add one at a time", options=("domain",)
+        )
     settled: dict[str, DomainCandidate] = {}
     for one in found:
         key = domain or one.domain
         if key is None:
             choice = ", ".join(data.domains)
-            raise InputError(f"{one.path}: its name does not tell the domain; say --domain, one of {choice}")
+            raise InputError(
+                f"{one.path}: its name does not tell the domain; say which, one of {choice}", options=("domain",)
+            )
         if key in settled:
-            raise InputError(f"{one.path} and {settled[key].path} are both {key}; give one of them, or say --domain")
+            raise InputError(
+                f"{one.path} and {settled[key].path} are both {key}; give one of them, or say which domain it is",
+                options=("domain",),
+            )
         settled[key] = one
     return {key: settled[key] for key in data.domains if key in settled}
 

@@ -74,7 +74,7 @@ def validate_domain(data: DatasetInfo, given: str) -> str:
     if given not in data.domains:
         near = get_close_matches(given.lower(), data.domains, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(data.domains)}"
-        raise InputError(f"--domain {given}: {data.title} has no such domain; {hint}")
+        raise InputError(f"{data.title} has no domain {given!r}; {hint}", options=("domain",))
     return given
 
 

@@ -75,7 +75,7 @@ class Deployment:
         """Start all; when this returns every node is online, and when it fails nothing is left behind."""
         version = require_flower()
         if data_dir is not None and not data_dir.is_dir():
-            raise InputError(f"{data_dir}: no such folder; give --data-dir that of all data")
+            raise InputError(f"{data_dir}: no such folder; name that of all data", options=("data_dir",))
         self.folder.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(self.folder):
             self._check_folder_unused()
@@ -146,7 +146,10 @@ class Deployment:
             raise InputError(f"{self.folder}: a deployment is here already; {way_out}")
         for name in (DATABASE_FILE, CERTIFICATES_DIR, FLOWER_HOME_DIR):
             if (self.folder / name).exists():
-                raise InputError(f"{self.folder / name} is there already and is not overwritten; choose another --dir")
+                raise InputError(
+                    f"{self.folder / name} is there already and is not overwritten; choose another folder",
+                    options=("dir",),
+                )
 
     def _start_all(self, parts: Supervisor, tell: Callable[[str], None]) -> None:
         (self.folder / LOGS_DIR).mkdir(exist_ok=True)

@@ -25,14 +25,16 @@ HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 def format_multi_host_guide(clients: int, host: str, *, threads: int = 1, data_dir: Path | None = None) -> str:
     """What to type where, with the SuperLink on ``host``, a name or an address that all nodes reach."""
     if not _is_ip_address(host) and not HOST_NAME.fullmatch(host):
-        raise InputError(f"--hosts {host}: that is no name or address of one host; say where the SuperLink will be")
+        raise InputError(
+            f"{host!r} is no name or address of one host; say where the SuperLink will be", options=("hosts",)
+        )
     data = data_dir or DATA_DIR
     settings = {name: value for name, value in DEFAULT_VARIABLES.items() if name.startswith("FLWR")}
     quiet = shlex.join(f"{name}={value}" for name, value in (settings | {"OMP_NUM_THREADS": str(threads)}).items())
     wheel = f"fedco2-{get_version()}-py3-none-any.whl"
     domains = {len(one.domains): one.name for one in DATASETS.values() if len(one.domains) > 1}
     dataset = domains.get(clients, "cifar10")
-    run = f"--dataset {dataset}" + f" --clients {clients}" * (clients not in domains)
+    run = shlex.join(["--dataset", dataset, *(["--clients", str(clients)] if clients not in domains else [])])
     superlink = shlex.join(
         commands.build_superlink_command(SUPERLINK_PORT, Path("superlink.db"), CURRENT_DIR, host="0.0.0.0")
     )
@@ -50,8 +52,8 @@ def format_multi_host_guide(clients: int, host: str, *, threads: int = 1, data_d
             *(f"ssh-keygen -q -t ecdsa -b 384 -N '' -C '' -f node-{client}" for client in range(clients)),
             "",
             f"# On {host}, in a terminal of its own: the SuperLink. Who reaches its port {SUPERLINK_PORT} may let in",
-            "# nodes and have them run code, so open it in the firewall to the nodes alone. With --database it can be",
-            "# restarted",
+            "# nodes and have them run code, so open it in the firewall to the nodes alone.",
+            "# With flower-superlink --database it can be restarted",
             superlink,
             "",
             f"# On {host}: say where it is, and let in the nodes",

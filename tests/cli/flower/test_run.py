@@ -46,7 +46,10 @@ def test_without_a_word_on_the_data_those_of_the_server_decide_and_that_is_said(
 
 def test_more_answers_than_clients_are_refused(written, capsys):
     assert written("--min-clients", "9") == 2
-    assert "--min-clients 9: there are 5 clients; choose from 1 to 5" in capsys.readouterr().err
+    assert (
+        "9 clients cannot be required: there are 5 clients; choose from 1 to 5 (--min-clients)"
+        in capsys.readouterr().err
+    )
 
 
 def test_simulated_nodes_look_where_they_are_told(tmp_path, monkeypatch):

@@ -146,7 +146,7 @@ def test_a_run_of_a_machine_with_a_gpu_goes_on_without(tmp_path, capsys, no_figu
     config.write_text(config.read_text().replace('device = "auto"', 'device = "cuda:0"'))
     resume = ["train", "--resume", str(out), "--rounds", "2", "--json"]
     if not torch.cuda.is_available():
-        assert_refused(capsys, resume, "sees no CUDA", "--device cpu")
+        assert_refused(capsys, resume, "sees no CUDA", "use cpu (--device)")
     assert main([*resume, "--device", "cpu"]) == 0
 
 

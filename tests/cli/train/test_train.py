@@ -228,7 +228,9 @@ def test_the_written_configuration_is_the_same_run_again(finished, tmp_path, cap
 @pytest.mark.parametrize("place", ["a file", "/proc/fedco2"])
 def test_a_folder_that_cannot_be_written(place, tmp_path, capsys):
     (tmp_path / "a file").write_text("mine")
-    assert_refused(capsys, [*QUICK_TRAIN, "--out", str(tmp_path / place)], "cannot write to", "choose another --out")
+    assert_refused(
+        capsys, [*QUICK_TRAIN, "--out", str(tmp_path / place)], "cannot write to", "choose another folder (--out)"
+    )
     assert (tmp_path / "a file").read_text() == "mine"
 
 

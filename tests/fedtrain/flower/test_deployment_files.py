@@ -127,14 +127,14 @@ def test_up_twice_is_refused(tmp_path, some, version):
 @pytest.mark.parametrize("name", ["superlink.db", "security", "flower"])
 def test_nothing_is_overwritten(tmp_path, version, name):
     (tmp_path / name).write_text("mine")
-    with pytest.raises(InputError, match="is there already and is not overwritten; choose another --dir"):
+    with pytest.raises(InputError, match="is there already and is not overwritten; choose another folder"):
         Deployment(tmp_path).up(2)
     assert (tmp_path / name).read_text() == "mine"
     assert not (tmp_path / STATE_FILE).exists()
 
 
 def test_a_folder_of_data_that_is_not_there(tmp_path, version):
-    with pytest.raises(InputError, match="no such folder; give --data-dir"):
+    with pytest.raises(InputError, match="no such folder; name that of all data"):
         Deployment(tmp_path / "new").up(2, data_dir=tmp_path / "nowhere")
     assert not (tmp_path / "new").exists()
 

@@ -64,7 +64,7 @@ def test_runs_of_other_data_are_not_used(tmp_path):
         other = make_plan("T7", look, **asked)
         assert other.run_specs[0, 0, 1].identity == identity
         assert not build_jobs([other], tmp_path / "new", adopt)[identity].begun
-        with pytest.raises(InputError, match="other data than are here now; choose another --out"):
+        with pytest.raises(InputError, match="other data than are here now; choose another folder"):
             build_jobs([other], tmp_path / "runs")
 
 

@@ -160,7 +160,7 @@ def test_how_many_seeds_or_which(text, seeds):
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "1,x", "", ",", "2000000", "-1,2"])
 def test_seeds_that_are_none(text):
-    with pytest.raises(InputError, match="--seeds"):
+    with pytest.raises(InputError, match="say how many, as in 3"):
         parse_seeds(text, (1,))
 
 

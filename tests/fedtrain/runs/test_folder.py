@@ -56,7 +56,7 @@ def test_a_run_begins(begun):
 @pytest.mark.parametrize("name", [CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE, "checkpoints", "figures"])
 def test_what_is_there_is_not_overwritten(name, tmp_path):
     (tmp_path / name).write_text("mine")
-    with pytest.raises(InputError, match=f"holds {name} already.*choose another --out"):
+    with pytest.raises(InputError, match=f"holds {name} already.*choose another folder"):
         RunFolder(tmp_path).begin(Config(), {})
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine"}
 
@@ -70,7 +70,7 @@ def test_other_files_are_let_be(tmp_path):
 @pytest.mark.parametrize("place", ["a file", "a file/below", "/proc/fedco2"])
 def test_where_nothing_can_be_written_there_is_one_line(place, tmp_path):
     (tmp_path / "a file").write_text("mine")
-    with pytest.raises(InputError, match=r"cannot write to .*choose another --out"):
+    with pytest.raises(InputError, match=r"cannot write to .*choose another folder"):
         RunFolder(tmp_path / place).begin(Config(), {})
     assert (tmp_path / "a file").read_text() == "mine"
 

@@ -214,7 +214,7 @@ def test_folders_of_classes(nested: str, packed: bool, tmp_path: Path) -> None:
 def test_one_domain_of_an_odd_name(tmp_path: Path) -> None:
     write_office(tmp_path)
     (tmp_path / "dslr").rename(tmp_path / "camera")
-    with pytest.raises(InputError, match="camera: its name does not tell the domain; say --domain, one of amazon"):
+    with pytest.raises(InputError, match="camera: its name does not tell the domain; say which, one of amazon"):
         import_dataset("office", [tmp_path / "camera"], tmp_path / "data")
     (added,) = import_dataset("office", [tmp_path / "camera"], tmp_path / "data", domain="dslr")
     assert added.info.title == "DSLR (subset of 16 + 4)"
@@ -267,7 +267,7 @@ def test_a_malicious_pickle_or_archive_is_refused(tmp_path: Path) -> None:
 def test_what_is_there_stays_unless_replaced(tmp_path: Path) -> None:
     path = write_npz(tmp_path / "usps.npz", GREY)
     import_dataset("digits", [path], tmp_path / "data")
-    with pytest.raises(InputError, match=r"usps\.safetensors: is already there; replace it with --replace"):
+    with pytest.raises(InputError, match=r"usps\.safetensors: is already there; ask for it to be replaced"):
         import_dataset("digits", [path, write_npz(tmp_path / "mnist.npz")], tmp_path / "data")
     assert list(list_stored_titles("digits", tmp_path / "data")) == ["usps"]  # refused before any work
     import_dataset("digits", [write_npz(path, COLOUR)], tmp_path / "data", replace=True)
@@ -277,9 +277,9 @@ def test_what_is_there_stays_unless_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("digits.npz", "--domain"),
-        ("fashion_mnist.npz", "--domain"),
-        ("mnist_usps.npz", "--domain"),
+        ("digits.npz", "say which"),
+        ("fashion_mnist.npz", "say which"),
+        ("mnist_usps.npz", "say which"),
         ("u.h5", "usps.bz2"),
     ],
 )
