@@ -10,7 +10,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import click
 from click.shell_completion import shell_complete
@@ -28,6 +27,9 @@ from cli.report import report as report_on_runs
 from cli.reproduce import reproduce
 from cli.theory import theory
 from cli.train import train
+
+CLOSE = 0.6
+"""How alike a misspelt subcommand must be to the one that is guessed."""
 
 
 @dataclass
@@ -47,10 +49,12 @@ class SuggestingGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            close = get_close_matches(args[0], self.list_commands(ctx), n=1)
-            if not close or "Did you mean" in error.format_message():
+            from theory.text import find_nearest_name
+
+            near = find_nearest_name(args[0], self.list_commands(ctx), CLOSE)
+            if near is None or "Did you mean" in error.format_message():
                 raise
-            raise click.UsageError(f"{error.format_message()} Did you mean '{close[0]}'?", ctx) from None
+            raise click.UsageError(f"{error.format_message()} Did you mean {near!r}?", ctx) from None
 
 
 def show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from fedtrain.config.schema import Config
-from fedtrain.config.toml import suggest_name
 from fedtrain.data.client_data import ClientData, Federation
 from fedtrain.data.own_clients import build_own_federation
 from fedtrain.federated.server import Split
@@ -26,6 +25,7 @@ from fedtrain.runs.experiment import ModelBuilder
 from fedtrain.runs.folder import MANIFEST_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.runs.json_types import ByBranch, Manifest, MetricRow, RunSummary
 from theory.errors import InputError
+from theory.text import suggest_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+FEW_NAMES = 20
+"""Up to so many names are all listed beside the nearest."""
+
 
 def format_duration(seconds: float) -> str:
     """A time in the unit that fits, with two digits or so: 0.35 s, 42 s, 2.4 min, 1.7 h, 3.1 days."""
@@ -20,7 +23,17 @@ def format_count(count: int, noun: str) -> str:
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """The nearest known name if one is near, and all of them."""
+    """The way out when a name is not known: the nearest one, and all if they are few or none is near."""
     names = list(known)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
-    return (f"did you mean {near[0]}? " if near else "") + f"there are {', '.join(names)}"
+    near, listed = find_nearest_name(name, names), f"there are {', '.join(names) or 'none'}"
+    if near is None:
+        return listed
+    return f"did you mean {near!r}?" + (f" {listed}" if len(names) <= FEW_NAMES else "")
+
+
+def find_nearest_name(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
+    """The name that was probably meant, upper and lower case alike: one that it begins, else one spelt nearly so."""
+    names = {one.lower(): one for one in known}
+    longer = [one for one in names if name and one.startswith(name.lower())]  # best: best-by-validation, not last
+    near = longer or get_close_matches(name.lower(), names, n=1, cutoff=cutoff)
+    return names[near[0]] if near else None

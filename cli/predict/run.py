@@ -15,11 +15,11 @@ from torch import Tensor
 from cli.console import make_console
 from cli.evaluate.run import describe_run, show_heading
 from cli.word_table import Column, print_word_table
-from fedtrain.config.toml import suggest_name
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
 from fedtrain.inference.unseen_client import ENOUGH_IMAGES, POLICY, UNSEEN_CLIENT, build_unseen_client, choose_branch
 from fedtrain.utils.terminal import get_table_width
 from theory.errors import InputError
+from theory.text import suggest_name
 
 CLASS_COLUMNS = 30
 """Room for a class and its probability; what is left of a line is the image's."""

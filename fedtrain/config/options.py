@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypedDict
 
-from fedtrain.config.toml import TomlTable, merge_tables, parse_override, suggest_name
+from fedtrain.config.toml import TomlTable, merge_tables, parse_override
 from theory.errors import InputError
+from theory.text import suggest_name
 
 SETTING_FOR_OPTION = {
     "method": "method.name",

@@ -20,11 +20,11 @@ from fedtrain.config.toml import (
     format_value,
     parse_section,
     serialize_section,
-    suggest_name,
 )
 from fedtrain.methods import METHODS, AnyMethod
 from fedtrain.methods.fedco2 import FedCO2
 from theory.errors import InputError
+from theory.text import suggest_name
 
 BackendName = Literal["auto", "serial", "threads", "vmap", "distributed"]
 ClientWeighting = Literal["uniform", "size"]

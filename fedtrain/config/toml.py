@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from math import inf, isfinite
 from sys import float_info
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from theory.errors import InputError
+from theory.text import suggest_name
 
 T = TypeVar("T")
 TomlTable = dict[str, Any]
 NONE_TEXT = "none"
-FEW_NAMES = 12
-"""Up to so many names are all listed beside the nearest."""
 MAX_VALUE_LENGTH = 80
 TYPE_DESCRIPTIONS = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
 
@@ -38,17 +36,6 @@ def serialize_section(instance: Any) -> TomlTable:
     """Its fields as a table; TOML has no word for None, so it is spelt out."""
     pairs = {f.name: getattr(instance, f.name) for f in fields(instance)}
     return {key: NONE_TEXT if value is None else value for key, value in pairs.items()}
-
-
-def suggest_name(name: str, known: Iterable[str]) -> str:
-    """The way out when a name is not known."""
-    choice = list(known)
-    longer = [one for one in choice if name and one.startswith(name)]  # best: best-by-validation, not last
-    near = longer or get_close_matches(name, choice, n=1, cutoff=0.5)
-    there = f"there are {', '.join(choice) or 'none'}"
-    if not near:
-        return there
-    return f"did you mean {near[0]!r}?" + (f" {there}" if len(choice) <= FEW_NAMES else "")
 
 
 def format_value(value: object) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 from fedtrain.data.readers.class_folders import DOMAINNET_CLASSES, OFFICE_CLASSES
 from theory.errors import InputError
+from theory.text import suggest_name
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,5 @@ DATASETS: dict[str, DatasetInfo] = {
 def get_dataset_info(name: str) -> DatasetInfo:
     """The data set of this name."""
     if name not in DATASETS:
-        near = get_close_matches(name.lower(), DATASETS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(DATASETS)}"
-        raise InputError(f"unknown data set {name!r}; {hint}")
+        raise InputError(f"unknown data set {name!r}; {suggest_name(name, DATASETS)}")
     return DATASETS[name]

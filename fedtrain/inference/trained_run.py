@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedtrain.config.schema import Config, parse_config
-from fedtrain.config.toml import format_error, merge_tables, suggest_name
+from fedtrain.config.toml import format_error, merge_tables
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.data.errors import DataError
@@ -25,6 +25,7 @@ from fedtrain.runs.checkpoint import RunState, build_damage_error
 from fedtrain.runs.experiment import Experiment, ModelBuilder
 from fedtrain.runs.folder import LAST_CHECKPOINT, MANIFEST_FILE, RunFolder
 from theory.errors import InputError
+from theory.text import suggest_name
 
 MAX_SAMPLES = 10**8
 """More samples than any manifest of ours speaks of."""

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from fedtrain.config.toml import suggest_name
 from fedtrain.report.grouping import get_test_data_key, group_records
 from fedtrain.report.records import FUSED, RunRecord
 from fedtrain.report.rows import TableRow, build_table_rows
 from fedtrain.runs import selection
 from theory.errors import InputError
+from theory.text import suggest_name
 
 RULE_DESCRIPTIONS = selection.RULE_DESCRIPTIONS | {
     "last": "after the last evaluated round"

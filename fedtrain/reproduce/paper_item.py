@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 from fedtrain.config.presets import load_preset_chain
 from fedtrain.config.schema import SelectionRule, get_method_class
-from fedtrain.config.toml import TomlTable, merge_tables, suggest_name
+from fedtrain.config.toml import TomlTable, merge_tables
 from fedtrain.data.datasets import DATASETS
 from fedtrain.report.records import FUSED
 from theory.errors import InputError
+from theory.text import suggest_name
 
 PAPER_ITEM_NAMES = (
     *(f"T{number}" for number in (1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13)),

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fedtrain.config.schema import load_toml
-from fedtrain.config.toml import format_value, suggest_name
+from fedtrain.config.toml import format_value
 from theory.errors import InputError
+from theory.text import suggest_name
 
 NumberKey = tuple[str, str, str]
 """Panel, row and column; a panel of no name is the only one."""

@@ -14,8 +14,9 @@ from importlib.resources import files
 from typing import Any
 
 from fedtrain.config.schema import Config, parse_config
-from fedtrain.config.toml import NONE_TEXT, TomlTable, merge_tables, suggest_name
+from fedtrain.config.toml import NONE_TEXT, TomlTable, merge_tables
 from theory.errors import InputError
+from theory.text import suggest_name
 
 PRESET_FOLDER = files("fedtrain.config.presets")
 BASE_PRESETS = {"feature-skew", "label-skew"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
 from fedtrain.data.datasets import DatasetInfo
 from theory.errors import InputError
+from theory.text import suggest_name
 
 PUBLISHED_SIZES: dict[str, tuple[tuple[int, int], ...]] = {
     "mnist": ((60_000, 10_000), (7_438, 14_000)),
@@ -72,8 +72,7 @@ def guess_domain(data: DatasetInfo, names: Sequence[str]) -> str | None:
 def validate_domain(data: DatasetInfo, given: str) -> str:
     """The domain that a user names."""
     if given not in data.domains:
-        near = get_close_matches(given.lower(), data.domains, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(data.domains)}"
+        hint = suggest_name(given, data.domains)
         raise InputError(f"{data.title} has no domain {given!r}; {hint}", options=("domain",))
     return given
 

@@ -107,7 +107,7 @@ def test_auto_is_a_device_that_is_there():
 
 @pytest.mark.parametrize(
     ("there", "device", "words"),
-    [(0, "cuda", "sees no CUDA; use --device cpu"), (2, "cuda:2", "the last one here is cuda:1")],
+    [(0, "cuda", "sees no CUDA; use cpu"), (2, "cuda:2", "the last one here is cuda:1")],
 )
 def test_a_device_of_another_machine_is_read_but_not_used(there, device, words, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: there > 0)

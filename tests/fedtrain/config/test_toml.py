@@ -15,7 +15,6 @@ from fedtrain.config.toml import (
     parse_override,
     parse_section,
     serialize_section,
-    suggest_name,
 )
 from theory.errors import InputError
 
@@ -122,11 +121,3 @@ def test_merging_does_not_depend_on_brackets_and_changes_nothing(a, b, c):
 
 def test_a_value_takes_the_place_of_a_section():
     assert merge_tables({"data": {"a": 1}}, {"data": 3}) == {"data": 3}
-
-
-def test_nearest_helps_even_if_nothing_is_near():
-    assert suggest_name("fedbm", ["fedavg", "fedbn"]) == "did you mean 'fedbn'? there are fedavg, fedbn"
-    assert suggest_name("best", ["last", "best-by-validation"]).startswith("did you mean 'best-by-validation'? ")
-    assert suggest_name("n1", [f"n{k}" for k in range(99)]) == "did you mean 'n1'?"
-    assert suggest_name("", ["a", "b"]) == suggest_name("qqq", ["a", "b"]) == "there are a, b"
-    assert suggest_name("qqq", []) == "there are none"
