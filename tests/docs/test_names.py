@@ -107,6 +107,18 @@ def test_python_names_exist(page):
     assert not missing
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_what_is_called_can_be_called(page):
+    """A module is not a function."""
+    calls = [
+        node for source in blocks(page, "python") for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)
+    ]
+    for called in (node.func for node in calls):
+        if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
+            if called.value.id in ("fedtrain", "theory"):
+                assert callable(getattr(import_module(called.value.id), called.attr)), ast.unparse(called)
+
+
 def list_options(command: click.Command) -> set[str]:
     mine = {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
     inner = command.commands.values() if isinstance(command, click.Group) else ()
