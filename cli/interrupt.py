@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from fedtrain.utils.signals import handle_signals
+
 
 class Interrupted(Exception):  # noqa: N818 - it is no error
     """The user stopped the command; the message says how to go on."""
@@ -19,10 +21,8 @@ def handle_interrupts(state: Callable[[], str]) -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
     try:
-        yield
+        with handle_signals(interrupt, [signal.SIGTERM]):
+            yield
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted {state()}") from None
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -98,21 +98,17 @@ def check_hardware() -> Iterator[CheckResult]:
     why = f" (cuda: {complaints[0].message})" if complaints else ""
     yield CheckResult("device", f"cuda: {cuda}" if cuda else f"cpu{why}")
     omp = os.environ.get("OMP_NUM_THREADS")
-    told = f", OMP_NUM_THREADS={omp}" if omp else ""
-    yield CheckResult("threads", f"{torch.get_num_threads()} of {os.cpu_count()} processors{told}")
+    limit = f", OMP_NUM_THREADS={omp}" if omp else ""
+    yield CheckResult("threads", f"{torch.get_num_threads()} of {os.cpu_count()} processors{limit}")
 
 
 def check_memory() -> CheckResult:
     """What is available, within the limit of the container if there is one."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
-        limit = Path("/sys/fs/cgroup/memory.max")
-        if limit.exists() and (most := limit.read_text().strip()).isdigit():
-            free = min(free, int(most))
-    except (OSError, StopIteration):
-        return CheckResult("memory", "unknown on this system")
-    return CheckResult("memory", f"{free / 2**30:.1f} GiB available")
+        from theory.memory import get_available_memory
+    except ImportError:  # said under packages
+        return CheckResult("memory", "unknown: a package is missing")
+    return CheckResult("memory", f"{get_available_memory() / 2**30:.1f} GiB available")
 
 
 def check_import(name: str) -> CheckResult:
@@ -130,8 +126,8 @@ def check_import(name: str) -> CheckResult:
 
 def get_data_folder() -> Path:
     """Where data are looked for: FEDCO2_DATA, else the user's folder for data."""
-    if told := os.environ.get("FEDCO2_DATA"):
-        return Path(os.path.expanduser(told)).absolute()
+    if chosen := os.environ.get("FEDCO2_DATA"):
+        return Path(os.path.expanduser(chosen)).absolute()
     if sys.platform == "darwin":
         base = "~/Library/Application Support"
     elif sys.platform == "win32":

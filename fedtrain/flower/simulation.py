@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
-from types import FrameType
 from typing import Any
 
 from fedtrain.flower.client_session import SIMULATION_VARIABLE
@@ -58,12 +56,5 @@ def simulate(nodes: int, workers: int, server_main: Callable[[Any], Any], halt: 
 def set_on_interrupt(halt: Event) -> Iterator[None]:
     """Ctrl-C is for who waits for the clients: that is another thread, and Flower waits for it."""
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        halt.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handle_signals(lambda number, frame: halt.set()):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

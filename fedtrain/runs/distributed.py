@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 from fedtrain.backends.distributed.backend import DistributedBackend
 from fedtrain.backends.distributed.process_group import Rank, join_process_group
@@ -15,26 +13,26 @@ from fedtrain.backends.distributed.rank_worker import RankWorker
 from fedtrain.backends.distributed.tensor_channel import TensorChannel
 from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import RunFolder
-from fedtrain.utils.signals import INTERRUPT_SIGNALS
+from fedtrain.utils.signals import handle_signals
 from theory.errors import InputError
 
 
 @contextmanager
 def open_distributed_backend(work: Experiment, place: Rank, folder: RunFolder) -> Iterator[DistributedBackend]:
-    """On rank 0: the fleet of all ranks, which are let go at the end."""
+    """On rank 0: the backend of all ranks, which are let go at the end."""
     part = select_rank_clients(work, place)
-    wire = TensorChannel(part.config.machine.resolve_device())
-    with join_process_group(place, wire.device):
-        wire.broadcast({"folder": str(folder.path.absolute())}, {})
-        fleet = DistributedBackend(
+    channel = TensorChannel(part.config.machine.resolve_device())
+    with join_process_group(place, channel.device):
+        channel.broadcast({"folder": str(folder.path.absolute())}, {})
+        backend = DistributedBackend(
             RankWorker(part.build_backend(folder.path), folder),
             [client.name for client in work.federation.clients],
-            wire,
+            channel,
         )
         try:
-            yield fleet
+            yield backend
         finally:
-            fleet.release_ranks()
+            backend.release_ranks()
 
 
 def serve_rank(work: Experiment, place: Rank) -> RunFolder:
@@ -43,20 +41,12 @@ def serve_rank(work: Experiment, place: Rank) -> RunFolder:
     An interruption is for rank 0 to answer; here it ends the turn at hand.
     """
     part = select_rank_clients(work, place)
-    wire = TensorChannel(part.config.machine.resolve_device())
-    with join_process_group(place, wire.device):
-        folder = RunFolder(Path(wire.receive_broadcast()[0]["folder"]))
-        station = RankWorker(part.build_backend(folder.path), folder)
-
-        def halt(number: int, frame: FrameType | None) -> None:
-            station.request_stop()
-
-        before = {number: signal.signal(number, halt) for number in INTERRUPT_SIGNALS}
-        try:
-            station.serve(wire)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    channel = TensorChannel(part.config.machine.resolve_device())
+    with join_process_group(place, channel.device):
+        folder = RunFolder(Path(channel.receive_broadcast()[0]["folder"]))
+        worker = RankWorker(part.build_backend(folder.path), folder)
+        with handle_signals(lambda number, frame: worker.request_stop()):
+            worker.serve(channel)
     return folder
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections import defaultdict
@@ -19,6 +18,7 @@ from fedtrain.runs.client_state import ClientStateStore
 from fedtrain.runs.json_types import Manifest, MetricRow
 from fedtrain.runs.selection import parse_row
 from fedtrain.utils.atomic_files import replace_atomically
+from fedtrain.utils.locks import acquire_lock, is_same_file
 from theory.errors import InputError
 
 CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE = "config.toml", "manifest.json", "metrics.jsonl", "summary.json"
@@ -89,12 +89,10 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             file = (self.path / LOCK_FILE).open("w")
         with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if not os.path.samestat(os.fstat(file.fileno()), os.stat(self.path / LOCK_FILE)):
-                    raise OSError  # the process before took its lock away, and a third one has a new one
-            except OSError:
-                raise InputError(f"{self.path}: another process is at work here; wait for it or stop it") from None
+            busy = f"{self.path}: another process is at work here; wait for it or stop it"
+            acquire_lock(file.fileno(), busy)
+            if not is_same_file(file.fileno(), self.path / LOCK_FILE):
+                raise InputError(busy)  # the process before took its lock away, and a third one has a new one
             try:
                 self._remove_partial_files()
                 yield

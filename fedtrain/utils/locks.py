@@ -1,4 +1,4 @@
-"""One process at a time starts or ends something in a folder."""
+"""One process at a time works in a folder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,22 @@ from pathlib import Path
 from theory.errors import InputError
 
 
+def acquire_lock(handle: int, busy: str) -> None:
+    """Lock an open file or folder until it is closed; say that it is busy if another process has it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InputError(busy) from None
+
+
+def is_same_file(handle: int, path: Path) -> bool:
+    """Whether an open file is still the one of this name."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except OSError:
+        return False
+
+
 @contextmanager
 def exclusive_lock(folder: Path) -> Iterator[None]:
     """Keep others out of the folder while within; the lock is on the folder itself, so no file tells of it."""
@@ -19,10 +35,7 @@ def exclusive_lock(folder: Path) -> Iterator[None]:
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{folder}: another process starts or ends something here; wait for it") from None
+        acquire_lock(handle, f"{folder}: another process starts or ends something here; wait for it")
         yield
     finally:
         os.close(handle)

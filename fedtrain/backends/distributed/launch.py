@@ -17,7 +17,7 @@ import torch
 
 from fedtrain.backends.distributed.process_group import STORE_VARIABLE
 from fedtrain.errors import TrainingError
-from fedtrain.utils.signals import INTERRUPT_SIGNALS
+from fedtrain.utils.signals import handle_signals
 
 EXIT_TIMEOUT = 10.0
 """Seconds that a process has to see for itself that it is over."""
@@ -45,19 +45,17 @@ def launch_ranks(command: Sequence[str], ranks: int, threads: int | None) -> int
                 process.send_signal(signal.SIGINT)
             passed = passed or number == signal.SIGTERM
 
-        before = {number: signal.signal(number, pass_on) for number in INTERRUPT_SIGNALS}
-        try:
-            for rank in range(ranks):
-                own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-                heard = subprocess.DEVNULL if rank else None
-                environment = {**os.environ, **shared, **own}
-                processes.append(subprocess.Popen(command, env=environment, stdout=heard, stderr=heard))
-            return _wait_for_leader(processes)
-        finally:
-            for process in processes:
-                _stop_process(process)
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with handle_signals(pass_on):
+            try:
+                for rank in range(ranks):
+                    own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+                    heard = subprocess.DEVNULL if rank else None
+                    environment = {**os.environ, **shared, **own}
+                    processes.append(subprocess.Popen(command, env=environment, stdout=heard, stderr=heard))
+                return _wait_for_leader(processes)
+            finally:
+                for process in processes:
+                    _stop_process(process)
 
 
 def _wait_for_leader(processes: list[subprocess.Popen[bytes]]) -> int:
