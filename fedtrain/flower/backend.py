@@ -22,8 +22,10 @@ from fedtrain.federated.server import (
     sample_cohort,
     validate_update,
 )
-from fedtrain.flower.client_manager import ClientManager, build_client_error
+from fedtrain.flower.client_manager import ClientManager
+from fedtrain.flower.exchange import Exchange
 from fedtrain.flower.records import RecordPacker
+from fedtrain.flower.replies import build_client_error
 from fedtrain.parameters import EntryNames, StateDict
 from fedtrain.runs.checkpoint import RunState
 from fedtrain.runs.folder import LAST_CHECKPOINT, RunFolder
@@ -136,9 +138,8 @@ class FlowerBackend:
             )
 
         letters = {name: letter(name) for name in whom}
-        replies = self.client_manager.send_and_receive(
-            letters, min(self.wait_policy.min_clients, len(letters)), self.wait_policy.timeout
-        )
+        exchange = Exchange(self.client_manager, letters, self.wait_policy.timeout)
+        replies = exchange.run(min(self.wait_policy.min_clients, len(letters)))
         answers: dict[str, Update | Failure] = {}
         scores: dict[str, Scores] = {}
         for name in whom:

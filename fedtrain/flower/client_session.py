@@ -67,28 +67,23 @@ class ClientSession:
         """Of the client."""
         return self.experiment.federation.clients[0].name
 
-    def run_round(
-        self, note: Mapping[str, Any], entries: StateDict, remembered: StateDict | None = None
-    ) -> tuple[EncodedMessage, StateDict | None]:
-        """Evaluate, then train, as far as asked for: the answer, and what the client keeps if it has trained.
+    def run_round(self, note: Mapping[str, Any], entries: StateDict) -> EncodedMessage:
+        """Evaluate, then train, as far as asked for: the answer.
 
         ``note["turn"]`` says in which round this client trained last, as far as the server knows: a turn whose answer
-        was lost did not happen. What it kept then is ``remembered``, or on the disk, where what it keeps now goes
-        before the server hears of it.
+        was lost did not happen. What it kept then is on the disk, where what it keeps now goes before the server
+        hears of it.
         """
         message, turn, name = decode_broadcast(note, entries), int(note["turn"]), self.name
         fleet = SerialBackend(
             self.experiment.build_client_trainer(), self.experiment.federation.clients, skip_failures=True
         )
         if turn:
-            fleet.client_states = {
-                name: remembered if remembered is not None else self.client_state_store.load(name, turn)
-            }
+            fleet.client_states = {name: self.client_state_store.load(name, turn)}
         scores = encode_scores(fleet.evaluate(message, note["splits"])) if note["splits"] else {}
         answers = fleet.train(message, [name]) if note["train"] else []
         told, sent = encode_replies(answers)
-        kept = fleet.client_states[name] if any(isinstance(answer, Update) for answer in answers) else None
-        if kept is not None:
-            self.client_state_store.save(name, message.round + 1, kept)
+        if any(isinstance(answer, Update) for answer in answers):
+            self.client_state_store.save(name, message.round + 1, fleet.client_states[name])
         self.client_state_store.prune(name, {turn, *note["needed"]}, before=message.round + 1)
-        return ({**told, "client": name, "scores": scores}, sent), kept
+        return {**told, "client": name, "scores": scores}, sent

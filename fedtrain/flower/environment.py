@@ -17,6 +17,7 @@ DEFAULT_VARIABLES = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",  # seconds; Flower's own 1 s is waited for at every message
+    "FLWR_PRIVATE_MAX_CONCURRENT_OBJ_PUSHES": "1",  # the SuperLink's database takes one at a time, others starve
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # else Ray listens on all interfaces
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else Ray warns of a future default

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,10 +31,15 @@ LOG_WIDTH = 200
 """Columns; a file has none."""
 
 
-def run_server(grid: Grid, plan: ServerPlan, callbacks: Sequence[Callback] = ()) -> RunSummary:
-    """Meet the clients, then make rounds as any run does, with their nodes as the backend; the summary."""
+def run_server(
+    grid: Grid, plan: ServerPlan, callbacks: Sequence[Callback] = (), tell: Callable[[str], None] = lambda line: None
+) -> RunSummary:
+    """Meet the clients, then make rounds as any run does, with their nodes as the backend; the summary.
+
+    ``tell`` hears what is waited for, and what is done again.
+    """
     config, folder = plan.config, plan.folder
-    manager = ClientManager(grid, build_node_query(config, str(folder.path.absolute())), plan.stop_requested)
+    manager = ClientManager(grid, build_node_query(config, str(folder.path.absolute())), plan.stop_requested, tell)
     begun = folder.has_run
     manager.wait_for_clients(plan.min_clients if begun else plan.num_clients, CLIENT_WAIT_TIMEOUT)
     if begun:  # who is away may come back; what it said of itself was written down
@@ -87,7 +92,7 @@ def main(grid: Grid, context: Context) -> None:
     plan, log = parse_plan(context.run_config)
     with log.open("a", encoding="utf-8", buffering=1) as file:
         screen = Console(file=file, width=LOG_WIDTH, markup=False, highlight=False, emoji=False)
-        run_server(grid, plan, [ProgressView(screen)])
+        run_server(grid, plan, [ProgressView(screen)], screen.print)
 
 
 app = ServerApp()

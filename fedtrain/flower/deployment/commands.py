@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from fedtrain.flower.deployment.ports import LOOPBACK
 
+SUPERLINK_MODULE = "fedtrain.flower.deployment.patient_superlink"
 CA_FILE, CERTIFICATE_FILE, KEY_FILE = "ca.pem", "server.pem", "server.key"
 
 
-def build_superlink_command(port: int, database: Path, certificates: Path | None, host: str = LOOPBACK) -> list[str]:
+def build_superlink_command(
+    port: int, database: Path, certificates: Path | None, host: str = LOOPBACK, python: str = sys.executable
+) -> list[str]:
     """With certificates it wants TLS, and of nodes a key that was registered."""
     secure = ["--insecure"]
     if certificates is not None:
         files = {"--ssl-ca-certfile": CA_FILE, "--ssl-certfile": CERTIFICATE_FILE, "--ssl-keyfile": KEY_FILE}
         secure = [word for option, name in files.items() for word in (option, str(certificates / name))]
         secure.append("--enable-supernode-auth")
-    return ["flower-superlink", *secure, "--database", str(database), "--host", host, "--port", str(port)]
+    words = [*secure, "--database", str(database), "--host", host, "--port", str(port)]
+    return [python, "-P", "-m", SUPERLINK_MODULE, *words]  # -P: nothing is loaded from where it is started
 
 
 def build_supernode_command(address: str, port: int, config: str, ca: Path | None, key: Path | None) -> list[str]:

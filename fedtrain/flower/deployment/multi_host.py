@@ -36,7 +36,9 @@ def format_multi_host_guide(clients: int, host: str, *, threads: int = 1, data_d
     dataset = domains.get(clients, "cifar10")
     run = shlex.join(["--dataset", dataset, *(["--clients", str(clients)] if clients not in domains else [])])
     superlink = shlex.join(
-        commands.build_superlink_command(SUPERLINK_PORT, Path("superlink.db"), CURRENT_DIR, host="0.0.0.0")
+        commands.build_superlink_command(
+            SUPERLINK_PORT, Path("superlink.db"), CURRENT_DIR, host="0.0.0.0", python="python"
+        )
     )
     return "\n".join(
         [

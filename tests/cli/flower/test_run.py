@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 
 from cli.main import main
-from fedtrain.flower.client_manager import build_client_error
+from fedtrain.flower.replies import build_client_error
 
 RUN = ["flower", "run", "--dataset", "digits", "--rounds", "5"]
 

@@ -19,7 +19,7 @@ from cli.console import make_console  # noqa: E402
 from cli.train.view import show_summary  # noqa: E402
 from fedtrain.data.source import load_dataset  # noqa: E402
 from fedtrain.errors import TrainingError  # noqa: E402
-from fedtrain.flower import client_app, client_manager  # noqa: E402
+from fedtrain.flower import client_app, client_manager, exchange  # noqa: E402
 from fedtrain.flower.records import build_record, parse_record  # noqa: E402
 from fedtrain.flower.server_app import run_server  # noqa: E402
 from fedtrain.flower.server_plan import ServerPlan  # noqa: E402
@@ -379,7 +379,7 @@ def test_a_turn_that_crashes_again_and_again_is_given_up(tmp_path):
     grid.spoilt = failing(1, "train", CRASHED, "killed")
     with pytest.raises(TrainingError, match=r"client svhn: its app failed \(killed\)"):
         go(grid, "fedavg all", tmp_path)
-    assert len([1 for place, kind, _ in grid.log if (place, kind) == (1, "train")]) == client_manager.MAX_CRASHES
+    assert len([1 for place, kind, _ in grid.log if (place, kind) == (1, "train")]) == exchange.MAX_CRASHES
     grid = Grid(tmp_path / "again")
     grid.spoilt = failing(1, "train", CRASHED, "killed")
     summary = go(grid, "fedavg all", tmp_path / "again", server={"on_client_failure": "skip"})
