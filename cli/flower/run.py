@@ -83,13 +83,14 @@ def run_on_simulation(plan: ServerPlan, options: dict[str, Any]) -> Run:
     from fedtrain.flower.simulation import simulate
 
     folder, view = plan.folder, NotesView() if options["as_json"] else ProgressView(make_console())
+    tell = view.on_note
     if options["data_dir"] is not None:  # nodes have no settings of their own here
         os.environ["FEDCO2_DATA"] = str(options["data_dir"].absolute())
     machine = replace(plan.config.machine, threads=plan.config.machine.threads or 1)
     plan = replace(plan, config=replace(plan.config, machine=machine))
     workers = options["workers"] or min(plan.num_clients, max(1, (os.cpu_count() or 1) // (machine.threads or 1)))
     try:
-        simulate(plan.num_clients, workers, lambda grid: run_server(grid, plan, [view]), plan.stop_requested)
+        simulate(plan.num_clients, workers, lambda grid: run_server(grid, plan, [view], tell), plan.stop_requested)
     except KeyboardInterrupt:
         raise Interrupted(
             f"interrupted {describe_resume(folder, options['data_dir'], ['flower', 'simulate'])}"

@@ -112,7 +112,7 @@ class Exchange:
     def _count_loss(self, letter: Letter, reply: Message | None) -> None:
         """Let the turn be taken again, unless that was done too often; ``reply`` is the error, if there is one."""
         client, crash = letter.client, reply is not None and is_crash(reply)
-        why = "its node answers, but not with its turn" if reply is None else " ".join(reply.error.reason.split())
+        why = "its node answers, but not with its turn" if reply is None else " ".join(str(reply.error.reason).split())
         if reply is not None and is_node_gone(reply):
             self.manager.forget_node(letter.node)
         counts, most = (self.crashes, MAX_CRASHES) if crash else (self.losses, MAX_LOSSES)

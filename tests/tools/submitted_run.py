@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import pytest
 import small_experiments
 
+from fedtrain.errors import TrainingError
 from fedtrain.flower.app_project import write_app
 from fedtrain.flower.server_plan import ServerPlan
 from fedtrain.runs.client_state import ClientStateStore, make_folder_name
@@ -21,7 +23,7 @@ class SubmittedRun:
     """``clientapp``: the source of another app for the nodes than ours."""
 
     def __init__(self, deployment, work, folder, app, *, least=None, patience=LIMIT, clientapp=None):
-        self.deployment, self.work, self.folder = deployment, work, folder
+        self.deployment, self.work, self.folder, self.app = deployment, work, folder, app
         clients = len(work.federation.clients)
         app.mkdir(parents=True)
         plan = ServerPlan(work.config, folder, clients, least or clients, patience, "test")
@@ -39,16 +41,25 @@ class SubmittedRun:
         """Wait for something to happen."""
         end = time.monotonic() + LIMIT
         while not condition():
-            assert time.monotonic() < end, "it did not happen in time"
+            if time.monotonic() > end:
+                self.stop()
+                raise AssertionError("it did not happen in time")
             time.sleep(0.2)
 
     def over(self):
         """Wait for the end, and for Flower to say so."""
         end = time.monotonic() + LIMIT
         while not (state := self.deployment.control.get_run(self.id)).is_finished:
-            assert time.monotonic() < end, state
+            if time.monotonic() > end:
+                self.stop()
+                raise AssertionError(f"it is not over in time: {state}")
             time.sleep(1)
         return state
+
+    def stop(self):
+        """End it if it goes on, for it would go on into the next one."""
+        with suppress(TrainingError):
+            self.deployment.control.stop_run(self.id)
 
     def everything(self):
         """What must agree; what clients keep is on their nodes."""

@@ -7,8 +7,6 @@ away, a node's heartbeat ends for good, no further run is started. So it waits l
 
 from __future__ import annotations
 
-import sys
-
 from flwr.supercore import sql_mixin
 from flwr.superlink.cli import flower_superlink
 
@@ -18,10 +16,11 @@ BUSY_TIMEOUT = 25.0
 
 def wait_for_database() -> None:
     """Every connection to the database that is made from now on."""
-    before: dict[str, str] = dict(sql_mixin.SQLITE_PRAGMAS)
-    sql_mixin.SQLITE_PRAGMAS = tuple((before | {"busy_timeout": str(round(1000 * BUSY_TIMEOUT))}).items())
+    module = vars(sql_mixin)
+    wanted = dict(module["SQLITE_PRAGMAS"]) | {"busy_timeout": str(round(1000 * BUSY_TIMEOUT))}
+    module["SQLITE_PRAGMAS"] = tuple(wanted.items())
 
 
 if __name__ == "__main__":
     wait_for_database()
-    sys.exit(flower_superlink())
+    flower_superlink()

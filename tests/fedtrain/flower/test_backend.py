@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from itertools import count
 
 import pytest
 import small_experiments
@@ -12,14 +11,15 @@ import torch
 
 flwr = pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 
-from flwr.app import Context, Error, Message, RecordDict  # noqa: E402
+from flwr.app import Error, RecordDict  # noqa: E402
 from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
+from scripted_grid import CLIENTS, CRASHED, UNAVAILABLE, UNLOADABLE, Dead, Grid  # noqa: E402
 
 from cli.console import make_console  # noqa: E402
 from cli.train.view import show_summary  # noqa: E402
 from fedtrain.data.source import load_dataset  # noqa: E402
 from fedtrain.errors import TrainingError  # noqa: E402
-from fedtrain.flower import client_app, client_manager, exchange  # noqa: E402
+from fedtrain.flower import client_manager, exchange  # noqa: E402
 from fedtrain.flower.records import build_record, parse_record  # noqa: E402
 from fedtrain.flower.server_app import run_server  # noqa: E402
 from fedtrain.flower.server_plan import ServerPlan  # noqa: E402
@@ -29,80 +29,6 @@ from fedtrain.runs.experiment import build_experiment  # noqa: E402
 from fedtrain.runs.folder import METRICS_FILE, RunFolder  # noqa: E402
 from fedtrain.runs.loop import run_rounds  # noqa: E402
 from theory.errors import InputError  # noqa: E402
-
-CLIENTS = 5
-UNLOADABLE, RAISED, UNAVAILABLE, CRASHED = 1, 2, 5, 8
-
-
-class Dead(Exception):  # noqa: N818 - it is no error
-    """A node is killed while its app computes."""
-
-
-class Grid:
-    """Five nodes with one client each, whose apps are called when their answers are looked for."""
-
-    def __init__(self, root, tamper=None):
-        self.root, self.tamper = root, tamper
-        self.numbers, self.ids = count(1), count(100)
-        self.nodes = {next(self.ids): place for place in range(CLIENTS)}
-        self.memory = {number: RecordDict() for number in self.nodes}
-        self.listed = set(self.nodes)
-        self.letters = {}
-        self.log = []
-
-    def get_node_ids(self):
-        return sorted(self.listed)
-
-    def push_messages(self, messages):
-        numbers = [f"m{next(self.numbers)}" for _ in messages]
-        self.letters |= dict(zip(numbers, messages, strict=True))
-        return numbers
-
-    def pull_messages(self, numbers):
-        return [reply for number in list(numbers) if (reply := self.answer(number)) is not None]
-
-    def answer(self, number):
-        letter = self.letters[number]
-        at = letter.metadata.dst_node_id
-        if at not in self.nodes:
-            if at in self.listed:
-                return None  # dead, and not missed yet
-            return self.reply(number, letter, Error(UNAVAILABLE, "node unavailable"))
-        place = self.nodes[at]
-        app = client_app.describe_client if letter.metadata.message_type == "query" else client_app.run_client_round
-        settings = {"partition-id": place, "state-dir": str(self.root / f"node {place}")}
-        context = Context(1, at, settings, self.memory[at], {})
-        try:
-            if self.tamper is not None:
-                self.tamper(self, place, letter)
-            reply = app(letter, context)
-        except Dead:
-            return None
-        except ValueError as error:
-            return self.reply(number, letter, Error(RAISED, str(error)))
-        self.log.append((place, letter.metadata.message_type, parse_record(letter.content)[0]))
-        return self.reply(number, letter, self.spoilt(place, letter, reply.content))
-
-    def reply(self, number, letter, what):
-        del self.letters[number]
-        made = Message(what, reply_to=letter)
-        made.metadata._reply_to_message_id = number
-        return made
-
-    def spoilt(self, place, letter, records):
-        return records
-
-    def kill(self, place, *, missed=False):
-        (at,) = [number for number, one in self.nodes.items() if one == place]
-        del self.nodes[at], self.memory[at]
-        if missed:
-            self.listed.discard(at)
-        return at
-
-    def start(self, place, number=None):
-        number = next(self.ids) if number is None else number
-        self.nodes[number], self.memory[number] = place, RecordDict()
-        self.listed.add(number)
 
 
 @pytest.fixture(autouse=True)
@@ -179,6 +105,13 @@ def test_what_is_personal_stays_on_the_node(tmp_path):
     assert names
     assert not names & personal
     assert not RunFolder(tmp_path / "run").load_checkpoint().client_states
+
+
+def test_nothing_is_left_to_flower_to_hand_back(tmp_path):
+    """It would do so in one request of any size, and cut it off after five seconds."""
+    grid = Grid(tmp_path)
+    go(grid, "fedco2 all", tmp_path)
+    assert [*grid.memory.values()] == [RecordDict()] * CLIENTS
 
 
 def test_a_node_that_is_killed_in_its_turn_and_comes_back_with_another_number(tmp_path, alone):

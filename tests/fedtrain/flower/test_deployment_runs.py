@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 import small_experiments
@@ -93,6 +94,40 @@ def test_a_node_that_is_killed_in_mid_round_and_started_again(start, alone, depl
     deployment.restart_node(2)
     assert started.over().is_completed
     assert small_experiments.different(alone(started.work), started.everything()) == []
+
+
+def test_an_app_that_is_killed_in_its_turn(start, alone, deployment):
+    """Its node misses it after a minute, and the turn is taken again."""
+    started = start("fedbn all")
+    started.until(lambda: started.folder.has_run)
+    started.until(lambda: computing(deployment, 3))
+    node = load_deployment_state(deployment.folder).nodes[3].process
+    apps = [
+        process
+        for process in find_descendants([node])
+        if b"flwr-clientapp" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    ]
+    assert apps
+    for process in apps:
+        process.signal(signal.SIGKILL)
+    assert started.over().is_completed
+    assert "client synthdigits: its turn is taken again" in started.log_of(started.app).read_text()
+    assert small_experiments.different(alone(started.work), started.everything()) == []
+
+
+def test_a_run_that_is_stopped_does_not_go_on_into_the_next(start, alone, deployment):
+    stopped = start("fedco2 all", server={"rounds": 50})
+    stopped.until(lambda: stopped.folder.has_run)
+    stopped.until(lambda: computing(deployment, 0))
+    deployment.control.stop_run(stopped.id)
+    after = start("fedbn all", server={"rounds": 2})
+    assert after.over().is_completed
+    assert small_experiments.different(alone(after.work), after.everything()) == []
+    reached = stopped.folder.read_last_saved_round()
+    assert not stopped.folder.is_finished
+    assert deployment.control.get_run(stopped.id).status == "finished:stopped"
+    assert reached < 50
+    assert stopped.folder.read_last_saved_round() == reached
 
 
 def test_a_superlink_and_its_server_that_are_killed_and_a_run_that_goes_on(start, alone, deployment):

@@ -25,6 +25,7 @@ from fedtrain.errors import TrainingError
 from fedtrain.flower.deployment import local_deployment
 from fedtrain.flower.deployment.certificates import create_certificates, create_node_key
 from fedtrain.flower.deployment.commands import (
+    SUPERLINK_MODULE,
     build_node_config,
     build_supernode_command,
     format_node_config,
@@ -255,14 +256,16 @@ def test_flower_reads_what_we_spell():
     assert parse_config_args([format_node_config(config)]) == config
 
 
-@pytest.mark.parametrize("program", ["flower-superlink", "flower-supernode"])
+@pytest.mark.parametrize("program", [f"python -P -m {SUPERLINK_MODULE}", "flower-supernode"])
 def test_flower_knows_the_options_of_several_hosts(program, deployment):
     lines = format_multi_host_guide(1, "example.org").splitlines()
     options = re.findall(r" (--[a-z-]+)", next(line for line in lines if line.startswith(program)))
     told = Supervisor(
         deployment.folder, DeploymentState("", False, 1, None, ComponentState(1))
     ).build_component_environment("help")
-    known = subprocess.run([program, "--help"], env=told, capture_output=True, text=True, check=True, timeout=60).stdout
+    known = subprocess.run(
+        [*program.split(), "--help"], env=told, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
     assert options
     assert not [option for option in options if not re.search(rf"^  {option}\b", known, re.MULTILINE)]
     assert terminate(find_deployment_processes(deployment.folder)) == 0
