@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
@@ -105,20 +103,6 @@ def _measure_compute_rates(dtype: torch.dtype) -> tuple[float, float]:
 
     a = torch.ones(512, 512, dtype=dtype)
     return 2 * 512**3 / time_best(lambda: a @ a), 512**2 / time_best(lambda: a * a)
-
-
-def get_available_memory() -> int:
-    """Bytes available without swapping; all of the machine's memory where the system does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, AttributeError):
-        return 2**63
 
 
 def refuse_if_too_large(needed: int, available: int, remedy: str, options: Sequence[str] = ()) -> None:

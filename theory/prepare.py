@@ -12,8 +12,9 @@ import torch
 from theory.assumptions import refuse_parallel_samples
 from theory.claims import Claim
 from theory.config import TheoryConfig
-from theory.cost import get_available_memory, predict_cost, refuse_if_too_large
+from theory.cost import predict_cost, refuse_if_too_large
 from theory.errors import InputError
+from theory.memory import get_available_memory
 from theory.study import ProgressCallback
 from theory.text import format_duration
 

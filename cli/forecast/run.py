@@ -17,9 +17,10 @@ from cli.forecast.view import show_forecast
 from fedtrain.analysis.kernel_problem import build_kernel_problem, count_used_samples
 from fedtrain.data.build import build_federation
 from fedtrain.data.partition.describe import describe_partition
-from theory.cost import get_available_memory, refuse_if_too_large
+from theory.cost import refuse_if_too_large
 from theory.errors import InputError
 from theory.forecast import FEDBN, FEDCO2, FOLDS, MATRICES_IN_MEMORY, SINGLESET, Forecast, Gain, forecast_methods
+from theory.memory import get_available_memory
 from theory.problem import Problem
 from theory.user_data import DEFAULT_RIDGE, load_user_data
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from fedtrain.flower.client_session import SIMULATION_VARIABLE
 from fedtrain.flower.environment import build_environment
+from fedtrain.utils.signals import handle_signals
 
 
 def simulate(nodes: int, workers: int, server_main: Callable[[Any], Any], halt: Event) -> Any:

@@ -114,9 +114,9 @@ def test_what_is_called_can_be_called(page):
         node for source in blocks(page, "python") for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)
     ]
     for called in (node.func for node in calls):
-        if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
-            if called.value.id in ("fedtrain", "theory"):
-                assert callable(getattr(import_module(called.value.id), called.attr)), ast.unparse(called)
+        owner = called.value.id if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) else ""
+        if owner in ("fedtrain", "theory"):
+            assert callable(getattr(import_module(owner), called.attr)), ast.unparse(called)
 
 
 def list_options(command: click.Command) -> set[str]:

@@ -9,7 +9,7 @@ import pytest
 import small_experiments
 
 from fedtrain.errors import TrainingError
-from fedtrain.flower.app_project import SERVER_APP, write_app
+from fedtrain.flower.app_project import write_app
 from fedtrain.flower.server_plan import ServerPlan
 from fedtrain.runs.client_state import ClientStateStore, make_folder_name
 from fedtrain.runs.folder import RunFolder

@@ -41,7 +41,12 @@ def test_other_threads_get_no_signals_and_no_error():
 
 def test_an_interruption_waits_for_the_end():
     steps = []
-    with pytest.raises(KeyboardInterrupt), defer_interrupts():
-        signal.raise_signal(signal.SIGINT)
-        steps.append("finished")
+
+    def work() -> None:
+        with defer_interrupts():
+            signal.raise_signal(signal.SIGINT)
+            steps.append("finished")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
     assert steps == ["finished"]
