@@ -18,7 +18,7 @@ from typing import Any
 import click
 import torch
 
-from fedtrain.federated.server import Update
+from fedtrain.federated.messages import Update
 from fedtrain.methods.fedprox import FedProx
 from fedtrain.parameters import StateDict
 from fedtrain.runs.experiment import build_experiment, plan_experiment

@@ -496,7 +496,8 @@ def run_fedtrain(method: str, make: Callable[[], Net], clients: Sequence[ClientD
     from fedtrain.config.local import LocalSettings
     from fedtrain.data.client_data import Preprocessing
     from fedtrain.federated.client import ClientTrainer, Precision
-    from fedtrain.federated.server import Split, federate
+    from fedtrain.federated.messages import Split
+    from fedtrain.federated.server import federate
     from fedtrain.methods import METHODS as OURS
 
     job, options = split_options(make, clients, given)

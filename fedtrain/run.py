@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fedtrain.config.schema import Config
 from fedtrain.data.client_data import ClientData, Federation
 from fedtrain.data.own_clients import build_own_federation
-from fedtrain.federated.server import Split
+from fedtrain.federated.messages import Split
 from fedtrain.inference.evaluate import check_run_data, evaluate_clients, load_run_data
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
 from fedtrain.report import tables

@@ -105,7 +105,7 @@ def fake_run():
     """
     from fedtrain.config.schema import parse_config
     from fedtrain.federated.communication import CommunicationCost, PayloadBytes
-    from fedtrain.federated.server import Broadcast
+    from fedtrain.federated.messages import Broadcast
     from fedtrain.runs import checkpoint
     from fedtrain.runs.folder import LAST_CHECKPOINT, SUMMARY_FILE, RunFolder
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from fedtrain.backends.distributed.tensor_channel import TensorChannel
 from fedtrain.data.client_data import ClientData
 from fedtrain.federated.client import ClientTrainer
-from fedtrain.federated.server import Broadcast, Update
+from fedtrain.federated.messages import Broadcast, Update
 from fedtrain.parameters import StateDict
 from fedtrain.runs.callbacks import Callback, OnRoundEnd, RoundProgress
 

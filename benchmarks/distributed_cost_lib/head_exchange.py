@@ -13,7 +13,8 @@ from fedtrain.analysis.method_summary import PRESET_FOR_MODEL
 from fedtrain.config.presets import resolve_preset
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.federated.communication import measure_exchange
-from fedtrain.federated.server import Broadcast, Failure, extract_published, message_for
+from fedtrain.federated.messages import Broadcast, Failure, extract_published
+from fedtrain.federated.server import message_for
 from fedtrain.methods.base import ModelFactory
 from fedtrain.parameters import StateDict, copy_entries
 from fedtrain.runs.experiment import get_model_builder

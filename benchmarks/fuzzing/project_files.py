@@ -17,7 +17,7 @@ from fedtrain.config import presets
 from fedtrain.config.schema import Config, format_config
 from fedtrain.data.storage.domain_file import DomainInfo, StoredImages, write_domain_file
 from fedtrain.federated.communication import CommunicationCost, PayloadBytes
-from fedtrain.federated.server import Broadcast
+from fedtrain.federated.messages import Broadcast
 from fedtrain.runs import checkpoint
 from fedtrain.serialization.checked_file import compute_checksum
 from fuzzing.containers import build_safetensors, build_safetensors_seed, build_zip_seed, encode_npy

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import reference
 
-from fedtrain.federated.server import Scores, Split, federate
+from fedtrain.federated.messages import Scores, Split
+from fedtrain.federated.server import federate
 from fedtrain.runs.experiment import Experiment
 from training_speed_lib.published_data import SAMPLE_LOADERS, write_client_images
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedtrain.config.presets import resolve_preset
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
 from fedtrain.data.datasets import get_dataset_info
-from fedtrain.federated.server import Split
+from fedtrain.federated.messages import Split
 from fedtrain.rng import make_generator
 from fedtrain.runs.experiment import Experiment
 

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 from cli.console import make_console
-from fedtrain.federated.server import Split
+from fedtrain.federated.messages import Split
 from fedtrain.inference.evaluate import evaluate_clients, load_run_data
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
 from fedtrain.report.formatting import format_percent

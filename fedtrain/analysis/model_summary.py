@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from fedtrain.federated.communication import CommunicationCost, PayloadBytes, measure_message
-from fedtrain.federated.server import count_heads_sent, extract_published
+from fedtrain.federated.messages import extract_published
+from fedtrain.federated.server import count_heads_sent
 from fedtrain.methods.base import AnyMethod, ModelFactory
 from fedtrain.models import Net
 from fedtrain.parameters import EntryNames, all_entries, batch_norm_entries

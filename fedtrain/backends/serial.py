@@ -9,7 +9,8 @@ from typing import TypeVar
 from fedtrain.data.client_data import ClientData
 from fedtrain.errors import TrainingError
 from fedtrain.federated.client import ClientTrainer, OffloadFunction
-from fedtrain.federated.server import Broadcast, Failure, Scores, Split, Update, message_for
+from fedtrain.federated.messages import Broadcast, Failure, Scores, Split, Update
+from fedtrain.federated.server import message_for
 from fedtrain.parameters import EntryNames, StateDict
 from fedtrain.runs.checkpoint import RunState
 from fedtrain.runs.folder import LAST_CHECKPOINT, RunFolder

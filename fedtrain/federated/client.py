@@ -21,7 +21,7 @@ from fedtrain.errors import TrainingError
 from fedtrain.federated.fast_path.factored_gradients import FactoredSGDStep, replace_large_linear_layers
 from fedtrain.federated.fast_path.fused_sgd import FusedSGDStep
 from fedtrain.federated.fast_path.pooling import move_pooling_before_relu
-from fedtrain.federated.server import Broadcast, Score, Scores, Split, Update, extract_published
+from fedtrain.federated.messages import Broadcast, Score, Scores, Split, Update, extract_published
 from fedtrain.federated.sgd import SGDStep
 from fedtrain.methods.base import AnyMethod, Batch, LossFunction, ModelFactory, Peers, RoundContext
 from fedtrain.parameters import StateDict, all_entries, batch_norm_entries, copy_entries, is_finite

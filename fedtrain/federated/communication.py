@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from fedtrain.federated.server import Broadcast, Failure, Update
+from fedtrain.federated.messages import Broadcast, Failure, Update
 from fedtrain.parameters import EntryNames, StateDict
 
 

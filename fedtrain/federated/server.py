@@ -1,141 +1,20 @@
-"""What travels between the server and the clients, and the loop that moves it."""
+"""The loop of rounds: draw a cohort, let it train, aggregate."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import isfinite
-from typing import Literal, Protocol
 
 import torch
 
 from fedtrain.config.schema import ClientWeighting
 from fedtrain.errors import TrainingError
-from fedtrain.methods.base import AnyMethod
-from fedtrain.parameters import EntryNames, StateDict, is_finite
+from fedtrain.federated.aggregation import aggregate
+from fedtrain.federated.backend import Backend
+from fedtrain.federated.messages import Broadcast, Failure, RoundResult, Update
+from fedtrain.parameters import is_finite
 from fedtrain.rng import make_generator
-
-Split = Literal["train", "val", "test"]
-
-
-@dataclass(frozen=True)
-class Broadcast:
-    """Server to clients: the averaged entries, and what each client last published."""
-
-    round: int
-    """How many rounds were made."""
-    shared: StateDict
-    peers: Mapping[str, StateDict]
-
-
-@dataclass(frozen=True)
-class Update:
-    """One client to the server, after local training."""
-
-    client: str
-    shared: StateDict
-    published: StateDict
-    num_examples: int
-    loss: float
-    """Mean of the training loss over the last pass."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """One client to the server, when it could not train."""
-
-    client: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Score:
-    """How one branch of a client's model does on one of its splits."""
-
-    accuracy: float
-    loss: float
-    n: int
-
-
-Scores = Mapping[Split, Mapping[str, Score]]
-"""By split and branch; the branch ``fused`` is the prediction."""
-
-
-class Backend(Protocol):
-    """All clients, wherever they run."""
-
-    @property
-    def client_names(self) -> Sequence[str]:
-        """The clients, in the order of the data set."""
-        ...
-
-    @property
-    def batch_norm_names(self) -> EntryNames:
-        """The batch-norm entries of a client's module."""
-        ...
-
-    @property
-    def client_states(self) -> Mapping[str, StateDict]:
-        """What clients keep, as far as it is held here."""
-        ...
-
-    @property
-    def last_trained_round(self) -> Mapping[str, int]:
-        """Clients that hold it where they train: the round in which each trained last, 0 for none yet."""
-        ...
-
-    def initial_broadcast(self) -> Broadcast:
-        """The first message."""
-        ...
-
-    def train(self, message: Broadcast, cohort: Collection[str]) -> Sequence[Update | Failure]:
-        """One round on the clients named; a fleet that does not put up with failures raises them."""
-        ...
-
-    def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
-        """Every client's prediction, and each branch of it, on its own data."""
-        ...
-
-
-@dataclass(frozen=True)
-class RoundResult:
-    """One round when it is over: what was answered, and what is sent next."""
-
-    updates: tuple[Update, ...]
-    message: Broadcast
-    failures: tuple[Failure, ...] = ()
-    """Clients of the cohort that are not in the mean."""
-
-
-def extract_published(method: AnyMethod, entries: StateDict) -> StateDict:
-    """Those of the published submodule, named within it; the tensors are the same, for nobody writes into them."""
-    path = f"{method.published}."
-    return {name.removeprefix(path): value for name, value in entries.items() if name.startswith(path)}
-
-
-@torch.no_grad()
-def average_states(states: Sequence[StateDict], weights: Sequence[float]) -> StateDict:
-    """Σ w_k s_k / Σ w_k, summed in the order given; whole numbers (batch counters) are those of the first."""
-    total = sum(weights)
-    result = {}
-    for name, first in states[0].items():
-        if first.is_floating_point():
-            entry = first * (weights[0] / total)
-            for state, weight in zip(states[1:], weights[1:], strict=True):
-                entry.add_(state[name], alpha=weight / total)
-        else:
-            entry = first.clone()
-        result[name] = entry
-    return result
-
-
-def aggregate(message: Broadcast, updates: Sequence[Update], weights: ClientWeighting) -> Broadcast:
-    """The next message. Replies are put in the order of their names, so that their arrival does not matter."""
-    replies = sorted(updates, key=lambda update: update.client)
-    each = [float(u.num_examples) if weights == "size" else 1.0 for u in replies]
-    shared = average_states([u.shared for u in replies], each)
-    heads = {u.client: u.published for u in replies if u.published}
-    return Broadcast(message.round + 1, shared, {**message.peers, **heads})
 
 
 def sample_cohort(names: Sequence[str], participation: float, seed: int, round: int) -> list[str]:

@@ -11,17 +11,8 @@ from flwr.app import RecordDict
 from fedtrain.config.schema import Config, serialize_config
 from fedtrain.errors import TrainingError
 from fedtrain.federated.client import ClientTrainer
-from fedtrain.federated.server import (
-    Broadcast,
-    Failure,
-    Score,
-    Scores,
-    Split,
-    Update,
-    message_for,
-    sample_cohort,
-    validate_update,
-)
+from fedtrain.federated.messages import Broadcast, Failure, Score, Scores, Split, Update
+from fedtrain.federated.server import message_for, sample_cohort, validate_update
 from fedtrain.flower.client_manager import ClientManager
 from fedtrain.flower.exchange import Exchange
 from fedtrain.flower.records import RecordPacker

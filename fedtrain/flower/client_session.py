@@ -14,7 +14,7 @@ from fedtrain.backends.serial import SerialBackend
 from fedtrain.config.schema import parse_config
 from fedtrain.config.toml import merge_tables
 from fedtrain.data.build import build_single_client
-from fedtrain.federated.server import Update
+from fedtrain.federated.messages import Update
 from fedtrain.parameters import StateDict
 from fedtrain.runs.client_state import ClientStateStore, make_folder_name
 from fedtrain.runs.experiment import Experiment

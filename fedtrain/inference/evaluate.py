@@ -10,7 +10,7 @@ from fedtrain.data.errors import DataError
 from fedtrain.data.own_clients import OWN_DATASET
 from fedtrain.data.source import load_dataset
 from fedtrain.data.storage.store import resolve_data_dir
-from fedtrain.federated.server import Split
+from fedtrain.federated.messages import Split
 from fedtrain.inference.trained_run import TrainedRun
 from fedtrain.runs.json_types import MetricRow
 from fedtrain.runs.loop import build_rows

@@ -19,7 +19,8 @@ from fedtrain.data.own_clients import INPUT_TYPES, OWN_DATASET
 from fedtrain.data.readers.image_file import read_image
 from fedtrain.data.standin import get_standin_size
 from fedtrain.federated.client import EVAL_BATCH_SIZE, ClientTrainer
-from fedtrain.federated.server import Broadcast, message_for
+from fedtrain.federated.messages import Broadcast
+from fedtrain.federated.server import message_for
 from fedtrain.parameters import StateDict
 from fedtrain.runs.checkpoint import RunState, build_damage_error
 from fedtrain.runs.experiment import Experiment, ModelBuilder

@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedtrain.analysis.entry_description import describe_entries
 from fedtrain.data.client_data import ClientData
-from fedtrain.federated.server import average_states
+from fedtrain.federated.aggregation import average_states
 from fedtrain.inference.trained_run import TrainedRun
 from fedtrain.parameters import EntryNames, StateDict, batch_norm_entries, copy_entries, entries_under
 from theory.errors import InputError

@@ -12,7 +12,7 @@ from fedtrain.analysis.cost import estimate_round_seconds, estimate_seconds_left
 from fedtrain.analysis.model_summary import EntrySummary, ModelSummary, summarise_experiment
 from fedtrain.config.data import SETTINGS_OF_SKEW
 from fedtrain.federated.communication import CommunicationCost
-from fedtrain.federated.server import Scores
+from fedtrain.federated.messages import Scores
 from fedtrain.report.formatting import format_percent
 from fedtrain.runs.callbacks import Callback, RoundProgress, RunStart
 from fedtrain.runs.experiment import Experiment

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtrain.federated.communication import CommunicationCost
-from fedtrain.federated.server import Failure, Scores
+from fedtrain.federated.messages import Failure, Scores
 from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.json_types import MetricRow, RunSummary

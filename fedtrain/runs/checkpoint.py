@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 
 from fedtrain.config.toml import format_error, format_value
 from fedtrain.federated.communication import CommunicationCost, PayloadBytes
-from fedtrain.federated.server import Broadcast
+from fedtrain.federated.messages import Broadcast
 from fedtrain.parameters import StateDict
 from fedtrain.runs.client_state import ClientStateStore
 from fedtrain.serialization.checked_file import CORRUPT_FILE_ERRORS, load_checked, read_header, save_checked

@@ -12,8 +12,10 @@ from typing import Protocol
 
 from fedtrain.config.schema import CheckpointSettings, Config
 from fedtrain.errors import TrainingError
+from fedtrain.federated.backend import Backend
 from fedtrain.federated.communication import CommunicationCost, measure_exchange
-from fedtrain.federated.server import Backend, Broadcast, Failure, Scores, Split, Update, federate, message_for
+from fedtrain.federated.messages import Broadcast, Failure, Scores, Split, Update
+from fedtrain.federated.server import federate, message_for
 from fedtrain.runs.callbacks import Callback, CallbackList, RoundProgress, RunStart
 from fedtrain.runs.checkpoint import RunState
 from fedtrain.runs.experiment import Experiment

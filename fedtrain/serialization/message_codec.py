@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fedtrain.federated.server import Broadcast, Failure, Score, Scores, Update
+from fedtrain.federated.messages import Broadcast, Failure, Score, Scores, Update
 from fedtrain.parameters import StateDict
 
 EncodedMessage = tuple[dict[str, Any], StateDict]

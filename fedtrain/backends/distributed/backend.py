@@ -11,7 +11,7 @@ import torch.distributed as dist
 from fedtrain.backends.distributed.rank_worker import RankWorker
 from fedtrain.backends.distributed.tensor_channel import TensorChannel
 from fedtrain.errors import TrainingError
-from fedtrain.federated.server import Broadcast, Failure, Scores, Split, Update
+from fedtrain.federated.messages import Broadcast, Failure, Scores, Split, Update
 from fedtrain.parameters import EntryNames, StateDict
 from fedtrain.runs.checkpoint import RunState
 from fedtrain.runs.folder import RunFolder

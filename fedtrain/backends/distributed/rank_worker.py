@@ -8,7 +8,7 @@ from typing import Any
 from fedtrain.backends.distributed.tensor_channel import TensorChannel
 from fedtrain.backends.serial import SerialBackend
 from fedtrain.errors import TrainingError
-from fedtrain.federated.server import Broadcast
+from fedtrain.federated.messages import Broadcast
 from fedtrain.parameters import StateDict
 from fedtrain.runs.folder import RunFolder
 from fedtrain.serialization.message_codec import EncodedMessage, decode_broadcast, encode_replies, encode_scores

@@ -8,7 +8,7 @@ from fedtrain.backends.serial import SerialBackend, TrainedClient
 from fedtrain.backends.vmap.stacked_clients import StackedClients
 from fedtrain.errors import TrainingError
 from fedtrain.federated.client import ClientTrainer
-from fedtrain.federated.server import Broadcast, Failure, Update
+from fedtrain.federated.messages import Broadcast, Failure, Update
 
 
 class VmapBackend(SerialBackend):

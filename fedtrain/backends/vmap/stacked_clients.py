@@ -15,7 +15,7 @@ from torch.optim.sgd import sgd
 from fedtrain.backends.vmap.client_module import ClientModule, StackedPeers
 from fedtrain.data.client_data import ClientData
 from fedtrain.federated.client import ClientTrainer
-from fedtrain.federated.server import Broadcast
+from fedtrain.federated.messages import Broadcast
 from fedtrain.methods.base import Batch, LossFunction, RoundContext
 from fedtrain.parameters import StateDict
 

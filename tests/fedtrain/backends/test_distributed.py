@@ -13,7 +13,7 @@ import torch
 
 from fedtrain.backends.distributed.process_group import Rank
 from fedtrain.backends.distributed.rank_worker import RankWorker
-from fedtrain.federated.server import Failure
+from fedtrain.federated.messages import Failure
 from fedtrain.runs.checkpoint import read_last_trained_rounds
 from fedtrain.runs.distributed import select_rank_clients
 from fedtrain.runs.folder import CLIENT_STATES_FOLDER, RunFolder

@@ -9,7 +9,8 @@ from fedtrain.backends.serial import SerialBackend
 from fedtrain.backends.threads import ThreadsBackend
 from fedtrain.errors import TrainingError
 from fedtrain.federated.client import TrainingStopped
-from fedtrain.federated.server import Failure, federate
+from fedtrain.federated.messages import Failure
+from fedtrain.federated.server import federate
 from fedtrain.methods import METHODS
 
 PATIENCE = 20  # seconds until a test that waits for another thread gives up

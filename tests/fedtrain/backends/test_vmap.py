@@ -20,7 +20,8 @@ from fedtrain.config.schema import Config, MachineSettings, ServerSettings
 from fedtrain.data.client_data import ClientData, Preprocessing, Samples
 from fedtrain.errors import TrainingError
 from fedtrain.federated.client import ClientTrainer, Precision
-from fedtrain.federated.server import Failure, federate, sample_cohort
+from fedtrain.federated.messages import Failure
+from fedtrain.federated.server import federate, sample_cohort
 from fedtrain.federated.sgd import SGDStep
 from fedtrain.methods import METHODS, Peers
 from fedtrain.methods.copa import Copa

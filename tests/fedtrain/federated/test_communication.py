@@ -7,7 +7,7 @@ import torch
 
 from fedtrain.analysis.model_summary import summarise_model
 from fedtrain.federated.communication import CommunicationCost, PayloadBytes, count_bytes, measure_exchange
-from fedtrain.federated.server import Broadcast, Update
+from fedtrain.federated.messages import Broadcast, Update
 from fedtrain.methods import METHODS
 from fedtrain.methods.fedco2 import FedCO2
 

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from fedtrain.data.client_data import ClientData, Preprocessing, Samples
-from fedtrain.federated.server import Broadcast
+from fedtrain.federated.messages import Broadcast
 from fedtrain.methods.copa import Copa
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.methods.fedco2 import FedCO2

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from fedtrain.config.schema import ServerSettings
 from fedtrain.federated.communication import count_bytes
-from fedtrain.federated.server import Broadcast, message_for
+from fedtrain.federated.messages import Broadcast
+from fedtrain.federated.server import message_for
 from fedtrain.inference.evaluate import evaluate_clients
 from fedtrain.inference.trained_run import load_trained_run
 from fedtrain.runs.folder import RunFolder

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtrain.config.local import LocalSettings
-from fedtrain.federated.server import Broadcast, Update, aggregate, average_states, federate, sample_cohort
+from fedtrain.federated.aggregation import aggregate, average_states
+from fedtrain.federated.messages import Broadcast, Update
+from fedtrain.federated.server import federate, sample_cohort
 from fedtrain.rng import derive_seed, fork_rng, make_generator
 
 # ---- averages

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedtrain.data.client_data import ClientData, Preprocessing, Samples
-from fedtrain.federated.server import aggregate
+from fedtrain.federated.aggregation import aggregate
 from fedtrain.methods.moon import Moon
 from fedtrain.models import Net
 from fedtrain.parameters import all_entries

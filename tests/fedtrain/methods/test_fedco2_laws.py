@@ -10,7 +10,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fedtrain.federated.server import Broadcast, federate
+from fedtrain.federated.messages import Broadcast
+from fedtrain.federated.server import federate
 from fedtrain.methods import METHODS
 from fedtrain.methods.copa import Copa
 from fedtrain.methods.fedco2 import FedCO2, OnlineOfflineModel

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from fedtrain.federated.communication import CommunicationCost, PayloadBytes
-from fedtrain.federated.server import Broadcast
+from fedtrain.federated.messages import Broadcast
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.runs.checkpoint import CHECKPOINT_FORMAT, RunState, load_checkpoint, read_round, save_checkpoint
 from fedtrain.serialization import checked_file

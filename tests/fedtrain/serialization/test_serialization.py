@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from small_experiments import bits
 
 from fedtrain.backends.distributed.tensor_channel import TensorChannel
-from fedtrain.federated.server import Broadcast, Failure, Score, Update
+from fedtrain.federated.messages import Broadcast, Failure, Score, Update
 from fedtrain.runs.client_state import ClientStateStore
 from fedtrain.serialization.message_codec import (
     decode_broadcast,
