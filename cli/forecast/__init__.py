@@ -65,10 +65,10 @@ def forecast(ctx: click.Context, /, **options: Any) -> None:
         raise click.UsageError(
             f"--dataset {name}: choose one of {', '.join(DATASETS)}, or name a file that ends in .npz"
         )
-    said = {option.name: option.opts[0] for option in ctx.command.params if is_given(ctx, str(option.name))}
-    if is_file and (idle := [said[name] for name in said if name not in FILE_OPTIONS]):
+    given = {option.name: option.opts[0] for option in ctx.command.params if is_given(ctx, str(option.name))}
+    if is_file and (idle := [given[name] for name in given if name not in FILE_OPTIONS]):
         raise click.UsageError(f"{idle[0]} is for a named data set; the file says who holds what")
-    if not is_file and "target" in said:
+    if not is_file and "target" in given:
         raise click.UsageError("--target is for a file of your own; the named data sets have classes")
     from cli.forecast.run import run
 

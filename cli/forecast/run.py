@@ -50,11 +50,11 @@ def run(options: dict[str, Any]) -> None:
     how = {"width": options["width"], "alpha": ALPHA, "seed": options["network_seed"]}
     with show_status_line(f"kernels of {len(asked.problem.x):,} samples in {asked.problem.dim:,} dimensions"):
         found = forecast_methods(asked.problem, asked.labels, **how, names=asked.names)
-    told = {**build_report(asked, found), **how, "folds": FOLDS}
+    report = {**build_report(asked, found), **how, "folds": FOLDS}
     if options["as_json"]:
-        click.echo(json.dumps(told, ensure_ascii=False))
+        click.echo(json.dumps(report, ensure_ascii=False))
     else:
-        show_forecast(make_console(), told)
+        show_forecast(make_console(), report)
 
 
 def build_dataset_request(options: dict[str, Any]) -> ForecastRequest:

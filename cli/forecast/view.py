@@ -16,16 +16,16 @@ MAX_CLIENTS_SHOWN = 24
 """Of more clients those are shown who gain least by federation and those who gain most, a dozen each."""
 
 
-def show_forecast(screen: Console, told: dict[str, Any]) -> None:
+def show_forecast(screen: Console, report: dict[str, Any]) -> None:
     """A row a client, then the verdict in words."""
-    screen.print(f"Foretold, nothing trained: {told['title']}", style="bold", soft_wrap=True)
-    screen.print(f"{told['score']}, in %, each training sample predicted from three folds of four")
+    screen.print(f"Foretold, nothing trained: {report['title']}", style="bold", soft_wrap=True)
+    screen.print(f"{report['score']}, in %, each training sample predicted from three folds of four")
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     table.add_column("client", no_wrap=True)
     for name in ("samples", *SHOWN_METHODS, "FedBN - SingleSet"):
         table.add_column(name, justify="right")
     table.add_column("federation")
-    rows, many = told["clients"], len(told["clients"]) > MAX_CLIENTS_SHOWN
+    rows, many = report["clients"], len(report["clients"]) > MAX_CLIENTS_SHOWN
     if many:
         order = sorted(rows, key=lambda row: row["federation"]["gain"])
         rows = [*order[: MAX_CLIENTS_SHOWN // 2], *order[-MAX_CLIENTS_SHOWN // 2 :]]
@@ -34,13 +34,13 @@ def show_forecast(screen: Console, told: dict[str, Any]) -> None:
         table.add_row(
             row["name"], f"{row['samples']:,}", *format_cells(row["scores"], row["federation"]), end_section=part
         )
-    table.add_row("mean of all", "", *format_cells(told["mean"], told["federation"]), style="bold")
+    table.add_row("mean of all", "", *format_cells(report["mean"], report["federation"]), style="bold")
     screen.print(table)
     if many:
-        few, all_of_them = MAX_CLIENTS_SHOWN // 2, len(told["clients"])
+        few, all_of_them = MAX_CLIENTS_SHOWN // 2, len(report["clients"])
         screen.print(f"The {few} clients of {all_of_them} who gain least by federation and the {few} who gain most;")
         screen.print("--json has all.")
-    first = told["first"]
+    first = report["first"]
     clear = "ahead of" if first["word"] == "helps" else "level with"
     screen.print(
         f"{first['method']} is {clear} {first['second']}: "
@@ -49,9 +49,9 @@ def show_forecast(screen: Console, told: dict[str, Any]) -> None:
     )
     screen.print("± standard error over samples. Beyond two of them federation is said to help or to hurt,")
     screen.print("which chance alone makes of one client in twenty.")
-    if told["standin"]:
+    if report["standin"]:
         screen.print("STAND-IN DATA: this says nothing about the real data set", style="bold yellow")
-    for note in told["notes"]:
+    for note in report["notes"]:
         screen.print(f"note: {note}", style="yellow", soft_wrap=True)
 
 

@@ -105,10 +105,10 @@ def _draw_and_write_page(found: Sequence[ResultTable], page: Path, comparison: C
 def _build_json_report(
     found: Sequence[ResultTable], comparison: ComparisonResult | None, page: Path | None
 ) -> dict[str, Any]:
-    apart, common = find_setting_differences([row.runs for board in found for row in board.rows])
-    labels = [row.label for board in found for row in board.rows]
+    apart, common = find_setting_differences([row.runs for table in found for row in table.rows])
+    labels = [row.label for table in found for row in table.rows]
     return {
-        "tables": [table_to_dict(board) for board in found],
+        "tables": [table_to_dict(table) for table in found],
         "compare": comparison,
         "settings": {"rows": labels, "differ": apart, "same": common},
         "out": None if page is None else str(page),

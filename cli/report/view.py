@@ -16,19 +16,19 @@ from fedtrain.utils.terminal import print_paragraph
 
 def show_result_tables(screen: Console, tables: Sequence[ResultTable]) -> None:
     """A table for each set of data, the best of each column marked."""
-    for board in tables:
-        print_paragraph(screen, f"Test accuracy in %, {board.title}, {RULE_DESCRIPTIONS[board.rule]}", "bold")
-        results = format_results(board)
+    for table in tables:
+        print_paragraph(screen, f"Test accuracy in %, {table.title}, {RULE_DESCRIPTIONS[table.rule]}", "bold")
+        results = format_results(table)
         rows = [
-            GridRow(label, [format_cell(cell, bool(board.ranked)) for cell in cells]) for label, cells in results.rows
+            GridRow(label, [format_cell(cell, bool(table.ranked)) for cell in cells]) for label, cells in results.rows
         ]
         print_grid(screen, Grid("method", results.heads, rows, turned_corner="client"))
-        if any(len(row.runs) > 1 for row in board.rows):
+        if any(len(row.runs) > 1 for row in table.rows):
             screen.print("± std over seeds (ddof 1)")
-        if board.ranked:
-            among = " among finished runs" * (len(board.ranked) < len(board.rows))
+        if table.ranked:
+            among = " among finished runs" * (len(table.ranked) < len(table.rows))
             print_paragraph(screen, f"* the highest on this client, or the highest mean{among}")
-        _show_notes(screen, board.standin, [*board.cautions, *board.notes])
+        _show_notes(screen, table.standin, [*table.cautions, *table.notes])
         screen.print()
 
 

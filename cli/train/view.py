@@ -33,9 +33,9 @@ def show_plan(screen: Console, training: TrainingPlan, as_json: bool) -> None:
     if as_json:
         traffic = {"up": parts.traffic.up.total, "down": parts.traffic.down.total}
         numbers = {name: getattr(parts, name).numbers for name in ("shared", "personal", "published")}
-        told: dict[str, Any] = {"config": serialize_config(config), "title": experiment.federation.title}
-        told |= {"standin": experiment.federation.standin, "numbers": numbers, "bytes": traffic}
-        screen.file.write(json.dumps({**told, "seconds": training.seconds}) + "\n")
+        result: dict[str, Any] = {"config": serialize_config(config), "title": experiment.federation.title}
+        result |= {"standin": experiment.federation.standin, "numbers": numbers, "bytes": traffic}
+        screen.file.write(json.dumps({**result, "seconds": training.seconds}) + "\n")
         return
     show_header(screen, experiment, parts)
     seconds, evaluation = estimate_round_seconds(experiment)

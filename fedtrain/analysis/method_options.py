@@ -25,13 +25,13 @@ class MethodOption:
 
 def list_method_options(method: type[AnyMethod]) -> list[MethodOption]:
     """All fields, in their order; the meaning is the line that follows a field in the source."""
-    hints, told = get_type_hints(method), read_field_docs(method)
+    hints, docs = get_type_hints(method), read_field_docs(method)
     return [
         MethodOption(
             field.name,
             field.default,
             get_args(hints[field.name]) if get_origin(hints[field.name]) is Literal else (),
-            told.get(field.name, ""),
+            docs.get(field.name, ""),
         )
         for field in fields(method)
     ]

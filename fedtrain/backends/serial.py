@@ -1,4 +1,4 @@
-"""All clients in this process, one after the other on one bench."""
+"""All clients in this process, one after the other on one trainer."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ TrainedClient = tuple[Update, StateDict]
 
 
 class SerialBackend:
-    """Keeps the data on the bench's device, and what is personal too, unless told where to keep that."""
+    """Keeps the data on the trainer's device, and what is personal too, unless told where to keep that."""
 
     def __init__(
         self,
-        bench: ClientTrainer,
+        trainer: ClientTrainer,
         clients: Sequence[ClientData],
         *,
         skip_failures: bool = False,
@@ -35,9 +35,9 @@ class SerialBackend:
     ) -> None:
         if len({client.name for client in clients}) < len(clients):
             raise InputError("two clients have the same name; give each its own")
-        self.trainer, self.skip_failures, self.offload, self.peers = bench, skip_failures, keep, peers
-        self.clients = {client.name: client.to(bench.device) for client in clients}
-        self.client_states: dict[str, StateDict] = bench.initial_client_states(self.clients, keep)
+        self.trainer, self.skip_failures, self.offload, self.peers = trainer, skip_failures, keep, peers
+        self.clients = {client.name: client.to(trainer.device) for client in clients}
+        self.client_states: dict[str, StateDict] = trainer.initial_client_states(self.clients, keep)
         self.last_trained_round: dict[str, int] = {}
 
     @property
@@ -55,7 +55,7 @@ class SerialBackend:
         return self.trainer.initial_broadcast(self.client_names)
 
     def resume(self, state: RunState, folder: RunFolder) -> RunState:
-        """Go on from a checkpoint, whichever fleet made it."""
+        """Go on from a checkpoint, whichever backend made it."""
         own = {
             name: state.load_client_state(name, folder.client_state_store, self.trainer.initial_client_state)
             for name in self.client_names
@@ -79,8 +79,8 @@ class SerialBackend:
     def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
         """Everyone named."""
 
-        def turn(bench: ClientTrainer, name: str) -> TrainedClient:
-            return bench.train(self.clients[name], self.client_states[name], self.message_for(message, name))
+        def turn(trainer: ClientTrainer, name: str) -> TrainedClient:
+            return trainer.train(self.clients[name], self.client_states[name], self.message_for(message, name))
 
         return self.collect_answers(turn, message.round + 1, list(cohort))
 
@@ -93,16 +93,16 @@ class SerialBackend:
     ) -> list[Update | Failure]:
         """All answers; what clients keep changes when all are done, so that a round can be abandoned."""
 
-        def one(bench: ClientTrainer, name: str) -> tuple[Update | Failure, StateDict | None]:
+        def one(trainer: ClientTrainer, name: str) -> tuple[Update | Failure, StateDict | None]:
             try:
-                answer, kept = turn(bench, name)
+                answer, kept = turn(trainer, name)
             except Exception as error:
                 reason = wrap_client_error(error, name, round)
                 if not self.skip_failures:
                     raise reason from error
-                said = str(reason)  # a MemoryError says nothing at all
-                known = said.startswith(f"client {name}")
-                return Failure(name, said if known else f"client {name}: {said or 'out of memory'}"), None
+                text = str(reason)  # a MemoryError says nothing at all
+                known = text.startswith(f"client {name}")
+                return Failure(name, text if known else f"client {name}: {text or 'out of memory'}"), None
             return answer, self.offload(kept)
 
         answers = self.map_clients(one, cohort)
@@ -112,8 +112,10 @@ class SerialBackend:
     def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
         """Everyone."""
 
-        def one(bench: ClientTrainer, name: str) -> Scores:
-            return bench.evaluate(self.clients[name], self.client_states[name], self.message_for(message, name), splits)
+        def one(trainer: ClientTrainer, name: str) -> Scores:
+            return trainer.evaluate(
+                self.clients[name], self.client_states[name], self.message_for(message, name), splits
+            )
 
         return dict(zip(self.client_names, self.map_clients(one, self.client_names), strict=True))
 

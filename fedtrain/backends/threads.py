@@ -1,4 +1,4 @@
-"""All clients in this process, several at a time: each on a thread and a bench of its own."""
+"""All clients in this process, several at a time: each on a thread and a trainer of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ThreadsBackend(SerialBackend):
     """Clients of a round are independent: two that have a core each are done before two that share both in turn.
 
     Torch lets go of the interpreter while it computes, so threads are enough, and nothing is copied between processes.
-    On CUDA every bench has a stream of its own.
+    On CUDA every trainer has a stream of its own.
     """
 
     def __init__(
@@ -33,12 +33,12 @@ class ThreadsBackend(SerialBackend):
         super().__init__(benches[0], clients, skip_failures=skip_failures, keep=keep, peers=peers)
         self.trainers = list(benches)
         cuda = self.trainer.device.type == "cuda"
-        self.streams = {bench: torch.cuda.Stream(bench.device) for bench in self.trainers} if cuda else {}
+        self.streams = {trainer: torch.cuda.Stream(trainer.device) for trainer in self.trainers} if cuda else {}
 
     def request_stop(self) -> None:
         """From another thread: end all turns at the next batch."""
-        for bench in self.trainers:
-            bench.stop_requested.set()
+        for trainer in self.trainers:
+            trainer.stop_requested.set()
 
     def map_clients(self, work: Callable[[ClientTrainer, str], T], names: Sequence[str]) -> list[T]:
         """A core for each client, the largest first, and those beyond a multiple of the cores from the beginning.
@@ -57,17 +57,17 @@ class ThreadsBackend(SerialBackend):
         self, work: Callable[[ClientTrainer, str], T], names: Sequence[str], workers: int, threads: int
     ) -> list[T]:
         free: SimpleQueue[ClientTrainer] = SimpleQueue()
-        for bench in self.trainers[:workers]:
-            free.put(bench)
+        for trainer in self.trainers[:workers]:
+            free.put(trainer)
 
         def take_turn(name: str) -> T:
             torch.set_num_threads(threads)  # of the team that this thread leads
-            bench = free.get()
+            trainer = free.get()
             try:
-                with self._use_stream(bench):
-                    return work(bench, name)
+                with self._use_stream(trainer):
+                    return work(trainer, name)
             finally:
-                free.put(bench)
+                free.put(trainer)
 
         with ThreadPoolExecutor(workers) as pool:
             ranked = sorted(names, key=lambda name: -len(self.clients[name].train))
@@ -81,17 +81,17 @@ class ThreadsBackend(SerialBackend):
                 pool.shutdown(cancel_futures=True)
                 raise
             finally:
-                for bench in self.trainers:
-                    bench.stop_requested.clear()
+                for trainer in self.trainers:
+                    trainer.stop_requested.clear()
 
     @contextmanager
-    def _use_stream(self, bench: ClientTrainer) -> Iterator[None]:
+    def _use_stream(self, trainer: ClientTrainer) -> Iterator[None]:
         """On CUDA: begin when all that is handed in is there, end when all that is handed out is."""
-        if bench not in self.streams:
+        if trainer not in self.streams:
             yield
             return
-        stream = self.streams[bench]
-        stream.wait_stream(torch.cuda.default_stream(bench.device))
+        stream = self.streams[trainer]
+        stream.wait_stream(torch.cuda.default_stream(trainer.device))
         with torch.cuda.stream(stream):
             yield
         stream.synchronize()

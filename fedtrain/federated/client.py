@@ -1,4 +1,4 @@
-"""The bench where clients take turns: one module, into which a client's entries are loaded for its half of a round."""
+"""The trainer of clients, who take turns: one module, into which a client's entries are loaded for its half."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OffloadFunction = Callable[[StateDict], StateDict]
 
 
 class TrainingStopped(Exception):  # noqa: N818 - nothing went wrong
-    """The bench was told to stop."""
+    """The trainer was asked to stop."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class ClientTrainer:
         self.method, self.make, self.classes, self.local, self.seed = method, make, classes, local, seed
         self.preprocessing, self.precision = preprocessing or Preprocessing(), precision or Precision()
         self.device = torch.device(device)
-        nets = ModelFactory(make, seed)
+        factory = ModelFactory(make, seed)
         # channels_last: twice as fast for convolutions on CPUs, and as fast as any for the rest
-        self.module = self._move_to_device(method.build(nets)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.has_common_start = not nets.has_built_own
+        self.module = self._move_to_device(method.build(factory)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.has_common_start = not factory.has_built_own
         """Whether all clients begin with the same weights."""
         method.check(self.module)
         self.batch_norm_names = batch_norm_entries(self.module)
@@ -87,7 +87,7 @@ class ClientTrainer:
         return FactoredSGDStep
 
     def clone(self) -> ClientTrainer:
-        """Another bench like this one, for another thread."""
+        """Another trainer like this one, for another thread."""
         other = copy.copy(self)
         other.module, other.stop_requested = copy.deepcopy(self.module), Event()
         other._round_start_model, other._peer_heads = None, (None, {})
@@ -134,7 +134,7 @@ class ClientTrainer:
         self.local.check_has_batches(data.name, len(data.train), bool(self.batch_norm_names))
 
     def build_update(self, data: ClientData, message: Broadcast, loss: float) -> tuple[Update, StateDict]:
-        """What the client on the bench sends when it has trained, and what it keeps."""
+        """What the client at hand sends when it has trained, and what it keeps."""
         shared, kept = copy_entries(self.module, self.shared_names), copy_entries(self.module, self.personal_names)
         finite = all(map(is_finite, (*shared.values(), *kept.values())))
         if not isfinite(loss) or not finite:
@@ -219,7 +219,7 @@ class ClientTrainer:
         return self._peer_heads[1] if message.peers else {}
 
     def iterate_batches(self, data: ClientData, round: int, phase: int) -> Iterator[Batch]:
-        """Shuffled and augmented by (seed, client, round, phase) alone, hence alike on every fleet."""
+        """Shuffled and augmented by (seed, client, round, phase) alone, hence alike on every backend."""
         purpose = (self.seed, data.name, round, phase)
         order = torch.randperm(len(data.train), generator=make_generator(*purpose, "order"))
         chance = make_generator(*purpose, "augment")

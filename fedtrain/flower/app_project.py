@@ -22,7 +22,7 @@ def write_app(
 
     Both apps are named as ``module:attribute``.
     """
-    told = {
+    config = {
         "out": str(plan.folder.path.absolute()),
         "config": format_config(plan.config),
         "clients": plan.num_clients,
@@ -31,7 +31,11 @@ def write_app(
         "command": plan.command,
         "log": str(log_path.absolute()),
     }
-    app = {"publisher": "fedco2", "components": {"serverapp": server_app, "clientapp": client_app}, "config": told}
+    app = {
+        "publisher": "fedco2",
+        "components": {"serverapp": server_app, "clientapp": client_app},
+        "config": config,
+    }
     about = {"name": "fedco2-run", "version": APP_VERSION, "description": f"a run of fedco2 {get_version()}"}
     text = tomli_w.dumps({"project": about, "tool": {"flwr": {"app": app}}})
     (folder / "pyproject.toml").write_text(text, encoding="utf-8")

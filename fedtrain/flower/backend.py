@@ -42,14 +42,14 @@ class FlowerBackend:
     def __init__(
         self,
         client_manager: ClientManager,
-        bench: ClientTrainer,
+        trainer: ClientTrainer,
         config: Config,
         folder: RunFolder,
         patience: WaitPolicy,
     ) -> None:
         self.client_manager, self.trainer, self.config, self.folder, self.wait_policy = (
             client_manager,
-            bench,
+            trainer,
             config,
             folder,
             patience,
@@ -101,7 +101,7 @@ class FlowerBackend:
         return {name: scores[name] for name in self.client_names} if scores.keys() >= set(self.client_names) else {}
 
     def resume(self, state: RunState, folder: RunFolder) -> RunState:
-        """Go on from a checkpoint of this fleet; what clients keep is on their nodes."""
+        """Go on from a checkpoint of this backend; what clients keep is on their nodes."""
         if state.client_states:
             raise InputError(
                 f"{folder.path}: this run holds what its clients keep; go on with fedco2 train --resume {folder.path}"
@@ -122,15 +122,15 @@ class FlowerBackend:
         """Ask, and judge what is answered."""
         packing, needed = RecordPacker(), self.folder.find_needed_rounds()
 
-        def letter(name: str) -> RecordDict:
+        def request(name: str) -> RecordDict:
             note, groups = self._build_message(message, name, splits, name in training)
             return packing.pack(
                 {**note, "needed": sorted({self.previous_last_trained_round[name], *needed[name]})}, groups
             )
 
-        letters = {name: letter(name) for name in whom}
-        exchange = Exchange(self.client_manager, letters, self.wait_policy.timeout)
-        replies = exchange.run(min(self.wait_policy.min_clients, len(letters)))
+        requests = {name: request(name) for name in whom}
+        exchange = Exchange(self.client_manager, requests, self.wait_policy.timeout)
+        replies = exchange.run(min(self.wait_policy.min_clients, len(requests)))
         answers: dict[str, Update | Failure] = {}
         scores: dict[str, Scores] = {}
         for name in whom:

@@ -75,15 +75,15 @@ class ClientSession:
         hears of it.
         """
         message, turn, name = decode_broadcast(note, entries), int(note["turn"]), self.name
-        fleet = SerialBackend(
+        backend = SerialBackend(
             self.experiment.build_client_trainer(), self.experiment.federation.clients, skip_failures=True
         )
         if turn:
-            fleet.client_states = {name: self.client_state_store.load(name, turn)}
-        scores = encode_scores(fleet.evaluate(message, note["splits"])) if note["splits"] else {}
-        answers = fleet.train(message, [name]) if note["train"] else []
-        told, sent = encode_replies(answers)
+            backend.client_states = {name: self.client_state_store.load(name, turn)}
+        scores = encode_scores(backend.evaluate(message, note["splits"])) if note["splits"] else {}
+        answers = backend.train(message, [name]) if note["train"] else []
+        note_back, sent = encode_replies(answers)
         if any(isinstance(answer, Update) for answer in answers):
-            self.client_state_store.save(name, message.round + 1, fleet.client_states[name])
+            self.client_state_store.save(name, message.round + 1, backend.client_states[name])
         self.client_state_store.prune(name, {turn, *note["needed"]}, before=message.round + 1)
-        return {**told, "client": name, "scores": scores}, sent
+        return {**note_back, "client": name, "scores": scores}, sent

@@ -1,8 +1,8 @@
-"""The letters of a round and their answers, however often it takes, within bounds.
+"""The requests of a round and their answers, however often it takes, within bounds.
 
-A node takes one letter at a time. So one that answers a later question, but not the letter before it, has lost that
-letter or its answer, and gets the letter again. (Flower may also leave an answer lying on its node until the next
-letter comes; the question brings it forth.)
+A node takes one request at a time. So one that answers a later question, but not the request before it, has lost that
+request or its answer, and gets the request again. (Flower may also leave an answer lying on its node until the next
+request comes; the question brings it forth.)
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ MAX_CRASHES = 3
 """Of a turn that crashes."""
 MAX_LOSSES = 5
 """Of a turn that is lost on its way, or with its node."""
-MAX_LETTERS = 3
+MAX_REQUESTS = 3
 """To a node that is online and silent; whatever is lost may add to them."""
 PROBE_INTERVAL = 60.0
 """Seconds until a silent node is asked whether it is still there; twice that until the next time, and so on."""
 WAIT_LIMIT = 3600.0
 """Seconds until a client that cannot be done without is given up, unless a longer time was asked for."""
 TTL_MARGIN = 600.0
-"""Seconds that a letter outlives the waiting for its answer: it never expires before."""
+"""Seconds that a request outlives the waiting for its answer: it never expires before."""
 
 
 @dataclass
-class Letter:
+class SentRequest:
     """One that is underway."""
 
     client: str
@@ -50,24 +50,24 @@ class Letter:
 
 
 class Exchange:
-    """One letter for each client, sent until it is answered or given up."""
+    """One request for each client, sent until it is answered or given up."""
 
-    def __init__(self, manager: ClientManager, letters: Mapping[str, RecordDict], patience: float) -> None:
-        self.manager, self.letters, self.patience = manager, letters, patience
+    def __init__(self, manager: ClientManager, requests: Mapping[str, RecordDict], patience: float) -> None:
+        self.manager, self.requests, self.patience = manager, requests, patience
         self.begun = time.monotonic()
-        self.limit = max(WAIT_LIMIT, MAX_LETTERS * patience)
+        self.limit = max(WAIT_LIMIT, MAX_REQUESTS * patience)
         self.answers: dict[str, EncodedMessage] = {}
-        self.underway: dict[str, Letter] = {}
+        self.underway: dict[str, SentRequest] = {}
         self.probes: dict[str, str] = {}
-        """Questions to nodes, and the letters that they wait for."""
+        """Questions to nodes, and the requests that they wait for."""
         self.crashes: Counter[str] = Counter()
         self.losses: Counter[str] = Counter()
-        self.letters_to_node: Counter[tuple[str, int]] = Counter()
+        self.requests_to_node: Counter[tuple[str, int]] = Counter()
 
     @property
     def missing(self) -> list[str]:
         """Clients whose answer is waited for."""
-        return [client for client in self.letters if client not in self.answers]
+        return [client for client in self.requests if client not in self.answers]
 
     def run(self, least: int) -> dict[str, EncodedMessage]:
         """The answers: all of them, or after ``patience`` seconds ``least``; who is given up has an error for one."""
@@ -87,7 +87,7 @@ class Exchange:
         return self.answers
 
     def _collect(self) -> None:
-        """What came; a letter whose node answered a later question in its place is lost."""
+        """What came; a request whose node answered a later question in its place is lost."""
         unanswered: list[str] = []
         for reply in self.manager.mailbox.fetch([*self.underway, *self.probes]):
             number = get_message_id(reply)
@@ -96,25 +96,25 @@ class Exchange:
                 if not is_lost(reply) or is_crash(reply):
                     unanswered.append(waiting)
                 continue
-            letter = self.underway.pop(number)
-            if letter.client in self.answers:
+            request = self.underway.pop(number)
+            if request.client in self.answers:
                 continue
             if is_lost(reply):
-                self._count_loss(letter, reply)
+                self._count_loss(request, reply)
             else:
-                self.answers[letter.client] = parse_reply(reply)
+                self.answers[request.client] = parse_reply(reply)
         for number in unanswered:
             found = self.underway.get(number)
             if found is not None and found.client not in self.answers and not found.is_replaced:
                 found.is_replaced = True
                 self._count_loss(found, None)
 
-    def _count_loss(self, letter: Letter, reply: Message | None) -> None:
+    def _count_loss(self, request: SentRequest, reply: Message | None) -> None:
         """Let the turn be taken again, unless that was done too often; ``reply`` is the error, if there is one."""
-        client, crash = letter.client, reply is not None and is_crash(reply)
+        client, crash = request.client, reply is not None and is_crash(reply)
         why = "its node answers, but not with its turn" if reply is None else " ".join(str(reply.error.reason).split())
         if reply is not None and is_node_gone(reply):
-            self.manager.forget_node(letter.node)
+            self.manager.forget_node(request.node)
         counts, most = (self.crashes, MAX_CRASHES) if crash else (self.losses, MAX_LOSSES)
         counts[client] += 1
         if counts[client] < most:
@@ -126,7 +126,7 @@ class Exchange:
             self.answers[client] = {"error": "TrainingError", "text": text}, {}
 
     def _send(self) -> None:
-        """A letter to each client that has none underway, or has been silent for too long."""
+        """A request to each client that has none underway, or has been silent for too long."""
         now = time.monotonic()
         missing = set(self.missing)
         due = sorted(
@@ -134,19 +134,19 @@ class Exchange:
             self._is_due(client, node, now)
         )  # fmt: skip
         ttl = self.limit + TTL_MARGIN
-        numbers = self.manager.mailbox.send("train", [(self.letters[client], node) for client, node in due], ttl)
+        numbers = self.manager.mailbox.send("train", [(self.requests[client], node) for client, node in due], ttl)
         for number, (client, node) in zip(numbers, due, strict=True):
             if number:
-                self.underway[number] = Letter(client, node, now)
-                self.letters_to_node[client, node] += 1
+                self.underway[number] = SentRequest(client, node, now)
+                self.requests_to_node[client, node] += 1
 
     def _is_due(self, client: str, node: int, now: float) -> bool:
-        sent = [letter for letter in self.underway.values() if (letter.client, letter.node) == (client, node)]
-        waiting = [letter for letter in sent if not letter.is_replaced]
+        sent = [request for request in self.underway.values() if (request.client, request.node) == (client, node)]
+        waiting = [request for request in sent if not request.is_replaced]
         if not waiting:
             return True
-        silent = now - max(letter.sent_at for letter in waiting)
-        if silent < max(self.patience, PROBE_INTERVAL) or self.letters_to_node[client, node] >= MAX_LETTERS:
+        silent = now - max(request.sent_at for request in waiting)
+        if silent < max(self.patience, PROBE_INTERVAL) or self.requests_to_node[client, node] >= MAX_REQUESTS:
             return False
         self.manager.tell(f"client {client}: no answer for {silent:.0f} s, though its node is online; asked again")
         return True
@@ -155,28 +155,28 @@ class Exchange:
         """Ask silent nodes whether they are still there."""
         now, missing = time.monotonic(), set(self.missing)
         due = [
-            (number, letter)
-            for number, letter in self.underway.items()
-            if letter.client in missing
-            and not letter.is_replaced
-            and now >= letter.next_probe
-            and self.manager.node_ids.get(letter.client) == letter.node
+            (number, request)
+            for number, request in self.underway.items()
+            if request.client in missing
+            and not request.is_replaced
+            and now >= request.next_probe
+            and self.manager.node_ids.get(request.client) == request.node
         ]
         if not due:
             return
-        for probe, (number, letter) in zip(
-            self.manager.send_queries([letter.node for _, letter in due]), due, strict=True
+        for probe, (number, request) in zip(
+            self.manager.send_queries([request.node for _, request in due]), due, strict=True
         ):
-            letter.probes += 1
+            request.probes += 1
             if probe:
                 self.probes[probe] = number
 
     def _give_up(self) -> None:
         for client in self.missing:
             online = client in self.manager.node_ids
-            sent = sum(self.letters_to_node[one] for one in self.letters_to_node if one[0] == client)
+            sent = sum(self.requests_to_node[one] for one in self.requests_to_node if one[0] == client)
             if online:
-                why = f"no answer within {self.limit:.0f} s to {sent} letters, though its node is online"
+                why = f"no answer within {self.limit:.0f} s to {sent} requests, though its node is online"
                 way_out = "see its log and start it again, or give a longer --timeout"
             else:
                 why, way_out = f"its node was away for {self.limit:.0f} s", "start it again"

@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 @dataclass
 class Mailbox:
-    """Sends letters to nodes and fetches their replies."""
+    """Sends requests to nodes and fetches their replies."""
 
     grid: Grid
     tell: Callable[[str], None]
@@ -31,18 +31,18 @@ class Mailbox:
         """Those that are online."""
         return set(self._retry("list nodes", self.grid.get_node_ids))
 
-    def send(self, kind: str, letters: Sequence[tuple[RecordDict, int]], ttl: float | None = None) -> list[str]:
+    def send(self, kind: str, requests: Sequence[tuple[RecordDict, int]], ttl: float | None = None) -> list[str]:
         """Their numbers, "" for one that was not taken. All in one go: what several of them hold alike moves once."""
 
         def push() -> Iterable[str | None]:
             # made anew for each try, for half of the last one may be there already
-            messages = [Message(letter, dst_node_id=node, message_type=kind, ttl=ttl) for letter, node in letters]
+            messages = [Message(request, dst_node_id=node, message_type=kind, ttl=ttl) for request, node in requests]
             return self.grid.push_messages(messages)
 
-        return [str(number or "") for number in self._retry("send", push)] if letters else []
+        return [str(number or "") for number in self._retry("send", push)] if requests else []
 
     def fetch(self, numbers: Sequence[str]) -> list[Message]:
-        """What was replied to these letters."""
+        """What was replied to these requests."""
         return list(self._retry("fetch", lambda: self.grid.pull_messages(numbers))) if numbers else []
 
     def _retry(self, what: str, call: Callable[[], Result]) -> Result:

@@ -18,7 +18,7 @@ NOTE_RECORD, BLOCK_KEY = "note", "block"
 
 
 class RecordPacker:
-    """Letters of one round: a group that goes into several of them (the averaged entries, a head) is packed once.
+    """Requests of one round: a group that goes into several of them (the averaged entries, a head) is packed once.
 
     One array holds all tensors of a group, for Flower moves arrays one by one and a network has many small ones.
     """
@@ -41,15 +41,15 @@ class RecordPacker:
 
 
 def build_record(note: Mapping[str, Any], entries: StateDict) -> RecordDict:
-    """A parcel that goes to one."""
+    """A message that goes to one client."""
     return RecordPacker().pack(note, group_entries(entries))
 
 
 def parse_record(records: RecordDict) -> EncodedMessage:
     """What became these records; ValueError, KeyError or TypeError if nothing of ours did."""
-    told = json.loads(str(records.config_records[NOTE_RECORD]["json"]))
-    blocks = {group: records.array_records[group][BLOCK_KEY].numpy() for group in told["forms"]}
+    header = json.loads(str(records.config_records[NOTE_RECORD]["json"]))
+    blocks = {group: records.array_records[group][BLOCK_KEY].numpy() for group in header["forms"]}
     if any(block.dtype != np.uint8 or block.ndim != 1 for block in blocks.values()):
         raise ValueError("a block is not one of bytes")
-    groups = {group: unpack_tensors(forms, torch.from_numpy(blocks[group])) for group, forms in told["forms"].items()}
-    return dict(told["note"]), flatten_groups(groups)
+    groups = {group: unpack_tensors(forms, torch.from_numpy(blocks[group])) for group, forms in header["forms"].items()}
+    return dict(header["note"]), flatten_groups(groups)

@@ -18,16 +18,16 @@ PERMANENT_ERRORS = (ErrorCode.LOAD_CLIENT_APP_EXCEPTION, ErrorCode.CLIENT_APP_RA
           ErrorCode.MOD_FAILED_PRECONDITION, ErrorCode.INVALID_FAB)  # fmt: skip
 """What another try would not mend."""
 CRASH_ERRORS = (ErrorCode.UNKNOWN, ErrorCode.CLIENT_APP_CRASHED)
-"""What it may mend, unless it happens again and again; all other errors mean that the node or the letter was lost."""
+"""What it may mend, unless it happens again and again; all other errors mean that the node or the request was lost."""
 
 
 def get_message_id(reply: Message) -> str:
-    """Of the letter that is answered; the sender's number does not do, for an error is the SuperLink's."""
+    """Of the request that is answered; the sender's number does not do, for an error is the SuperLink's."""
     return str(reply.metadata.reply_to_message_id)
 
 
 def is_lost(reply: Message) -> bool:
-    """Whether node or letter were lost, and another try may do."""
+    """Whether node or request were lost, and another try may do."""
     return reply.has_error() and reply.error.code not in PERMANENT_ERRORS
 
 

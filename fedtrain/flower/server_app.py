@@ -47,7 +47,10 @@ def run_server(
             restore_client_descriptions(folder.read_json(MANIFEST_FILE)["data"]) | manager.descriptions
         )
     data = merge_data_descriptions(
-        [told["data"] for told in sorted(manager.descriptions.values(), key=lambda told: int(told["place"]))]
+        [
+            description["data"]
+            for description in sorted(manager.descriptions.values(), key=lambda one: int(one["place"]))
+        ]
     )
     manifest = build_manifest(config, data, plan.command)
     experiment = Experiment(config, build_federation_from_manifest(config, manifest, folder.path / MANIFEST_FILE))

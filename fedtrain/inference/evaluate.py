@@ -45,10 +45,10 @@ def check_run_data(run: TrainedRun, data: Federation, root: Path | None = None) 
 def evaluate_clients(run: TrainedRun, data: Federation, split: Split, only: str | None = None) -> list[MetricRow]:
     """Rows as in metrics.jsonl, for the last checkpoint: each client's own model on the client's own data."""
     known = {client.name: client for client in data.clients}
-    bench, state, scores = run.trainer, run.state, {}
+    trainer, state, scores = run.trainer, run.state, {}
     for name in known if only is None else [run.get_client(only).name]:
-        scores[name] = bench.evaluate(
-            known[name].to(bench.device), state.client_states[name], run.broadcast_for(name), [split]
+        scores[name] = trainer.evaluate(
+            known[name].to(trainer.device), state.client_states[name], run.broadcast_for(name), [split]
         )
         if split not in scores[name]:
             raise InputError(f"client {name} has no {split} data in this run; choose another", options=("split",))

@@ -92,32 +92,32 @@ def load_trained_run(path: Path, device: str | None = None, build_model: ModelBu
         raise InputError(f"{path}: no checkpoint is here yet; go on with: fedco2 train --resume {path}")
     manifest = folder.read_json(MANIFEST_FILE)
     federation = build_federation_from_manifest(config, manifest, path / MANIFEST_FILE)
-    bench = Experiment(config, federation, build_model).build_client_trainer()
+    trainer = Experiment(config, federation, build_model).build_client_trainer()
     own = {
-        client.name: state.load_client_state(client.name, folder.client_state_store, bench.initial_client_state)
+        client.name: state.load_client_state(client.name, folder.client_state_store, trainer.initial_client_state)
         for client in federation.clients
     }
     state = replace(state, client_states=own, last_trained_round={})
     for client in federation.clients:
-        if not bench.is_compatible({**state.client_states.get(client.name, {}), **state.message.shared}):
+        if not trainer.is_compatible({**state.client_states.get(client.name, {}), **state.message.shared}):
             raise build_damage_error(
                 path / LAST_CHECKPOINT, ValueError(f"it does not fit the network of client {client.name}")
             )
-    return TrainedRun(folder, config, federation, bench, state.to(bench.device), manifest)
+    return TrainedRun(folder, config, federation, trainer, state.to(trainer.device), manifest)
 
 
 def build_federation_from_manifest(config: Config, manifest: Mapping[str, Any], path: Path) -> Federation:
     """The federation of a run from its manifest, with empty hands."""
     try:
-        told: dict[str, Any] = manifest["data"]
-        none, how = _describe_inputs(config, told)
-        labels = torch.arange(len(told["classes"]))
+        about: dict[str, Any] = manifest["data"]
+        none, how = _describe_inputs(config, about)
+        labels = torch.arange(len(about["classes"]))
 
         def held(counts: list[int]) -> Samples:
             return Samples(none, labels.repeat_interleave(torch.tensor(counts)))
 
-        most = max((sum(sum(one[part]) for one in told["clients"]) for part in ("train", "val", "test")), default=0)
-        if not told["clients"] or most > MAX_SAMPLES:
+        most = max((sum(sum(one[part]) for one in about["clients"]) for part in ("train", "val", "test")), default=0)
+        if not about["clients"] or most > MAX_SAMPLES:
             raise ValueError("no clients, or more samples than there can be")
         clients = tuple(
             ClientData(
@@ -127,19 +127,26 @@ def build_federation_from_manifest(config: Config, manifest: Mapping[str, Any], 
                 held(one["val"]) if sum(one["val"]) else None,
                 noise=float(one["noise"]),
             )
-            for one in told["clients"]
+            for one in about["clients"]
         )
-        return Federation(clients, tuple(told["classes"]), told["title"], told["standin"], how, tuple(told["notes"]))
+        return Federation(
+            clients,
+            tuple(about["classes"]),
+            about["title"],
+            about["standin"],
+            how,
+            tuple(about["notes"]),
+        )
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise InputError(f"{path}: not what fedco2 writes ({format_error(error)}); train anew") from None
 
 
-def _describe_inputs(config: Config, told: Mapping[str, Any]) -> tuple[Tensor, Preprocessing]:
+def _describe_inputs(config: Config, about: Mapping[str, Any]) -> tuple[Tensor, Preprocessing]:
     """No inputs, of the shape and type that clients hold, and how they become what the network reads."""
     settings = config.data
     if settings.dataset == OWN_DATASET:
-        return torch.empty((0, *told["input_shape"]), dtype=INPUT_TYPES[told["input_type"]]), Preprocessing()
+        return torch.empty((0, *about["input_shape"]), dtype=INPUT_TYPES[about["input_type"]]), Preprocessing()
     data = get_dataset_info(settings.dataset)
-    side = get_standin_size(data.name) if told["standin"] else data.image_size
+    side = get_standin_size(data.name) if about["standin"] else data.image_size
     how = Preprocessing(data.mean, data.std, settings.augment, settings.augment_val, settings.noise_unit)
     return torch.empty((0, 3, side, side), dtype=torch.uint8), how

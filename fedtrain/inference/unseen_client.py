@@ -59,13 +59,13 @@ class UnseenClient:
 
 def build_unseen_client(run: TrainedRun, images: Tensor) -> UnseenClient:
     """Make a model for a client of whom there are only unlabelled images, bytes (n, 3, H, W)."""
-    way, bench, state = choose_branch(run), run.trainer, run.state
+    way, trainer, state = choose_branch(run), run.trainer, run.state
     known = run.get_client(run.federation.clients[0].name).train
     data = ClientData(UNSEEN_CLIENT, replace(known, labels=known.labels[:0]), known)
     personal = average_states(
         [state.client_states[name] for name in sorted(state.client_states)], [1.0] * len(state.client_states)
     )
-    layers = find_personal_norm_layers(bench.module, bench.personal_names & entries_under(bench.module, way.path))
+    layers = find_personal_norm_layers(trainer.module, trainer.personal_names & entries_under(trainer.module, way.path))
     if layers and len(images) < MIN_IMAGES:
         raise InputError(
             f"{UNSEEN_CLIENT} is known by its images, and {len(images)} is too few to take statistics from; "
@@ -74,8 +74,8 @@ def build_unseen_client(run: TrainedRun, images: Tensor) -> UnseenClient:
     if layers:
         rows = torch.linspace(0, len(images) - 1, min(len(images), MAX_IMAGES)).round().long()
         with estimate_running_statistics(layers):
-            bench.predict(data, personal, state.message, images[rows])
-        personal = copy_entries(bench.module, bench.personal_names)
+            trainer.predict(data, personal, state.message, images[rows])
+        personal = copy_entries(trainer.module, trainer.personal_names)
     return UnseenClient(data, personal, way.branch, bool(layers))
 
 

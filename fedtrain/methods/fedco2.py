@@ -104,10 +104,10 @@ class FedCO2(Method[OnlineOfflineModel]):
         terms = [F.cross_entropy(module[branch].head(z[branch]), y) for branch in z]
         judged = [z[branch] for branch in list_branches(self.inter)]
         if judged and context.peers:
-            said = context.peers(torch.cat(judged))  # both models at once: a large head is read but once
+            peer_logits = context.peers(torch.cat(judged))  # both models at once: a large head is read but once
             every = len(judged) * len(context.peers)
             scale = self.mu * (len(judged) if self.gen == "mean" else every)
-            terms.append(scale * F.cross_entropy(said.flatten(0, 1), y.repeat(every)))
+            terms.append(scale * F.cross_entropy(peer_logits.flatten(0, 1), y.repeat(every)))
         return torch.stack(terms).sum()
 
     def branches(

@@ -51,22 +51,22 @@ def compare_runs(a: Sequence[RunRecord], b: Sequence[RunRecord], rule: str | Non
     if get_test_data_key(a[0]) != get_test_data_key(b[0]):
         titles = [f"{side} ({one.path}) on {one.data['title']}" for side, one in (("A", a[0]), ("B", b[0]))]
         raise InputError(f"{' and '.join(titles)} were not tested on the same clients and data; choose runs that were")
-    (board,) = build_result_tables([*a, *b], rule)
+    (table,) = build_result_tables([*a, *b], rule)
     pairs = pair_by_seed(a, b)
     several = len(pairs) > 1
     names = build_labels([a, b])
-    rows = [_compare_client(name, several, pairs, board) for name in [*board.clients, MEAN_ROW]]
+    rows = [_compare_client(name, several, pairs, table) for name in [*table.clients, MEAN_ROW]]
     return {
-        "title": board.title,
-        "standin": board.standin,
-        "rule": board.rule,
-        "rule_words": RULE_DESCRIPTIONS[board.rule],
+        "title": table.title,
+        "standin": table.standin,
+        "rule": table.rule,
+        "rule_words": RULE_DESCRIPTIONS[table.rule],
         "a": {"label": names[0], "runs": [str(one.path) for one in a]},
         "b": {"label": names[1], "runs": [str(one.path) for one in b]},
         "pairs": [[_format_seeds(one), _format_seeds(other)] for one, other in pairs],
         "paired": several,
         "test": _describe_test(len(pairs)),
-        "notes": [*_list_unpaired(a, b, pairs), *board.cautions],
+        "notes": [*_list_unpaired(a, b, pairs), *table.cautions],
         "higher": sum(row["difference"] > 0 for row in rows[:-1]),
         "rows": rows,
     }
@@ -97,11 +97,11 @@ def _check_one_configuration(side: str, records: Sequence[RunRecord]) -> None:
             raise InputError(f"{side}: two runs have seed {_format_seeds(one)}; name one of them")
 
 
-def _compare_client(name: str, several: bool, pairs: Sequence[RunPair], board: ResultTable) -> dict[str, Any]:
+def _compare_client(name: str, several: bool, pairs: Sequence[RunPair], table: ResultTable) -> dict[str, Any]:
     """One client, or their mean."""
-    clients = board.clients if name == MEAN_ROW else [name]
+    clients = table.clients if name == MEAN_ROW else [name]
     sides = [
-        [[run.rules[board.rule]["clients"][c][FUSED] for c in clients] for run in side]
+        [[run.rules[table.rule]["clients"][c][FUSED] for c in clients] for run in side]
         for side in zip(*pairs, strict=True)
     ]
     a, b = ([sum(run) / len(clients) for run in side] for side in sides)

@@ -32,23 +32,23 @@ SHORT_LABEL_LENGTH = 18
 """A name of so many letters stands beside its curve on a phone too."""
 
 
-def draw_mean_curves(board: ResultTable, narrow: bool) -> SubFigure:
+def draw_mean_curves(table: ResultTable, narrow: bool) -> SubFigure:
     """A curve a row, with a band of one std where there are several seeds."""
-    long = narrow and max(len(row.label) for row in board.rows) > SHORT_LABEL_LENGTH
-    height = (4.0 + 0.22 * len(board.rows) * long) if narrow else 4.6
+    long = narrow and max(len(row.label) for row in table.rows) > SHORT_LABEL_LENGTH
+    height = (4.0 + 0.22 * len(table.rows) * long) if narrow else 4.6
     body = create_figure(
-        f"{board.title}: mean {SPLIT_NAMES[board.curve_split]} accuracy of {len(board.clients)} clients", narrow, height
+        f"{table.title}: mean {SPLIT_NAMES[table.curve_split]} accuracy of {len(table.clients)} clients", narrow, height
     )
     axes = body.subplots()
     ends = []
-    for row, look in zip(board.rows, assign_styles(board.rows), strict=True):
-        curve = row.get_curve(board.curve_split)
+    for row, look in zip(table.rows, assign_styles(table.rows), strict=True):
+        curve = row.get_curve(table.curve_split)
         _draw_seed_curve(axes, look, curve, row.label)
         last = max(curve)
         height = 100 * fmean(curve[last])
         ends.append(CurveEnd(last, height, f"{height:.1f}  {row.label}", look.colour))
     _format_round_axis(axes)
-    axes.set_ylabel(f"{SPLIT_NAMES[board.curve_split]} accuracy, %")
+    axes.set_ylabel(f"{SPLIT_NAMES[table.curve_split]} accuracy, %")
     axes.set_xlabel("round")
     if long:
         body.legend(loc="outside lower left", ncols=1)
@@ -57,25 +57,25 @@ def draw_mean_curves(board: ResultTable, narrow: bool) -> SubFigure:
     return body
 
 
-def draw_client_curves(board: ResultTable, narrow: bool) -> SubFigure:
+def draw_client_curves(table: ResultTable, narrow: bool) -> SubFigure:
     """A panel a client if they are few, else a panel a row with the band of its clients."""
-    if len(board.clients) > MAX_CLIENT_PANELS:
-        return _draw_client_bands(board, narrow)
-    title = f"{board.title}: {SPLIT_NAMES[board.curve_split]} accuracy of each client"
-    body, grid = _create_panels(title, board.curve_split, board.clients, len(board.rows), narrow)
-    for axes, name in zip(grid, board.clients, strict=False):
-        for row, look in zip(board.rows, assign_styles(board.rows), strict=True):
-            _draw_seed_curve(axes, look, row.get_curve(board.curve_split, name), row.label)
+    if len(table.clients) > MAX_CLIENT_PANELS:
+        return _draw_client_bands(table, narrow)
+    title = f"{table.title}: {SPLIT_NAMES[table.curve_split]} accuracy of each client"
+    body, grid = _create_panels(title, table.curve_split, table.clients, len(table.rows), narrow)
+    for axes, name in zip(grid, table.clients, strict=False):
+        for row, look in zip(table.rows, assign_styles(table.rows), strict=True):
+            _draw_seed_curve(axes, look, row.get_curve(table.curve_split, name), row.label)
         _format_round_axis(axes)
     _add_legend(body, grid[0], narrow)
     return body
 
 
-def _draw_client_bands(board: ResultTable, narrow: bool) -> SubFigure:
-    title = f"{board.title}: mean of {len(board.clients)} clients, band from the 10 % to the 90 % point of them"
-    body, grid = _create_panels(title, board.curve_split, [row.label for row in board.rows], 0, narrow)
-    for axes, row, look in zip(grid, board.rows, assign_styles(board.rows), strict=False):
-        each = [row.get_curve(board.curve_split, name) for name in board.clients]
+def _draw_client_bands(table: ResultTable, narrow: bool) -> SubFigure:
+    title = f"{table.title}: mean of {len(table.clients)} clients, band from the 10 % to the 90 % point of them"
+    body, grid = _create_panels(title, table.curve_split, [row.label for row in table.rows], 0, narrow)
+    for axes, row, look in zip(grid, table.rows, assign_styles(table.rows), strict=False):
+        each = [row.get_curve(table.curve_split, name) for name in table.clients]
         rounds = list(each[0])
         values = 100 * np.array([[fmean(curve[round]) for round in rounds] for curve in each])
         low, high = np.percentile(values, (10, 90), axis=0)
@@ -85,22 +85,22 @@ def _draw_client_bands(board: ResultTable, narrow: bool) -> SubFigure:
     return body
 
 
-def draw_branch_curves(board: ResultTable, narrow: bool) -> SubFigure | None:
+def draw_branch_curves(table: ResultTable, narrow: bool) -> SubFigure | None:
     """The models that a prediction is made of: of each client if one row has them, else the mean of each row."""
-    rows = [row for row in board.rows if len(row.first.branches) > 1]
+    rows = [row for row in table.rows if len(row.first.branches) > 1]
     if not rows:
         return None
-    one = len(rows) == 1 and len(board.clients) <= MAX_CLIENT_PANELS
-    whose = [*board.clients, None] if one else [None]
+    one = len(rows) == 1 and len(table.clients) <= MAX_CLIENT_PANELS
+    whose = [*table.clients, None] if one else [None]
     panels: list[tuple[str, TableRow, str | None]] = [
         (client or ("mean" if one else row.label), row, client) for row in rows for client in whose
     ]
-    title = f"{board.title}: {rows[0].label} and its models" if one else f"{board.title}: mean accuracy of each model"
+    title = f"{table.title}: {rows[0].label} and its models" if one else f"{table.title}: mean accuracy of each model"
     names = list(dict.fromkeys(branch for row in rows for branch in row.first.branches))
-    body, grid = _create_panels(title, board.curve_split, [name for name, _, _ in panels], len(names), narrow)
+    body, grid = _create_panels(title, table.curve_split, [name for name, _, _ in panels], len(names), narrow)
     for axes, (_, row, client) in zip(grid, panels, strict=False):
         for branch in row.first.branches[::-1]:  # the prediction last, above the others
-            _draw_seed_curve(axes, get_branch_style(branch), row.get_curve(board.curve_split, client, branch), branch)
+            _draw_seed_curve(axes, get_branch_style(branch), row.get_curve(table.curve_split, client, branch), branch)
         _format_round_axis(axes)
     _add_legend(body, grid[0] if len(rows) == 1 else grid[: len(panels)], narrow)
     return body

@@ -47,13 +47,13 @@ def render_page(tables: Sequence[ResultTable], comparison: ComparisonResult | No
         "whole": formatting.keep_standin_tag_unbroken,
     }
     template = environment.from_string(files("fedtrain.report").joinpath("page.html.j2").read_text(encoding="utf-8"))
-    rows = [row for board in tables for row in board.rows]
+    rows = [row for table in tables for row in table.rows]
     apart, common = find_setting_differences([row.runs for row in rows])
     return template.render(
         style=load_stylesheet(),
         title=build_title(tables),
         count=sum(len(row.runs) for row in rows),
-        boards=[_build_table_view(number, board) for number, board in enumerate(tables, 1)],
+        tables=[_build_table_view(number, table) for number, table in enumerate(tables, 1)],
         compare=comparison,
         rows=rows,
         apart=apart,
@@ -65,8 +65,8 @@ def render_page(tables: Sequence[ResultTable], comparison: ComparisonResult | No
 
 def build_title(tables: Sequence[ResultTable]) -> str:
     """What was trained on what."""
-    names = list(dict.fromkeys(row.first.title for board in tables for row in board.rows))
-    data = " and ".join(dict.fromkeys(board.title for board in tables))
+    names = list(dict.fromkeys(row.first.title for table in tables for row in table.rows))
+    data = " and ".join(dict.fromkeys(table.title for table in tables))
     methods = (
         f"{len(names)} methods"
         if len(names) > 3
@@ -75,18 +75,18 @@ def build_title(tables: Sequence[ResultTable]) -> str:
     return f"{methods} on {data}"
 
 
-def _build_table_view(number: int, board: ResultTable) -> dict[str, Any]:
+def _build_table_view(number: int, table: ResultTable) -> dict[str, Any]:
     return {
         "number": number,
-        "board": board,
-        "table": table_to_dict(board),
-        "headline": page_tables.write_headline(board),
-        "results": page_tables.format_results(board),
-        "everyone": page_tables.format_all_clients(board)
-        if len(board.clients) > page_tables.MAX_CLIENT_COLUMNS
+        "table": table,
+        "numbers": table_to_dict(table),
+        "headline": page_tables.write_headline(table),
+        "results": page_tables.format_results(table),
+        "everyone": page_tables.format_all_clients(table)
+        if len(table.clients) > page_tables.MAX_CLIENT_COLUMNS
         else None,
-        "branches": page_tables.format_branches(board),
-        "pictures": draw_svg_figures(board),
-        "labels": draw_label_figures(board),
-        "runs": page_tables.describe_runs(board),
+        "branches": page_tables.format_branches(table),
+        "pictures": draw_svg_figures(table),
+        "labels": draw_label_figures(table),
+        "runs": page_tables.describe_runs(table),
     }

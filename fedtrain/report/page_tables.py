@@ -34,10 +34,10 @@ class FormattedTable:
     rows: list[tuple[str, list[Cell]]]
 
 
-def format_results(board: ResultTable) -> FormattedTable:
+def format_results(table: ResultTable) -> FormattedTable:
     """A column for each client and the mean; of many clients the mean and four points of their distribution."""
-    if len(board.clients) <= MAX_CLIENT_COLUMNS:
-        columns = [(name, _select_client(name)) for name in board.clients] + [("mean", _select_statistic("mean"))]
+    if len(table.clients) <= MAX_CLIENT_COLUMNS:
+        columns = [(name, _select_client(name)) for name in table.clients] + [("mean", _select_statistic("mean"))]
     else:
         columns = [
             ("mean", _select_statistic("mean")),
@@ -46,48 +46,48 @@ def format_results(board: ResultTable) -> FormattedTable:
             ("median", _select_percentile(50)),
             ("best", _select_percentile(100)),
         ]
-    return _format_table(board, columns)
+    return _format_table(table, columns)
 
 
-def format_all_clients(board: ResultTable) -> FormattedTable:
+def format_all_clients(table: ResultTable) -> FormattedTable:
     """All clients, however many."""
-    return _format_table(board, [(name, _select_client(name)) for name in board.clients])
+    return _format_table(table, [(name, _select_client(name)) for name in table.clients])
 
 
-def format_branches(board: ResultTable) -> list[tuple[str, str, list[str]]]:
+def format_branches(table: ResultTable) -> list[tuple[str, str, list[str]]]:
     """(row, branch, accuracies) of all models of the rows that have several."""
     return [
         (
             row.label,
             branch,
-            [_format_mean_std(row.client_accuracy(name, branch)) for name in board.clients]
+            [_format_mean_std(row.client_accuracy(name, branch)) for name in table.clients]
             + [_format_mean_std(row.client_statistic("mean", branch))],
         )
-        for row in board.rows
+        for row in table.rows
         if len(row.first.branches) > 1
         for branch in row.first.branches
     ]
 
 
-def write_headline(board: ResultTable) -> str:
+def write_headline(table: ResultTable) -> str:
     """The result in a sentence: who is ahead among rows that can be compared, and which rows cannot."""
-    comparable = find_comparable_rows(board.rows)
+    comparable = find_comparable_rows(table.rows)
     if not comparable:
-        return write_headline_without_ranking(board)
+        return write_headline_without_ranking(table)
     best, second = sorted(comparable, key=lambda row: -row.client_statistic("mean").mean)[:2]
     top, next_ = (row.client_statistic("mean").mean for row in (best, second))
     fairest = max(comparable, key=lambda row: row.client_statistic("worst").mean)
     seeds = "with one seed each" if {len(row.runs) for row in comparable} == {1} else "(means over seeds)"
     also = "It also has" if fairest is best else f"{fairest.label} has"
     rounds = best.first.rounds
-    when = f"After {rounds} rounds" if board.rule == "last" else f"Of {rounds} rounds, {RULE_DESCRIPTIONS[board.rule]},"
+    when = f"After {rounds} rounds" if table.rule == "last" else f"Of {rounds} rounds, {RULE_DESCRIPTIONS[table.rule]},"
     headline = (
-        f"{when} {seeds}, {best.label} has the highest mean accuracy on {board.title}, "
+        f"{when} {seeds}, {best.label} has the highest mean accuracy on {table.title}, "
         f"{_format_with_unit(top)}, {format_points(top - next_).lstrip('+')} points above "
         f"{second.label}. "
         f"{also} the highest worst client, {_format_with_unit(fairest.client_statistic('worst').mean)}."
     )
-    others = [row.label for row in board.rows if is_finished(row) and row not in comparable]
+    others = [row.label for row in table.rows if is_finished(row) and row not in comparable]
     if not others:
         return headline
     return f"{headline} Trained for another number of rounds, and so not compared: {', '.join(others)}."
@@ -102,33 +102,33 @@ def find_comparable_rows(rows: Sequence[TableRow]) -> list[TableRow]:
     )
 
 
-def write_headline_without_ranking(board: ResultTable) -> str:
+def write_headline_without_ranking(table: ResultTable) -> str:
     """The mean of each row, and why none is ahead."""
     rows = [
         f"{row.label} has {_format_with_unit(row.client_statistic('mean').mean)} after round "
         f"{row.first.last_evaluated_round}"
-        for row in board.rows
+        for row in table.rows
     ]
     why = (
         "This is one configuration: there is nothing to compare it with."
         if len(rows) == 1
         else "No two of them are finished after equally many rounds, so none is called better."
     )
-    return f"Mean accuracy on {board.title}: {'; '.join(rows)}. {why}"
+    return f"Mean accuracy on {table.title}: {'; '.join(rows)}. {why}"
 
 
 def _format_with_unit(accuracy: float) -> str:
     return f"{format_percent(accuracy)}\N{NO-BREAK SPACE}%"
 
 
-def _format_table(board: ResultTable, columns: Sequence[tuple[str, Callable[[TableRow], MeanStd]]]) -> FormattedTable:
-    rows: list[tuple[str, list[Cell]]] = [(row.label, []) for row in board.rows]
-    ranked = {row.label for row in board.ranked}
+def _format_table(table: ResultTable, columns: Sequence[tuple[str, Callable[[TableRow], MeanStd]]]) -> FormattedTable:
+    rows: list[tuple[str, list[Cell]]] = [(row.label, []) for row in table.rows]
+    ranked = {row.label for row in table.ranked}
     for _, pick in columns:
-        values = [pick(row) for row in board.rows]
-        rivals = [format_percent(pick(row).mean) for row in board.ranked]
+        values = [pick(row) for row in table.rows]
+        rivals = [format_percent(pick(row).mean) for row in table.ranked]
         top = max(rivals, key=float, default=None)
-        for row, value, (_, cells) in zip(board.rows, values, rows, strict=True):
+        for row, value, (_, cells) in zip(table.rows, values, rows, strict=True):
             shown = format_percent(value.mean)
             best = row.label in ranked and shown == top
             cells.append(Cell(shown, None if value.std is None else format_percent(value.std), best))
@@ -154,7 +154,7 @@ def _format_mean_std(value: MeanStd) -> str:
     return format_percent(value.mean) + ("" if value.std is None else f" ± {format_percent(value.std)}")
 
 
-def describe_runs(board: ResultTable) -> list[dict[str, Any]]:
+def describe_runs(table: ResultTable) -> list[dict[str, Any]]:
     """What each run was made with, as far as its manifest says."""
     return [
         {
@@ -167,7 +167,7 @@ def describe_runs(board: ResultTable) -> list[dict[str, Any]]:
             "machine": _join_pairs(run.manifest.get("machine")),
             "command": run.manifest.get("command", "–"),
         }
-        for row in board.rows
+        for row in table.rows
         for run in row.runs
     ]
 

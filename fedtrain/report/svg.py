@@ -41,28 +41,28 @@ class SvgFigure:
     height: int
 
 
-def draw_svg_figures(board: ResultTable) -> dict[str, SvgFigure]:
+def draw_svg_figures(table: ResultTable) -> dict[str, SvgFigure]:
     """All that there is something to draw for."""
-    return {name: picture for name, draw in FIGURES.items() if (picture := _draw_svg_figure(board, draw))}
+    return {name: picture for name, draw in FIGURES.items() if (picture := _draw_svg_figure(table, draw))}
 
 
-def _draw_svg_figure(board: ResultTable, draw: Callable[[ResultTable, bool], SubFigure | None]) -> SvgFigure | None:
+def _draw_svg_figure(table: ResultTable, draw: Callable[[ResultTable, bool], SubFigure | None]) -> SvgFigure | None:
     with use_plot_style():
-        wide, narrow = draw(board, False), draw(board, True)
+        wide, narrow = draw(table, False), draw(table, True)
         return None if wide is None or narrow is None else _encode_svg_figure(wide.figure, narrow.figure)
 
 
-def draw_label_figures(board: ResultTable) -> list[SvgFigure]:
+def draw_label_figures(table: ResultTable) -> list[SvgFigure]:
     """Who trained on how much of which class: one figure for each partition among the runs."""
     found: dict[str, TableRow] = {}
-    for row in board.rows:
+    for row in table.rows:
         if row.first.class_counts:
             found.setdefault(repr(row.first.class_counts), row)
     drawn = []
     for row in list(found.values())[:MAX_LABEL_FIGURES]:
         held = row.first.class_counts or {}
         whose = "" if len(found) == 1 else f" (as in {row.label})"
-        title = f"{board.title}: training images of each class{whose}"
+        title = f"{table.title}: training images of each class{whose}"
         names = [plot_style.escape_mathtext(name) for name in held]
         classes = [plot_style.escape_mathtext(str(name)) for name in row.first.data["classes"]]
         figure = draw_label_figure(np.array(list(held.values())), names, classes, plot_style.escape_mathtext(title))

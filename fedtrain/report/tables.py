@@ -65,56 +65,60 @@ def _build_result_table(records: list[RunRecord], wanted: str | None) -> ResultT
     notes = list(dict.fromkeys(note for record in records for note in record.data["notes"]))
     title, standin = records[0].data["title"], records[0].data["standin"]
     name = title if not standin or "stand-in" in title else f"{title} (stand-in)"
-    said = list_cautions(rows)
+    cautions = list_cautions(rows)
     if not wanted and len(own) > 1:
-        said.append("The runs report by different rules; here all are taken after their last evaluated round.")
-    return ResultTable(name, standin, notes, rule, list(records[0].clients), rows, said)
+        cautions.append("The runs report by different rules; here all are taken after their last evaluated round.")
+    return ResultTable(name, standin, notes, rule, list(records[0].clients), rows, cautions)
 
 
 def list_cautions(rows: Sequence[TableRow]) -> list[str]:
     """What a reader must know before comparing."""
-    said = []
+    notes = []
     for row in rows:
         if not is_finished(row):
-            said.append(f"{row.label}: round {row.first.last_evaluated_round} of {row.first.rounds}. It is not ranked.")
+            notes.append(
+                f"{row.label}: round {row.first.last_evaluated_round} of {row.first.rounds}. It is not ranked."
+            )
         if len({run.seeds[1] for run in row.runs}) > 1:
-            said.append(f"{row.label}: the seeds of the data differ too, so its spread is that of clients drawn anew.")
+            notes.append(f"{row.label}: the seeds of the data differ too, so its spread is that of clients drawn anew.")
     rounds = sorted({row.first.rounds for row in rows if is_finished(row)})
     if len(rounds) > 1:
-        said.append(
+        notes.append(
             f"The runs have different numbers of rounds ({_join_numbers(rounds)}), so none is called the best of all."
         )
     counts = sorted({len(row.runs) for row in rows})
     if counts == [1]:
-        said.append(f"One seed{' each' * (len(rows) > 1)}: how much the numbers move from seed to seed is not known.")
+        notes.append(f"One seed{' each' * (len(rows) > 1)}: how much the numbers move from seed to seed is not known.")
     elif len(counts) > 1:
-        said.append(f"The rows have different numbers of seeds ({_join_numbers(counts)}).")
+        notes.append(f"The rows have different numbers of seeds ({_join_numbers(counts)}).")
     seeds = {tuple(run.seeds for run in row.runs) for row in rows}
     if len(counts) == 1 and len(seeds) > 1:
-        said.append("The rows have different seeds.")
+        notes.append("The rows have different seeds.")
     bits = {(repr(run.settings["data"]), run.data.get("sha256")) for row in rows for run in row.runs}
     if len(bits) > len({settings for settings, _ in bits}):
-        said.append("The checksums of the data differ though the settings are the same: these are not the same images.")
-    return said
+        notes.append(
+            "The checksums of the data differ though the settings are the same: these are not the same images."
+        )
+    return notes
 
 
 def _join_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers[:-1])) + f" and {numbers[-1]}"
 
 
-def table_to_dict(board: ResultTable) -> dict[str, Any]:
-    """All numbers of a board, as JSON can hold them."""
+def table_to_dict(table: ResultTable) -> dict[str, Any]:
+    """All numbers of a table, as JSON can hold them."""
     return {
-        "title": board.title,
-        "standin": board.standin,
-        "notes": board.notes,
-        "cautions": board.cautions,
-        "rule": board.rule,
-        "clients": board.clients,
-        "ranked": [row.label for row in board.ranked],
+        "title": table.title,
+        "standin": table.standin,
+        "notes": table.notes,
+        "cautions": table.cautions,
+        "rule": table.rule,
+        "clients": table.clients,
+        "ranked": [row.label for row in table.ranked],
         "ddof_over_seeds": 1,
         "ddof_over_clients": 0,
-        "rows": [_row_to_dict(row, board.clients) for row in board.rows],
+        "rows": [_row_to_dict(row, table.clients) for row in table.rows],
     }
 
 

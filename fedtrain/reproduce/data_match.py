@@ -30,9 +30,9 @@ def summarise_clients(data: Mapping[str, Any]) -> str:
 
 def make_clients_preview(plans: Iterable[Plan]) -> ClientsPreview:
     """Shares each data set out as often as there are settings for it."""
-    hollow = {name: found.without_images() for plan in plans for name, found in plan.sources.items()}
+    sources = {name: found.without_images() for plan in plans for name, found in plan.sources.items()}
     return cache(
-        lambda settings: summarise_clients(describe_clients(assemble_federation(settings, hollow[settings.dataset])))
+        lambda settings: summarise_clients(describe_clients(assemble_federation(settings, sources[settings.dataset])))
     )
 
 

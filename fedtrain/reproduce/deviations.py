@@ -62,13 +62,13 @@ def _describe_replacement(plan: Plan) -> str:
 
 def _describe_rounds(pairs: Sequence[tuple[Config, Config]]) -> list[str]:
     """Of all, or of the data sets that have other numbers than the paper."""
-    said = {}
+    notes = {}
     for cell, full in pairs:
         some, paper = cell.server.rounds, full.server.rounds
         words = f"{some} of {paper} rounds" if some < paper else f"{some} rounds instead of {paper}"
-        said[cell.data.dataset] = "" if some == paper else words
-    everywhere = len(set(said.values())) == 1
-    return _drop_duplicates([w if everywhere else f"{w} on {DATASETS[name].title}" for name, w in said.items() if w])
+        notes[cell.data.dataset] = "" if some == paper else words
+    everywhere = len(set(notes.values())) == 1
+    return _drop_duplicates([w if everywhere else f"{w} on {DATASETS[name].title}" for name, w in notes.items() if w])
 
 
 def _describe_other_images(data: DatasetInfo, found: LoadedDataset) -> list[str]:

@@ -90,8 +90,8 @@ def hash_settings(tables: Mapping[str, Any], *, standin: bool) -> str:
     defaults = {name: serialize_section(section()) for name, section in SECTIONS.items()} | {
         "method": serialize_section(kind())
     }
-    told = {**tables, "data": {**tables["data"], "source": "standin" if standin else "real"}}
-    aside = () if told["data"]["val_size"] else ("evaluation.every",)
+    settings = {**tables, "data": {**tables["data"], "source": "standin" if standin else "real"}}
+    aside = () if settings["data"]["val_size"] else ("evaluation.every",)
     kept = {
         name: {
             OLD_NAMES.get(path, path).removeprefix(f"{name}."): value
@@ -99,11 +99,11 @@ def hash_settings(tables: Mapping[str, Any], *, standin: bool) -> str:
             if affects_result(path := f"{name}.{key}") and path not in aside
             if key not in defaults[name] or value != defaults[name][key]
         }
-        for name, table in told.items()
+        for name, table in settings.items()
         if isinstance(table, Mapping)
     }
     for name in ("machine", "checkpoints"):  # usually nothing is kept of them, and they go without saying
         if not kept[name]:
             del kept[name]
-    text = json.dumps([told["seed"], kept], sort_keys=True)
+    text = json.dumps([settings["seed"], kept], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]

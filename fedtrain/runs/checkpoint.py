@@ -118,10 +118,10 @@ def load_checkpoint(path: Path) -> RunState:
         elsewhere = read_last_trained_rounds(path)
         personal = {name: groups[f"personal/{i}"] for name, i in places.items() if name not in elsewhere}
         peers = {name: groups[f"peers/{places[name]}"] for name in about["publishing"]}
-        ledger = CommunicationCost(PayloadBytes(**about["ledger"]["up"]), PayloadBytes(**about["ledger"]["down"]))
+        cost = CommunicationCost(PayloadBytes(**about["ledger"]["up"]), PayloadBytes(**about["ledger"]["down"]))
         message = Broadcast(int(about["round"]), groups["shared"], peers)
         seconds, end, skipped = float(about["seconds"]), int(about["rows_end"]), about["skipped"]
-        return RunState(message, personal, ledger, seconds, end, tuple(dict(one) for one in skipped), elsewhere)
+        return RunState(message, personal, cost, seconds, end, tuple(dict(one) for one in skipped), elsewhere)
     except InputError:
         raise
     except CORRUPT_FILE_ERRORS as error:

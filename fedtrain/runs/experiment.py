@@ -70,7 +70,7 @@ class Experiment:
             )
         shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
         with torch.device("meta"):  # no memory, no time for weights
-            bench, network = self.build_client_trainer("meta"), self.get_model_builder()()
+            trainer, network = self.build_client_trainer("meta"), self.get_model_builder()()
         try:
             with FlopCounter():
                 fill_with_virtual_zeros(network)(torch.zeros(1, *shape))
@@ -81,7 +81,7 @@ class Experiment:
             ) from None
         for client in self.federation.clients:
             if self.config.server.on_client_failure == "stop":
-                bench.local.check_has_batches(client.name, len(client.train), bool(bench.batch_norm_names))
+                trainer.local.check_has_batches(client.name, len(client.train), bool(trainer.batch_norm_names))
             if not len(client.test):
                 raise InputError(f"client {client.name}: it has no test samples; take fewer clients or raise alpha")
 

@@ -34,8 +34,8 @@ def build_manifest(config: Config, data: DataDescription, command: str) -> Manif
 def describe_data(data: Federation) -> DataDescription:
     """The data, for who does not have them."""
     about = describe_clients(data)
-    for told, client in zip(about["clients"], data.clients, strict=True):
-        told["sha256"] = client.fingerprint
+    for entry, client in zip(about["clients"], data.clients, strict=True):
+        entry["sha256"] = client.fingerprint
     about["sha256"] = data.fingerprint
     if data.is_own:
         inputs = data.clients[0].train.inputs

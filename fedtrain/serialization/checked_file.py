@@ -29,13 +29,13 @@ def save_checked(path: Path, entries: StateDict, about: Mapping[str, Any]) -> No
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """What is said about the tensors, without reading them; for a damaged file one of `DAMAGE`."""
+    """What is said about the tensors, without reading them; for a damaged file one of `CORRUPT_FILE_ERRORS`."""
     with safe_open(path, "pt") as file:
         return dict(json.loads((file.metadata() or {})["about"]))
 
 
 def load_checked(path: Path) -> tuple[StateDict, dict[str, Any]]:
-    """The tensors and what is said about them; for a damaged file one of `DAMAGE`."""
+    """The tensors and what is said about them; for a damaged file one of `CORRUPT_FILE_ERRORS`."""
     with safe_open(path, "pt") as file:
         metadata = file.metadata() or {}
         about = dict(json.loads(metadata["about"]))

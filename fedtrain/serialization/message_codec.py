@@ -34,7 +34,7 @@ def encode_broadcast(message: Broadcast) -> tuple[dict[str, Any], dict[str, Stat
 
 
 def decode_broadcast(note: Mapping[str, Any], entries: StateDict) -> Broadcast:
-    """The message that became this parcel."""
+    """Undo `encode_broadcast`."""
     groups = group_entries(entries)
     return Broadcast(
         note["round"], groups["shared"], {name: groups[f"peers/{i}"] for i, name in enumerate(note["peers"])}
@@ -54,20 +54,20 @@ def encode_replies(answers: Sequence[Update | Failure]) -> EncodedMessage:
 
 
 def decode_replies(note: Mapping[str, Any], entries: StateDict) -> list[Update | Failure]:
-    """The answers that became this parcel."""
+    """Undo `encode_replies`."""
     groups = group_entries(entries)
     return [
-        Failure(**told)
-        if "reason" in told
+        Failure(**answer)
+        if "reason" in answer
         else Update(
-            told["client"],
+            answer["client"],
             groups[f"{i}/shared"],
             # a head is kept for long, and with it would be the block that all came in
             {name: value.clone() for name, value in groups[f"{i}/published"].items()},
-            told["num_examples"],
-            told["loss"],
+            answer["num_examples"],
+            answer["loss"],
         )
-        for i, told in enumerate(note["answers"])
+        for i, answer in enumerate(note["answers"])
     ]
 
 

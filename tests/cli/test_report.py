@@ -13,8 +13,8 @@ from cli.main import main
 def ask(capsys, monkeypatch):
     """Without figures, which take longer than all the rest; tests/fedtrain draws them."""
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("fedtrain.report.page.draw_svg_figures", lambda board: {})
-    monkeypatch.setattr("fedtrain.report.page.draw_label_figures", lambda board: [])
+    monkeypatch.setattr("fedtrain.report.page.draw_svg_figures", lambda table: {})
+    monkeypatch.setattr("fedtrain.report.page.draw_label_figures", lambda table: [])
 
     def run(*arguments):
         code = main(["report", *map(str, arguments)])

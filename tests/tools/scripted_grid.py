@@ -26,7 +26,7 @@ class Grid:
         self.nodes = {next(self.ids): place for place in range(CLIENTS)}
         self.memory = {number: RecordDict() for number in self.nodes}
         self.listed = set(self.nodes)
-        self.letters = {}
+        self.requests = {}
         self.log = []
 
     def get_node_ids(self):
@@ -34,41 +34,41 @@ class Grid:
 
     def push_messages(self, messages):
         numbers = [f"m{next(self.numbers)}" for _ in messages]
-        self.letters |= dict(zip(numbers, messages, strict=True))
+        self.requests |= dict(zip(numbers, messages, strict=True))
         return numbers
 
     def pull_messages(self, numbers):
         return [reply for number in list(numbers) if (reply := self.answer(number)) is not None]
 
     def answer(self, number):
-        letter = self.letters[number]
-        at = letter.metadata.dst_node_id
+        request = self.requests[number]
+        at = request.metadata.dst_node_id
         if at not in self.nodes:
             if at in self.listed:
                 return None  # dead, and not missed yet
-            return self.reply(number, letter, Error(UNAVAILABLE, "node unavailable"))
+            return self.reply(number, request, Error(UNAVAILABLE, "node unavailable"))
         place = self.nodes[at]
-        app = client_app.describe_client if letter.metadata.message_type == "query" else client_app.run_client_round
+        app = client_app.describe_client if request.metadata.message_type == "query" else client_app.run_client_round
         settings = {"partition-id": place, "state-dir": str(self.root / f"node {place}")}
         context = Context(1, at, settings, self.memory[at], {})
         try:
             if self.tamper is not None:
-                self.tamper(self, place, letter)
-            reply = app(letter, context)
+                self.tamper(self, place, request)
+            reply = app(request, context)
         except Dead:
             return None
         except ValueError as error:
-            return self.reply(number, letter, Error(RAISED, str(error)))
-        self.log.append((place, letter.metadata.message_type, parse_record(letter.content)[0]))
-        return self.reply(number, letter, self.spoilt(place, letter, reply.content))
+            return self.reply(number, request, Error(RAISED, str(error)))
+        self.log.append((place, request.metadata.message_type, parse_record(request.content)[0]))
+        return self.reply(number, request, self.spoilt(place, request, reply.content))
 
-    def reply(self, number, letter, what):
-        del self.letters[number]
-        made = Message(what, reply_to=letter)
+    def reply(self, number, request, what):
+        del self.requests[number]
+        made = Message(what, reply_to=request)
         made.metadata._reply_to_message_id = number
         return made
 
-    def spoilt(self, place, letter, records):
+    def spoilt(self, place, request, records):
         return records
 
     def kill(self, place, *, missed=False):

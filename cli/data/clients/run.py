@@ -88,11 +88,11 @@ def run_clients(options: dict[str, Any]) -> None:
     if plot is not None:
         write_figure(plot, rows, classes, heading)
     if as_json := options["as_json"]:
-        told = {"dataset": settings.dataset, "title": title, "source": source, "skew": settings.skew}
-        told |= {name: getattr(settings, name) for name in sorted(SETTINGS_OF_SKEW[settings.skew])} | {
+        result = {"dataset": settings.dataset, "title": title, "source": source, "skew": settings.skew}
+        result |= {name: getattr(settings, name) for name in sorted(SETTINGS_OF_SKEW[settings.skew])} | {
             "seed": settings.seed
         }
-        click.echo(json.dumps({**told, "notes": notes, "classes": classes, "clients": rows}, ensure_ascii=False))
+        click.echo(json.dumps({**result, "notes": notes, "classes": classes, "clients": rows}, ensure_ascii=False))
     else:
         print_clients(make_console(), heading, notes, rows, classes)
     if plot is not None and not as_json:

@@ -32,8 +32,8 @@ class DistributedBackend:
     The sum is rank 0's, over updates in the order of the clients' names, as in one process: so are its bits.
     """
 
-    def __init__(self, worker: RankWorker, names: Sequence[str], wire: TensorChannel) -> None:
-        self.worker, self.client_names, self.channel = worker, list(names), wire
+    def __init__(self, worker: RankWorker, names: Sequence[str], channel: TensorChannel) -> None:
+        self.worker, self.client_names, self.channel = worker, list(names), channel
         self.client_states: dict[str, StateDict] = {}
         self.last_trained_round = dict.fromkeys(names, 0)
         self.last_broadcast: Broadcast | None = None
@@ -67,7 +67,7 @@ class DistributedBackend:
         return {name: scores[name] for name in self.client_names}
 
     def resume(self, state: RunState, folder: RunFolder) -> RunState:
-        """Go on from a checkpoint, whichever fleet made it; every rank reads what is its own."""
+        """Go on from a checkpoint, whichever backend made it; every rank reads what is its own."""
         self.last_trained_round = {
             name: state.last_trained_round.get(name, state.message.round) for name in self.client_names
         }
@@ -102,9 +102,9 @@ class DistributedBackend:
             while self.pending_ranks:
                 replies.append(self.channel.receive(self.pending_ranks[0]))
                 self.pending_ranks.pop(0)
-        for told, _ in replies:
-            if "error" in told:
-                raise InputError(told["text"]) if told["error"] == "InputError" else TrainingError(told["text"])
+        for note, _ in replies:
+            if "error" in note:
+                raise InputError(note["text"]) if note["error"] == "InputError" else TrainingError(note["text"])
         return replies
 
     def _drain_replies(self) -> None:

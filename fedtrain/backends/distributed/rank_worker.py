@@ -18,10 +18,10 @@ from theory.errors import InputError
 class RankWorker:
     """Holds what its clients became in their last two turns: a round that is given up can be made again."""
 
-    def __init__(self, fleet: SerialBackend, folder: RunFolder) -> None:
-        self.backend, self.folder = fleet, folder
+    def __init__(self, backend: SerialBackend, folder: RunFolder) -> None:
+        self.backend, self.folder = backend, folder
         self.states_by_round: dict[str, dict[int, StateDict]] = {
-            name: {0: own} for name, own in fleet.client_states.items()
+            name: {0: own} for name, own in backend.client_states.items()
         }
         self.persisted_rounds: dict[str, int] = {}
         """The turns that are on the disk, as this process has put them there."""
@@ -33,14 +33,14 @@ class RankWorker:
         self.halted = True
         self.backend.request_stop()
 
-    def serve(self, wire: TensorChannel) -> None:
+    def serve(self, channel: TensorChannel) -> None:
         """Do what rank 0 says until it says that this is the end."""
         while True:
-            note, entries = wire.receive_broadcast()
+            note, entries = channel.receive_broadcast()
             if note["do"] == "end":
-                wire.wait_for_all()
+                channel.wait_for_all()
                 return
-            wire.send(0, *self.execute(note, entries))
+            channel.send(0, *self.execute(note, entries))
 
     def execute(self, note: Mapping[str, Any], entries: StateDict) -> EncodedMessage:
         """What came of it; an error is told, not raised."""

@@ -59,11 +59,11 @@ class TensorChannel:
             move(length)
             header = torch.empty(int(length), dtype=torch.uint8)
             move(header)
-            told = json.loads(header.numpy().tobytes())
-            block = torch.empty(told["size"], dtype=torch.uint8, device=self.device)
+            description = json.loads(header.numpy().tobytes())
+            block = torch.empty(description["size"], dtype=torch.uint8, device=self.device)
             if len(block):
                 move(block)
-        return told["note"], unpack_tensors(told["forms"], block)
+        return description["note"], unpack_tensors(description["forms"], block)
 
 
 @contextmanager

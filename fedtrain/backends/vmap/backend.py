@@ -27,17 +27,17 @@ class VmapBackend(SerialBackend):
             if any(isinstance(answer, Failure) for answer in answers):
                 return answers
             self.client_states = before
-            said = (str(error).splitlines() or [""])[0]
+            first_line = (str(error).splitlines() or [""])[0]
             raise TrainingError(
-                f"the clients cannot train together: {type(error).__name__}: {said}; one by one they can: "
+                f"the clients cannot train together: {type(error).__name__}: {first_line}; one by one they can: "
                 "set machine.backend = serial"
             ) from error
 
-        def turn(bench: ClientTrainer, name: str) -> TrainedClient:
+        def turn(trainer: ClientTrainer, name: str) -> TrainedClient:
             data = self.clients[name]
-            bench.check_has_batches(data)
+            trainer.check_has_batches(data)
             stack.load_client(name)
-            bench.method.finish(bench.module)
-            return bench.build_update(data, message, losses[name])
+            trainer.method.finish(trainer.module)
+            return trainer.build_update(data, message, losses[name])
 
         return self.collect_answers(turn, message.round + 1, names)

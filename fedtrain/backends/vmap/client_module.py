@@ -26,7 +26,7 @@ class StackedPeers(Peers):
 
 
 class ClientModule(nn.Module):
-    """A client's module and its anchor as one, so that one call puts a client's tensors into both."""
+    """A client's module and the model at the start of the round as one: one call fills both with its tensors."""
 
     def __init__(self, module: nn.Module, round_start_model: nn.Module | None = None) -> None:
         super().__init__()

@@ -25,22 +25,22 @@ class StackedClients:
 
     def __init__(
         self,
-        bench: ClientTrainer,
+        trainer: ClientTrainer,
         clients: Sequence[ClientData],
         personal: Mapping[str, StateDict],
         sent: Mapping[str, Broadcast],
     ) -> None:
         # by size, so that clients whose batches have the same length are neighbours and their rows need no copy
         self.clients = sorted(clients, key=lambda client: -len(client.train))
-        self.trainer, self.round = bench, next(iter(sent.values())).round
+        self.trainer, self.round = trainer, next(iter(sent.values())).round
         self.contexts: list[RoundContext[nn.Module]] = []
         starts = []
         for client in self.clients:
-            view = bench.start_round(
-                client, personal[client.name], sent[client.name], bench.method.needs_round_start(self.round)
+            view = trainer.start_round(
+                client, personal[client.name], sent[client.name], trainer.method.needs_round_start(self.round)
             )
             self.contexts.append(view)
-            self.client_module = ClientModule(bench.module, view.frozen_start)  # the same two modules for everyone
+            self.client_module = ClientModule(trainer.module, view.frozen_start)  # the same two modules for everyone
             starts.append({name: entry.detach().clone() for name, entry in self.client_module.named_tensors().items()})
         self.stacked_tensors = {
             name: torch.stack([start.pop(name) for start in starts]) for name in self.client_module.named_tensors()
@@ -49,18 +49,18 @@ class StackedClients:
         place = {head: i for i, head in enumerate(dict.fromkeys(h for view in self.contexts for h in view.peers.heads))}
         self.heads = list(place)
         heard = [[place[head] for head in view.peers.heads] for view in self.contexts]
-        self.peer_indices = [torch.tensor(one, dtype=torch.long, device=bench.device) for one in heard]
-        self.buffer_names = [name for name, _ in ClientModule(bench.module).named_buffers()]
+        self.peer_indices = [torch.tensor(one, dtype=torch.long, device=trainer.device) for one in heard]
+        self.buffer_names = [name for name, _ in ClientModule(trainer.module).named_buffers()]
         self.trainable_parameters = {
             name: weight for name, weight in self.client_module.named_parameters() if weight.requires_grad
         }
-        plain = set(bench.method.plain_sgd_parameters(bench.module))
+        plain = set(trainer.method.plain_sgd_parameters(trainer.module))
         self.plain_sgd_names = {name for name, weight in self.trainable_parameters.items() if weight in plain}
         # from zero, momentum's first value is the first gradient, as it is for torch
         self.momentum_buffers = {
             name: torch.zeros_like(self.stacked_tensors[name])
             for name in self.trainable_parameters
-            if bench.local.momentum
+            if trainer.local.momentum
         }
         self.loss_parameters: dict[tuple[LossFunction[nn.Module], int], list[str]] = {}
 
@@ -81,7 +81,7 @@ class StackedClients:
 
     @torch.no_grad()
     def load_client(self, client: str) -> None:
-        """Put what a client has become on the bench."""
+        """Load what a client has become into the trainer."""
         row = [data.name for data in self.clients].index(client)
         for name, entry in ClientModule(self.trainer.module).named_tensors().items():
             entry.copy_(self.stacked_tensors[name][row])
@@ -136,7 +136,7 @@ class StackedClients:
         if key not in self.loss_parameters:
             value = self.client_module(
                 loss, batch, self.contexts[row]
-            )  # on the bench: whose weights are there does not matter
+            )  # in the trainer: whose weights are there does not matter
             grads = torch.autograd.grad(value, list(self.trainable_parameters.values()), allow_unused=True)
             self.loss_parameters[key] = [
                 name for name, grad in zip(self.trainable_parameters, grads, strict=True) if grad is not None

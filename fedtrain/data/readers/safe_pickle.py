@@ -3,7 +3,7 @@
 This is a small machine for those opcodes that arrays, lists, tuples, dicts, text, bytes and numbers need. It imports
 nothing, calls nothing and knows no classes; a pickle that asks for more is refused, and what it asks for is named.
 Text of Python 2 comes out as bytes. Time and memory stay in proportion to the file: at most `MAX_BYTES` of it and
-`MAX_STEPS` opcodes, and work on what it refers to again and again is at most `MAX_AGAIN` times its size.
+`MAX_STEPS` opcodes, and work on what it refers to again and again is at most `MAX_REUSE` times its size.
 """
 
 from __future__ import annotations

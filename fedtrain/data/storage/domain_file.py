@@ -53,20 +53,20 @@ class DomainInfo:
 def write_domain_file(path: Path, about: DomainInfo, blocks: Mapping[Split, StoredImages]) -> None:
     """Write the file in one go: until it is whole it has another name."""
     tensors = {f"{part}_{kind}": getattr(blocks[part], kind) for part in SPLITS for kind in ("images", "labels")}
-    said = {"format": FORMAT, **asdict(about)}
-    said |= {f"sha256 {name}": _hash_array(np.ascontiguousarray(array)) for name, array in tensors.items()}
+    header = {"format": FORMAT, **asdict(about)}
+    header |= {f"sha256 {name}": _hash_array(np.ascontiguousarray(array)) for name, array in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     with replace_atomically(path) as part:
-        save_file(tensors, part, {**said, "seal": _hash_header(said)})
+        save_file(tensors, part, {**header, "seal": _hash_header(header)})
 
 
 def read_domain_info(path: Path) -> DomainInfo:
     """What the file says of itself; of the data only the size is looked at."""
-    said = _read_header(path)
+    header = _read_header(path)
     with _wrap_file_errors(path):
-        if (said["dataset"], said["domain"]) != (path.parent.name, path.stem):
-            raise ValueError(f"it holds {said['domain']} of {said['dataset']}")
-        return DomainInfo(**{field.name: said[field.name] for field in fields(DomainInfo)})
+        if (header["dataset"], header["domain"]) != (path.parent.name, path.stem):
+            raise ValueError(f"it holds {header['domain']} of {header['dataset']}")
+        return DomainInfo(**{field.name: header[field.name] for field in fields(DomainInfo)})
 
 
 def read_labels(path: Path, split: Split, data: DatasetInfo) -> Indices:
@@ -95,12 +95,12 @@ def read_images(path: Path, split: Split, data: DatasetInfo) -> Tensor:
 
 def _read_header(path: Path) -> dict[str, str]:
     with _wrap_file_errors(path), safe_open(path, framework="pt") as file:
-        said: dict[str, str] = file.metadata() or {}
-        if said.get("format") != FORMAT:
+        header: dict[str, str] = file.metadata() or {}
+        if header.get("format") != FORMAT:
             raise ValueError(f"it is not in the format {FORMAT!r}")
-        if said.pop("seal", None) != _hash_header(said):
+        if header.pop("seal", None) != _hash_header(header):
             raise ValueError("what it says of itself was altered")
-        return said
+        return header
 
 
 def _read_tensor(path: Path, name: str) -> Tensor:
@@ -118,8 +118,8 @@ def _hash_array(array: NDArray[np.generic]) -> str:
     return digest.hexdigest()
 
 
-def _hash_header(said: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(dict(said), sort_keys=True).encode()).hexdigest()
+def _hash_header(header: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(dict(header), sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager

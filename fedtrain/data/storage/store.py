@@ -25,8 +25,8 @@ OWN_SPLIT_PREFIX = "split by fedco2"
 
 def resolve_data_dir(given: Path | None = None) -> Path:
     """The folder of all data: as given, else $FEDCO2_DATA, else the user's own folder for data."""
-    told = given or os.environ.get("FEDCO2_DATA") or platformdirs.user_data_path("fedco2", appauthor=False)
-    return Path(os.path.expanduser(told)).absolute()
+    folder = given or os.environ.get("FEDCO2_DATA") or platformdirs.user_data_path("fedco2", appauthor=False)
+    return Path(os.path.expanduser(folder)).absolute()
 
 
 def get_domain_path(name: str, domain: str, root: Path) -> Path:

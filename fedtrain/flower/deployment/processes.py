@@ -73,8 +73,8 @@ def find_by_environment(marks: Mapping[str, str]) -> set[Process]:
     found: set[Process] = set()
     for pid in _list_pids():
         with suppress(OSError):  # another user's, or over by now
-            said = set((PROC_DIR / str(pid) / "environ").read_bytes().split(b"\0"))
-            if wanted <= said and pid != os.getpid() and (process := _find_process(pid)):
+            environment = set((PROC_DIR / str(pid) / "environ").read_bytes().split(b"\0"))
+            if wanted <= environment and pid != os.getpid() and (process := _find_process(pid)):
                 found.add(process)
     return found
 

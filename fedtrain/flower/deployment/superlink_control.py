@@ -84,7 +84,7 @@ class SuperLinkControl:
 
     def _call_flwr(self, *words: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
         """The answer of ``flwr``, whose exit code says nothing: it is 0 for what was refused."""
-        said = " ".join(["flwr", *words[:2]])
+        asked = " ".join(["flwr", *words[:2]])
         command = ["flwr", *words, CONNECTION_NAME, *options, "--format", "json"]
         try:
             done = subprocess.run(
@@ -96,16 +96,16 @@ class SuperLinkControl:
                 timeout=ANSWER_TIMEOUT,
             )
         except subprocess.TimeoutExpired:
-            raise TrainingError(f"{said}: no answer within {ANSWER_TIMEOUT:.0f} s; see fedco2 flower status") from None
+            raise TrainingError(f"{asked}: no answer within {ANSWER_TIMEOUT:.0f} s; see fedco2 flower status") from None
         try:
             answer = dict(json.loads(done.stdout))
         except (TypeError, ValueError):
             lines = (done.stderr or done.stdout).split("\n")
             last = next((line.strip(" │╰─╯") for line in reversed(lines) if line.strip(" │╰─╯")), "no answer")
-            raise TrainingError(f"{said}: {last}; see fedco2 flower status") from None
+            raise TrainingError(f"{asked}: {last}; see fedco2 flower status") from None
         if not answer.get("success"):
             why = " ".join(str(answer.get("error-message", "refused")).split())
-            raise TrainingError(f"{said}: {why}")
+            raise TrainingError(f"{asked}: {why}")
         return answer
 
 

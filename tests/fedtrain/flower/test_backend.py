@@ -81,7 +81,7 @@ def test_one_message_a_round_with_the_evaluation_in_it(tmp_path, alone):
 
 
 def test_test_data_that_wait_for_a_better_round_are_asked_for_without_training_again(tmp_path, monkeypatch):
-    """Every round is the best so far: the second letter of a round tests what its clients had before they trained."""
+    """Every round is the best so far: the second request of a round tests what its clients had before they trained."""
     monkeypatch.setattr("fedtrain.runs.loop.find_best_round", lambda rows: rows[-1]["round"])
     changes = {"data": {"val_size": 10}, "evaluation": {"every": 1, "test": "chosen"}}
     grid = Grid(tmp_path)
@@ -97,7 +97,7 @@ def test_test_data_that_wait_for_a_better_round_are_asked_for_without_training_a
 
 def test_what_is_personal_stays_on_the_node(tmp_path):
     grid, sent = Grid(tmp_path), []
-    grid.spoilt = lambda place, letter, records: sent.append(parse_record(records)[1]) or records
+    grid.spoilt = lambda place, request, records: sent.append(parse_record(records)[1]) or records
     go(grid, "fedbn all", tmp_path)
     personal = small_experiments.experiment("fedbn all").build_client_trainer().personal_names
     names = {key.split("/", 2)[2] for entries in sent for key in entries}
@@ -117,9 +117,9 @@ def test_nothing_is_left_to_flower_to_hand_back(tmp_path):
 def test_a_node_that_is_killed_in_its_turn_and_comes_back_with_another_number(tmp_path, alone):
     grid = Grid(tmp_path)
 
-    def tamper(grid, place, letter):
-        note = parse_record(letter.content)[0]
-        if letter.metadata.message_type == "train" and (place, note["round"]) == (2, 1):
+    def tamper(grid, place, request):
+        note = parse_record(request.content)[0]
+        if request.metadata.message_type == "train" and (place, note["round"]) == (2, 1):
             grid.tamper = None
             grid.kill(2)
             grid.start(2)
@@ -136,9 +136,9 @@ def test_a_turn_whose_answer_is_lost_is_taken_again_from_what_was_kept_before(fo
     """For the server it did not happen, whether the node died with its answer or remembers it well."""
     grid, lost = Grid(tmp_path), []
 
-    def spoilt(place, letter, records):
-        note = parse_record(letter.content)[0]
-        if letter.metadata.message_type == "train" and (place, note["round"], lost) == (3, 2, []):
+    def spoilt(place, request, records):
+        note = parse_record(request.content)[0]
+        if request.metadata.message_type == "train" and (place, note["round"], lost) == (3, 2, []):
             lost.append(1)
             if forgets:
                 grid.start(3, grid.kill(3, missed=True))  # with a key, a node keeps its number
@@ -155,8 +155,8 @@ def test_a_client_that_never_answers_is_left_out_if_enough_do(tmp_path, monkeypa
     monkeypatch.setattr("fedtrain.report.run_figures.draw_run_figures", draw_run_figures)  # which has nothing to draw
     grid = Grid(tmp_path)
 
-    def tamper(grid, place, letter):
-        if letter.metadata.message_type == "train" and place == 4:
+    def tamper(grid, place, request):
+        if request.metadata.message_type == "train" and place == 4:
             grid.kill(4)
             raise Dead
 
@@ -174,8 +174,8 @@ def test_an_evaluation_that_was_not_complete_is_not_taken_for_the_last(tmp_path,
     monkeypatch.setattr("fedtrain.report.run_figures.draw_run_figures", draw_run_figures)
     grid = Grid(tmp_path)
 
-    def tamper(grid, place, letter):
-        if letter.metadata.message_type == "train" and place == 4 and parse_record(letter.content)[0]["round"] == 3:
+    def tamper(grid, place, request):
+        if request.metadata.message_type == "train" and place == 4 and parse_record(request.content)[0]["round"] == 3:
             grid.kill(4)
             raise Dead
 
@@ -196,8 +196,8 @@ def test_without_enough_clients_the_run_waits(tmp_path, monkeypatch, alone):
     """Nothing is given up: the client that is away for longer than the patience comes back, and all is as ever."""
     grid, waited = Grid(tmp_path), []
 
-    def tamper(grid, place, letter):
-        if letter.metadata.message_type == "train" and place == 4 and not waited:
+    def tamper(grid, place, request):
+        if request.metadata.message_type == "train" and place == 4 and not waited:
             waited.append(0)
             grid.kill(4)
             raise Dead
@@ -269,8 +269,8 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
 def test_an_answer_that_would_spoil_the_mean_is_refused_and_named(lie, tmp_path):
-    def spoilt(place, letter, records):
-        if letter.metadata.message_type != "train" or place != 1:
+    def spoilt(place, request, records):
+        if request.metadata.message_type != "train" or place != 1:
             return records
         note, entries = parse_record(records)
         if note["answers"]:
@@ -291,8 +291,8 @@ def test_an_answer_that_would_spoil_the_mean_is_refused_and_named(lie, tmp_path)
 def test_an_app_that_fails_is_told_in_its_own_words(tmp_path):
     grid = Grid(tmp_path)
 
-    def tamper(grid, place, letter):
-        if letter.metadata.message_type == "train" and place == 0:
+    def tamper(grid, place, request):
+        if request.metadata.message_type == "train" and place == 0:
             raise ValueError("no such thing")
 
     grid.tamper = tamper
@@ -301,8 +301,8 @@ def test_an_app_that_fails_is_told_in_its_own_words(tmp_path):
 
 
 def failing(place, kind, code, reason):
-    def spoilt(at, letter, records):
-        return Error(code, reason) if (at, letter.metadata.message_type) == (place, kind) else records
+    def spoilt(at, request, records):
+        return Error(code, reason) if (at, request.metadata.message_type) == (place, kind) else records
 
     return spoilt
 
@@ -346,7 +346,7 @@ SCORES = {
 
 @pytest.mark.parametrize("lie", SCORES)
 def test_scores_that_are_none_are_refused(lie, tmp_path):
-    def spoilt(place, letter, records):
+    def spoilt(place, request, records):
         note, entries = parse_record(records)
         if place == 1 and note.get("scores"):
             SCORES[lie](note["scores"])
@@ -398,8 +398,8 @@ def test_a_server_that_is_stopped_while_clients_are_evaluated_and_train_ahead_of
     """The checkpoint is of the round before: what was kept then must still be there."""
     grid = Grid(tmp_path)
 
-    def tamper(grid, place, letter):
-        if letter.metadata.message_type == "train" and (place, parse_record(letter.content)[0]["round"]) == (4, 2):
+    def tamper(grid, place, request):
+        if request.metadata.message_type == "train" and (place, parse_record(request.content)[0]["round"]) == (4, 2):
             grid.tamper = None
             raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Letters that are lost, expire, or are never answered: sent again a bounded number of times, and then named."""
+"""Requests that are lost, expire, or are never answered: sent again a bounded number of times, and then named."""
 
 from __future__ import annotations
 
@@ -39,34 +39,34 @@ class Clock:
 
 
 class Node:
-    """As Flower's: one letter at a time, and what it has to send is sent only when a letter was taken in."""
+    """As Flower's: one request at a time, and what it has to send is sent only when a request was taken in."""
 
     def __init__(self, name, clock, *, seconds=5.0):
         self.name, self.clock, self.seconds = name, clock, seconds
         self.inbox, self.at_work, self.sent, self.held = [], None, {}, []
         self.deaf, self.behind = False, False
-        self.spoil = lambda number, letter: None
+        self.spoil = lambda number, request: None
 
     def look(self):
         """Do what is due by now."""
         if self.deaf:
             return
         if self.at_work is not None and self.clock.now >= self.at_work[0]:
-            _, number, letter = self.at_work
+            _, number, request = self.at_work
             self.at_work = None
-            self.held.append((number, letter))
+            self.held.append((number, request))
             if not self.behind:
                 self.flush()
         if self.at_work is None and self.inbox:
-            number, letter = self.inbox.pop(0)
+            number, request = self.inbox.pop(0)
             if self.behind:
                 self.flush()
-            seconds = self.seconds if letter.metadata.message_type == "train" else 1.0
-            self.at_work = self.clock.now + seconds, number, letter
+            seconds = self.seconds if request.metadata.message_type == "train" else 1.0
+            self.at_work = self.clock.now + seconds, number, request
 
     def flush(self):
-        for number, letter in self.held:
-            what = self.spoil(number, letter)
+        for number, request in self.held:
+            what = self.spoil(number, request)
             if not isinstance(what, str):
                 self.sent[number] = what or build_record({"client": self.name, "place": 0, "data": {}}, {})
         self.held = []
@@ -77,7 +77,7 @@ class Grid:
         self.clock = clock
         self.nodes = {100 + i: Node(name, clock, seconds=seconds.get(name, 5.0)) for i, name in enumerate(NAMES)}
         self.listed, self.numbers = set(self.nodes), count(1)
-        self.letters, self.ttls = {}, []
+        self.requests, self.ttls = {}, []
 
     def node(self, name):
         (found,) = [node for node in self.nodes.values() if node.name == name]
@@ -90,7 +90,7 @@ class Grid:
         numbers = []
         for message in messages:
             number = f"m{next(self.numbers)}"
-            self.letters[number] = message
+            self.requests[number] = message
             self.nodes[message.metadata.dst_node_id].inbox.append((number, message))
             numbers.append(number)
             if message.metadata.message_type == "train":
@@ -102,12 +102,12 @@ class Grid:
         for node in self.nodes.values():
             node.look()
         for number in numbers:
-            at = self.letters[number].metadata.dst_node_id
+            at = self.requests[number].metadata.dst_node_id
             what = self.nodes[at].sent.pop(number, None)
             if what is None and at not in self.listed:
                 what = Error(UNAVAILABLE, "node unavailable")
             if what is not None:
-                reply = Message(what, reply_to=self.letters[number])
+                reply = Message(what, reply_to=self.requests[number])
                 reply.metadata._reply_to_message_id = number
                 replies.append(reply)
         return replies
@@ -115,7 +115,7 @@ class Grid:
     def sent_to(self, name, kind):
         at = [number for number, node in self.nodes.items() if node.name == name]
         return sum(
-            one.metadata.dst_node_id in at and one.metadata.message_type == kind for one in self.letters.values()
+            one.metadata.dst_node_id in at and one.metadata.message_type == kind for one in self.requests.values()
         )
 
 
@@ -145,8 +145,8 @@ def manager(clock, told):
 
 
 def ask(manager, *, patience=600.0, least=3):
-    letters = {name: build_record({"for": name}, {}) for name in NAMES}
-    return {name: note for name, (note, _) in Exchange(manager, letters, patience).run(least).items()}
+    requests = {name: build_record({"for": name}, {}) for name in NAMES}
+    return {name: note for name, (note, _) in Exchange(manager, requests, patience).run(least).items()}
 
 
 def good(answers):
@@ -162,10 +162,10 @@ def test_one_letter_each_and_nothing_more_when_all_is_well(clock, manager, told)
 
 
 def test_an_answer_that_was_lost_on_a_node_that_is_online(clock, manager, told):
-    """The node answers a question that came after the letter: it is not at work on it any more."""
+    """The node answers a question that came after the request: it is not at work on it any more."""
     grid, lost = Grid(clock), []
-    grid.node("svhn").spoil = lambda number, letter: (
-        lost.append(number) or "lost" if letter.metadata.message_type == "train" and not lost else None
+    grid.node("svhn").spoil = lambda number, request: (
+        lost.append(number) or "lost" if request.metadata.message_type == "train" and not lost else None
     )
     begun = clock.now
     assert sorted(good(ask(manager(grid)))) == [*NAMES]
@@ -177,7 +177,7 @@ def test_an_answer_that_was_lost_on_a_node_that_is_online(clock, manager, told):
 
 def test_an_answer_that_is_lost_every_time_is_given_up_and_named(clock, manager):
     grid = Grid(clock)
-    grid.node("svhn").spoil = lambda number, letter: "lost" if letter.metadata.message_type == "train" else None
+    grid.node("svhn").spoil = lambda number, request: "lost" if request.metadata.message_type == "train" else None
     answers = ask(manager(grid))
     assert sorted(good(answers)) == ["mnist", "usps"]
     assert answers["svhn"]["error"] == "TrainingError"
@@ -198,18 +198,18 @@ def test_an_answer_that_lies_on_its_node_until_the_next_letter(clock, manager):
 
 
 def test_a_letter_that_expires_once_is_sent_again_and_always_is_named(clock, manager, told):
-    for often, letters in ((1, 2), (99, exchange.MAX_LOSSES)):
+    for often, requests in ((1, 2), (99, exchange.MAX_LOSSES)):
         grid, seen = Grid(clock), []
 
-        def spoil(number, letter, often=often, seen=seen):
-            if letter.metadata.message_type == "train" and len(seen) < often:
+        def spoil(number, request, often=often, seen=seen):
+            if request.metadata.message_type == "train" and len(seen) < often:
                 seen.append(number)
                 return Error(EXPIRED, "the message\nhas expired")
             return None
 
         grid.node("usps").spoil = spoil
         answers = ask(manager(grid))
-        assert grid.sent_to("usps", "train") == letters
+        assert grid.sent_to("usps", "train") == requests
         assert grid.sent_to("usps", "query") == 1  # its node is not taken for gone
         assert ("usps" in good(answers)) == (often == 1)
     assert "its turn was lost 5 times (the message has expired); see its node's log" in answers["usps"]["text"]
@@ -217,7 +217,7 @@ def test_a_letter_that_expires_once_is_sent_again_and_always_is_named(clock, man
 
 
 def test_a_node_that_is_online_and_deaf(clock, manager, told):
-    """It gets its letter again after a while, a few times; in the end it is named."""
+    """It gets its request again after a while, a few times; in the end it is named."""
     grid = Grid(clock)
     found = manager(grid)
     grid.node("svhn").deaf = True
@@ -225,12 +225,12 @@ def test_a_node_that_is_online_and_deaf(clock, manager, told):
     answers = ask(found, patience=600.0)
     assert clock.now - begun == pytest.approx(exchange.WAIT_LIMIT, abs=10)
     assert sorted(good(answers)) == ["mnist", "usps"]
-    assert "no answer within 3600 s to 3 letters, though its node is online; see its log" in answers["svhn"]["text"]
-    assert grid.sent_to("svhn", "train") == exchange.MAX_LETTERS
+    assert "no answer within 3600 s to 3 requests, though its node is online; see its log" in answers["svhn"]["text"]
+    assert grid.sent_to("svhn", "train") == exchange.MAX_REQUESTS
     assert grid.sent_to("svhn", "query") < 20
     assert "client svhn: no answer for 600 s, though its node is online; asked again" in told
     assert any(line.startswith("waiting for svhn: ") and line.endswith(" s") for line in told)
-    assert min(grid.ttls) > exchange.WAIT_LIMIT  # no letter expires while it is waited for
+    assert min(grid.ttls) > exchange.WAIT_LIMIT  # no request expires while it is waited for
 
 
 def test_a_deaf_node_that_can_be_done_without(clock, manager):
@@ -268,23 +268,23 @@ def test_an_answer_that_comes_after_its_letter_was_held_for_lost(clock, manager)
     """It is taken, once: the second answer changes nothing."""
     grid = Grid(clock, usps=700.0)
     assert sorted(good(ask(manager(grid), patience=100.0))) == [*NAMES]
-    assert 1 < grid.sent_to("usps", "train") <= exchange.MAX_LETTERS
+    assert 1 < grid.sent_to("usps", "train") <= exchange.MAX_REQUESTS
 
 
 def test_of_two_answers_that_come_together_the_first_counts(clock, manager):
     grid = Grid(clock, usps=150.0)
     found, node, honest = manager(grid), grid.node("usps"), grid.pull_messages
-    node.spoil = lambda number, letter: build_record({"client": "usps", "number": number}, {})
+    node.spoil = lambda number, request: build_record({"client": "usps", "number": number}, {})
 
     def pull(numbers):
         hidden = len(node.sent) < 2 and grid.sent_to("usps", "train")
-        return honest([one for one in numbers if not (hidden and grid.letters[one].metadata.dst_node_id == 102)])
+        return honest([one for one in numbers if not (hidden and grid.requests[one].metadata.dst_node_id == 102)])
 
     grid.pull_messages = pull
     answers = ask(found, patience=100.0)
     assert sorted(good(answers)) == [*NAMES]
     assert answers["usps"]["number"] == min(
-        (number for number, one in grid.letters.items()
+        (number for number, one in grid.requests.items()
          if one.metadata.dst_node_id == 102 and one.metadata.message_type == "train"),
         key=lambda number: int(number[1:]),
     )  # fmt: skip
@@ -309,7 +309,7 @@ def test_what_is_waited_for_is_said(clock, manager, told, monkeypatch):
 
 def test_a_node_that_does_not_say_who_it_is_is_asked_again(clock, told):
     grid = Grid(clock)
-    grid.node("svhn").spoil = lambda number, letter: "lost"
+    grid.node("svhn").spoil = lambda number, request: "lost"
     found = ClientManager(grid, {"config": {}, "run": "run"}, tell=told.append)
     with pytest.raises(InputError, match=r"3 clients are wanted and 2 came \(mnist, usps\)"):
         found.wait_for_clients(3, 1000.0)
@@ -380,10 +380,10 @@ def test_no_letter_is_sent_after_the_last_answer(clock, manager):
     grid = Grid(clock)
     found = manager(grid)
     ask(found)
-    before = len(grid.letters)
+    before = len(grid.requests)
     ask(found)
-    assert len(grid.letters) == before + len(NAMES)
-    assert {parse_record(one.content)[0].get("for") for one in [*grid.letters.values()][before:]} == {*NAMES}
+    assert len(grid.requests) == before + len(NAMES)
+    assert {parse_record(one.content)[0].get("for") for one in [*grid.requests.values()][before:]} == {*NAMES}
 
 
 def test_the_superlink_waits_for_its_database(tmp_path, monkeypatch):

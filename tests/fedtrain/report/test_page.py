@@ -100,8 +100,8 @@ def test_the_best_is_bold(made):
 
 def test_the_same_runs_make_the_same_figures(small, monkeypatch):
     monkeypatch.setattr("fedtrain.report.svg.FIGURES", {"mean": draw_mean_curves})
-    (board,) = build_result_tables([small])
-    assert draw_svg_figures(board) == draw_svg_figures(board)
+    (table,) = build_result_tables([small])
+    assert draw_svg_figures(table) == draw_svg_figures(table)
 
 
 def test_figures_are_sound_svg(made):
@@ -112,7 +112,7 @@ def test_figures_are_sound_svg(made):
 
 
 def test_a_run_without_counts_gets_a_word_instead_of_a_figure(fake_run, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedtrain.report.page.draw_svg_figures", lambda board: {})
+    monkeypatch.setattr("fedtrain.report.page.draw_svg_figures", lambda table: {})
     text = render_page(
         build_result_tables([read_record(fake_run(tmp_path / "run", rounds=2, clients=("a",), classes=[]))])
     )
@@ -164,9 +164,9 @@ def test_curves_of_validation_are_called_so(fake_run, tmp_path):
         read_record(fake_run(tmp_path / m, m, level=level, tested=(4, 10), sections=best))
         for m, level in (("fedavg", 0.5), ("fedbn", 0.7))
     ]
-    (board,) = build_result_tables(runs)
-    assert draw_mean_curves(board, narrow=False).figure.get_suptitle() == "Toy: mean validation accuracy of 3 clients"
-    text = render_page([board])
+    (table,) = build_result_tables(runs)
+    assert draw_mean_curves(table, narrow=False).figure.get_suptitle() == "Toy: mean validation accuracy of 3 clients"
+    text = render_page([table])
     assert "On validation data" in text
     assert "Of 10 rounds, at the round of the best mean validation accuracy, with one seed each, FedBN has" in text
     (other,) = build_result_tables([read_record(fake_run(tmp_path / "always", "fedbn"))])

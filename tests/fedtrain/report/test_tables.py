@@ -26,8 +26,8 @@ def records(fake_run, tmp_path):
     return new
 
 
-def said(board):
-    return " ".join(board.cautions)
+def said(table):
+    return " ".join(table.cautions)
 
 
 # --- a run as its folder tells it
@@ -120,9 +120,9 @@ def test_where_test_data_waited_validation_is_shown_over_rounds(records):
     best = {"evaluation": {"report": "best-by-validation", "test": "chosen"}}
     runs = [records("fedbn", seed, tested=tested, sections=best) for seed, tested in ((1, (4, 10)), (2, (6, 10)))]
     assert all(run.has_untested_rounds for run in runs)
-    (board,) = build_result_tables(runs)
-    (row,) = board.rows
-    assert (board.rule, board.curve_split) == ("best-by-validation", "val")
+    (table,) = build_result_tables(runs)
+    (row,) = table.rows
+    assert (table.rule, table.curve_split) == ("best-by-validation", "val")
     assert list(row.get_curve("val")) == [2, 4, 6, 8, 10]
     assert list(row.get_curve("test")) == [10]
     (whole,) = build_result_tables([records("moon", tested=(2, 4, 6, 8, 10), sections=best)])
@@ -139,8 +139,8 @@ def test_an_unfinished_run_whose_last_round_was_not_tested(records):
         "best-by-validation",
         ["best-by-validation"],
     )
-    (board,) = build_result_tables([run])
-    assert "round 8 of 10" in said(board)
+    (table,) = build_result_tables([run])
+    assert "round 8 of 10" in said(table)
     with pytest.raises(InputError, match="nothing to report by the rule 'last'"):
         build_result_tables([run], "last")
 
@@ -150,26 +150,26 @@ def test_an_unfinished_run_whose_last_round_was_not_tested(records):
 
 def test_runs_that_differ_in_their_seeds_are_one_row(records):
     runs = [records("fedbn", seed, level=0.7 + 0.01 * seed) for seed in (2, 1, 3)]
-    (board,) = build_result_tables(runs)
-    (row,) = board.rows
+    (table,) = build_result_tables(runs)
+    (row,) = table.rows
     means = [run.rules["last"]["mean"]["fused"] for run in sorted(runs, key=lambda run: run.seeds)]
     assert (row.label, [run.seeds[0] for run in row.runs]) == ("FedBN", [1, 2, 3])
     assert row.client_statistic("mean").mean == pytest.approx(fmean(means))
     assert row.client_statistic("mean").std == pytest.approx(stdev(means))
-    assert "One seed" not in said(board)
+    assert "One seed" not in said(table)
 
 
 def test_a_seed_that_is_not_as_far_has_a_row_of_its_own(records):
     runs = [records("fedbn", 1), records("fedbn", 2), records("fedbn", 3, reached=6)]
-    (board,) = build_result_tables(runs)
-    assert [(row.label, len(row.runs)) for row in board.rows] == [("FedBN", 2), ("FedBN, unfinished", 1)]
-    assert "FedBN, unfinished: round 6 of 10" in said(board)
-    assert board.ranked == []
+    (table,) = build_result_tables(runs)
+    assert [(row.label, len(row.runs)) for row in table.rows] == [("FedBN", 2), ("FedBN, unfinished", 1)]
+    assert "FedBN, unfinished: round 6 of 10" in said(table)
+    assert table.ranked == []
 
 
 def test_a_seed_that_is_there_twice_is_not_counted_twice(records):
-    (board,) = build_result_tables([records(name="one"), records(name="two")])
-    assert [row.label for row in board.rows] == ["FedAvg, one", "FedAvg, two"]
+    (table,) = build_result_tables([records(name="one"), records(name="two")])
+    assert [row.label for row in table.rows] == ["FedAvg, one", "FedAvg, two"]
 
 
 def test_labels_name_the_settings_that_tell_rows_apart(records):
@@ -199,8 +199,8 @@ def test_differences_and_what_is_common(records):
 def test_different_data_are_not_ranked_together(records):
     real, standin = records("fedbn"), records("fedavg", level=0.9, standin=True)
     found = build_result_tables([real, standin])
-    assert [(board.title, board.standin) for board in found] == [("Toy", False), ("Toy (stand-in)", True)]
-    assert not any(board.ranked for board in found)
+    assert [(table.title, table.standin) for table in found] == [("Toy", False), ("Toy (stand-in)", True)]
+    assert not any(table.ranked for table in found)
 
 
 def test_stand_in_data_are_called_so_even_if_their_title_does_not(records):
@@ -213,21 +213,21 @@ def test_other_clients_are_other_data(records):
 
 def test_the_best_is_bold_and_only_among_finished_runs_of_equal_length(records):
     runs = [records("fedavg", level=0.7), records("fedbn", level=0.8), records("moon", level=0.95, reached=8)]
-    (board,) = build_result_tables(runs)
-    best = {label: [cell.best for cell in cells] for label, cells in format_results(board).rows}
+    (table,) = build_result_tables(runs)
+    best = {label: [cell.best for cell in cells] for label, cells in format_results(table).rows}
     assert best == {"FedAvg": [False] * 4, "FedBN": [True] * 4, "MOON, unfinished": [False] * 4}
-    assert "FedBN has the highest mean" in write_headline(board)
-    (board,) = build_result_tables([*runs, records("fedco2", level=0.9, rounds=20)])
-    assert not any(cell.best for _, cells in format_results(board).rows for cell in cells)
-    assert "different numbers of rounds (10 and 20)" in said(board)
-    assert "After 10 rounds with one seed each, FedBN has the highest mean" in write_headline(board)
-    assert write_headline(board).endswith("Trained for another number of rounds, and so not compared: Fed-CO2.")
+    assert "FedBN has the highest mean" in write_headline(table)
+    (table,) = build_result_tables([*runs, records("fedco2", level=0.9, rounds=20)])
+    assert not any(cell.best for _, cells in format_results(table).rows for cell in cells)
+    assert "different numbers of rounds (10 and 20)" in said(table)
+    assert "After 10 rounds with one seed each, FedBN has the highest mean" in write_headline(table)
+    assert write_headline(table).endswith("Trained for another number of rounds, and so not compared: Fed-CO2.")
 
 
 def test_rows_that_cannot_be_compared_are_told_without_a_winner(records):
     runs = [records("fedavg", level=0.7), records("fedco2", level=0.9, rounds=20)]
-    (board,) = build_result_tables(runs)
-    lead = write_headline(board)
+    (table,) = build_result_tables(runs)
+    lead = write_headline(table)
     assert re.match(
         r"Mean accuracy on Toy: FedAvg has [\d.]+\s% after round 10; Fed-CO2 has [\d.]+\s% after round 20", lead
     )
@@ -238,13 +238,13 @@ def test_rows_that_cannot_be_compared_are_told_without_a_winner(records):
 def test_the_largest_group_of_equally_many_rounds_is_compared(records):
     runs = [records("fedavg", rounds=20), records("fedprox", rounds=20, level=0.9)]
     runs += [records("singleset", level=0.5), records("fedbn", level=0.6)]
-    (board,) = build_result_tables(runs)
-    assert [row.label for row in find_comparable_rows(board.rows)] == [
+    (table,) = build_result_tables(runs)
+    assert [row.label for row in find_comparable_rows(table.rows)] == [
         "FedAvg",
         "FedProx",
     ]  # of two, the longer trained
-    (board,) = build_result_tables([*runs, records("moon", level=0.4)])
-    assert [row.label for row in find_comparable_rows(board.rows)] == ["SingleSet", "MOON", "FedBN"]
+    (table,) = build_result_tables([*runs, records("moon", level=0.4)])
+    assert [row.label for row in find_comparable_rows(table.rows)] == ["SingleSet", "MOON", "FedBN"]
 
 
 def test_many_clients_are_shown_by_their_distribution(records):
