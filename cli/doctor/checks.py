@@ -104,10 +104,10 @@ def check_hardware() -> Iterator[CheckResult]:
 
 def check_memory() -> CheckResult:
     """What is available, within the limit of the container if there is one."""
-    try:
-        from theory.memory import get_available_memory
-    except ImportError:  # said under packages
-        return CheckResult("memory", "unknown: a package is missing")
+    if not check_import("theory").ok:  # reported there; another package of that name must not run here
+        return CheckResult("memory", "unknown while theory is not ours")
+    from theory.memory import get_available_memory
+
     return CheckResult("memory", f"{get_available_memory() / 2**30:.1f} GiB available")
 
 

@@ -177,7 +177,7 @@ class Exchange:
             sent = sum(self.requests_to_node[one] for one in self.requests_to_node if one[0] == client)
             if online:
                 why = f"no answer within {self.limit:.0f} s to {sent} requests, though its node is online"
-                way_out = "see its log and start it again, or give a longer --timeout"
+                way_out = "see its log and start it again, or allow more time"
             else:
                 why, way_out = f"its node was away for {self.limit:.0f} s", "start it again"
             self.answers[client] = {"error": "TrainingError", "text": f"{why}; {way_out}"}, {}

@@ -166,7 +166,7 @@ def test_a_sweep_gives_a_table_and_a_figure(tmp_path, capsys):
         (["--claims", "O7"], ["unknown claim 'O7'", "O1"]),
         (["--claims", ","], ["no claim named"]),
         (["--claims", ""], ["no claim named"]),
-        (["--sweep", "clinets=2,3"], ["cannot sweep 'clinets'", "did you mean clients"]),
+        (["--sweep", "clinets=2,3"], ["cannot sweep 'clinets'", "did you mean 'clients'"]),
         (["--sweep", "clients=two"], ["'two' is not a list of numbers"]),
         (["--sweep", "clients=2", "--sweep", "dim=3", "--sweep", "width=8"], ["3 sweeps"]),
         (["--device", "cuda"], ["'cuda'", "--device cpu"]),

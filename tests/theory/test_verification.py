@@ -151,9 +151,9 @@ def test_a_folder_in_use_is_refused_before_the_work(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"clinets": 3}, "unknown option 'clinets'; did you mean clients"),
-        ({"certfy": True}, "unknown option 'certfy'; did you mean certify"),
-        ({"claims": "O7"}, "unknown claim 'O7'; did you mean O"),
+        ({"clinets": 3}, "unknown option 'clinets'; did you mean 'clients'"),
+        ({"certfy": True}, "unknown option 'certfy'; did you mean 'certify'"),
+        ({"claims": "O7"}, "unknown claim 'O7'; did you mean 'O"),
         ({"clients": 0}, "clients is 0"),
         ({"threads": 0}, "threads is 0"),
         ({"ridge": 0.1}, "ridge is for a dataset"),

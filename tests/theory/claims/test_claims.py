@@ -50,7 +50,7 @@ def test_choose(text, expected):
 
 @pytest.mark.parametrize("text", ["O9", "O1,O9"])
 def test_choose_hints_at_what_may_be_meant(text):
-    with pytest.raises(InputError, match=r"unknown claim 'O9'; did you mean O\d\?.*K1, K2"):
+    with pytest.raises(InputError, match=r"unknown claim 'O9'; did you mean 'O\d'\?.*K1, K2"):
         select_claims(text)
 
 
