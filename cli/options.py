@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-DATASETS = ("digits", "office", "domainnet", "cifar10", "cifar100")
 SKEWS = ("domain", "label+feature", "iid", "pathological", "dirichlet", "pachinko")
 PARTITION_OPTIONS = (
     click.option("--skew", type=click.Choice(SKEWS), help="How clients differ.  [default: the data set's]"),

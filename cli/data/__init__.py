@@ -8,8 +8,7 @@ import click
 
 from cli.console import DATA_MISSING
 from cli.data.clients import clients_command
-
-DATASET_NAMES = ("digits", "office", "domainnet", "cifar10", "cifar100")
+from fedtrain.registry import DATASET_NAMES
 
 data_dir_option = click.option(
     "--data-dir",

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from cli.options import DATASETS, add_partition_options, is_given
+from cli.options import add_partition_options, is_given
+from fedtrain.registry import DATASET_NAMES
 
 FILE_OPTIONS = {"dataset", "target", "width", "network_seed", "as_json"}
 """Options that mean something to a file of your own."""
@@ -21,7 +22,7 @@ FILE_OPTIONS = {"dataset", "target", "width", "network_seed", "as_json"}
     "--dataset",
     required=True,
     metavar="NAME|FILE.npz",
-    help=f"{', '.join(DATASETS)}; or a file of your own: arrays X (n, d), y (n), owner (n), as for `fedco2 theory`.",
+    help=f"{', '.join(DATASET_NAMES)}; or your own file: arrays X (n, d), y (n), owner (n), as in `fedco2 theory`.",
 )
 @add_partition_options("the stand-in")
 @click.option(
@@ -61,9 +62,9 @@ def forecast(ctx: click.Context, /, **options: Any) -> None:
     """
     name = options["dataset"]
     is_file = name.endswith(".npz")
-    if not is_file and name not in DATASETS:
+    if not is_file and name not in DATASET_NAMES:
         raise click.UsageError(
-            f"--dataset {name}: choose one of {', '.join(DATASETS)}, or name a file that ends in .npz"
+            f"--dataset {name}: choose one of {', '.join(DATASET_NAMES)}, or name a file that ends in .npz"
         )
     given = {option.name: option.opts[0] for option in ctx.command.params if is_given(ctx, str(option.name))}
     if is_file and (idle := [given[name] for name in given if name not in FILE_OPTIONS]):

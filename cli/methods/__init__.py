@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import click
 
-METHOD_NAMES = ("singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa", "fedbn", "fedco2")
-MODEL_NAMES = ("digits", "alexnet", "cifar", "two-layer")
+from fedtrain.registry import METHOD_CLASSES, MODEL_NAMES
 
 
 @click.command(
     short_help="What each method shares, keeps and costs.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.argument("method", required=False, type=click.Choice(METHOD_NAMES), metavar="[METHOD]")
+@click.argument("method", required=False, type=click.Choice(list(METHOD_CLASSES)), metavar="[METHOD]")
 @click.option("--model", type=click.Choice(MODEL_NAMES), default="digits", show_default=True, help="On which network.")
 @click.option("--clients", type=click.IntRange(1), default=None, help="How many.  [default: as in the paper]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")

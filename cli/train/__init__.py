@@ -8,15 +8,16 @@ from typing import Any
 import click
 
 from cli.console import INTERRUPTED
+from fedtrain.registry import DATASET_NAMES, METHOD_CLASSES, MODEL_NAMES
 
 
 @click.command(
     short_help="Train with one of nine federated methods.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option("--method", default=None, help="singleset, fedavg, fedprox, fedper, moon, fedrod, copa, fedbn, fedco2.")
-@click.option("--model", default=None, help="digits, alexnet, cifar or two-layer.  [default: the data set's]")
-@click.option("--dataset", default=None, help="digits, office, domainnet, cifar10 or cifar100.  [default: digits]")
+@click.option("--method", default=None, help=f"{', '.join(METHOD_CLASSES)}.")
+@click.option("--model", default=None, help=f"{', '.join(MODEL_NAMES)}.  [default: the data set's]")
+@click.option("--dataset", default=None, help=f"{', '.join(DATASET_NAMES)}.  [default: digits]")
 @click.option(
     "--data",
     default=None,

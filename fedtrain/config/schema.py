@@ -23,6 +23,7 @@ from fedtrain.config.toml import (
 )
 from fedtrain.methods import METHODS, AnyMethod
 from fedtrain.methods.fedco2 import FedCO2
+from fedtrain.registry import BuiltInModel
 from theory.errors import InputError
 from theory.text import suggest_name
 
@@ -35,7 +36,7 @@ SelectionRule = Literal["last", "best-by-validation", "window"]
 class ModelSettings:
     """Which network, and where it is cut into features and head."""
 
-    name: Literal["digits", "alexnet", "cifar", "two-layer", "own"] = "digits"
+    name: Literal[BuiltInModel, "own"] = "digits"
     """``own``: a network given in Python."""
     norm: bool = True
     """Batch norm: on the dense layers too (digits, alexnet), or anywhere at all (cifar)."""

@@ -1,26 +1,12 @@
 """Every federated method, by the name that the command line gives it."""
 
+from importlib import import_module
+
 from fedtrain.methods.base import AnyMethod, Batch, Method, ModelFactory, Peers, RoundContext
-from fedtrain.methods.copa import Copa
-from fedtrain.methods.fedavg import FedAvg
-from fedtrain.methods.fedbn import FedBN
-from fedtrain.methods.fedco2 import FedCO2
-from fedtrain.methods.fedper import FedPer
-from fedtrain.methods.fedprox import FedProx
-from fedtrain.methods.fedrod import FedRoD
-from fedtrain.methods.moon import Moon
-from fedtrain.methods.singleset import SingleSet
+from fedtrain.registry import METHOD_CLASSES
 
 METHODS: dict[str, type[AnyMethod]] = {
-    "singleset": SingleSet,
-    "fedavg": FedAvg,
-    "fedprox": FedProx,
-    "fedper": FedPer,
-    "moon": Moon,
-    "fedrod": FedRoD,
-    "copa": Copa,
-    "fedbn": FedBN,
-    "fedco2": FedCO2,
+    name: getattr(import_module(f"{__name__}.{name}"), kind) for name, kind in METHOD_CLASSES.items()
 }
 
 __all__ = ["METHODS", "AnyMethod", "Batch", "Method", "ModelFactory", "Peers", "RoundContext"]

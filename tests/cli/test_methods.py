@@ -10,16 +10,17 @@ import pytest
 import torch
 
 from cli.main import main
-from cli.methods import METHOD_NAMES, MODEL_NAMES
 from fedtrain.analysis.method_options import list_method_options
 from fedtrain.analysis.method_summary import PRESET_FOR_MODEL, summarise_method
 from fedtrain.backends.serial import SerialBackend
 from fedtrain.config.schema import ModelSettings
 from fedtrain.data.client_data import ClientData, Samples
+from fedtrain.data.datasets import DATASETS
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.communication import measure_exchange
 from fedtrain.federated.server import federate
 from fedtrain.methods import METHODS
+from fedtrain.registry import DATASET_NAMES, METHOD_CLASSES, MODEL_NAMES
 from fedtrain.runs.experiment import get_model_builder
 
 
@@ -33,7 +34,8 @@ def ask(capsys):
 
 
 def test_the_choices_are_those_of_the_library():
-    assert tuple(METHODS) == METHOD_NAMES
+    assert list(METHODS) == list(METHOD_CLASSES)
+    assert tuple(DATASETS) == DATASET_NAMES
     assert get_args(get_type_hints(ModelSettings)["name"]) == (*MODEL_NAMES, "own")
     assert tuple(PRESET_FOR_MODEL) == MODEL_NAMES
 

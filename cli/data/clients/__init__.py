@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from cli.options import DATASETS, add_partition_options
+from cli.options import add_partition_options
+from fedtrain.registry import DATASET_NAMES
 
 
 @click.command(
@@ -15,7 +16,7 @@ from cli.options import DATASETS, add_partition_options
     short_help="Who holds how much of which class.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option("--dataset", type=click.Choice(DATASETS), required=True, help="Which data.")
+@click.option("--dataset", type=click.Choice(DATASET_NAMES), required=True, help="Which data.")
 @add_partition_options("published class counts or the stand-in")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.png", help="Draw the training images.")
