@@ -335,7 +335,7 @@ def test_a_callback_that_fails_stops_a_run_that_can_go_on(run, tmp_path):
 def test_all_public_names_are_there_and_importing_is_light():
     assert all(getattr(fedtrain, name) is not None for name in fedtrain.__all__)
     assert set(fedtrain.__all__) == {name for names in fedtrain.HOMES.values() for name in names}
-    with pytest.raises(AttributeError, match="no attribute 'trian'"):
-        fedtrain.trian  # noqa: B018 - it is refused
+    with pytest.raises(AttributeError, match="no attribute 'teach'"):
+        fedtrain.teach  # noqa: B018 - it is refused
     code = "import sys, fedtrain; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

@@ -265,5 +265,5 @@ def test_the_package_is_imported_without_torch_and_knows_its_names():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
     assert sorted(theory.__all__) == sorted(name for names in theory.HOMES.values() for name in names)
-    with pytest.raises(AttributeError, match="no attribute 'verfy'"):
-        _ = theory.verfy
+    with pytest.raises(AttributeError, match="no attribute 'prove'"):
+        _ = theory.prove

@@ -330,19 +330,19 @@ class ObjectPushError(Exception):
 def test_a_superlink_out_of_breath_is_asked_again_within_bounds(error, clock, told):
     calls = []
 
-    class Panting:
+    class Exhausted:
         def get_node_ids(self):
             calls.append(1)
             if len(calls) < 4:
                 raise error
             return [7]
 
-    assert Mailbox(Panting(), told.append).list_nodes() == {7}
+    assert Mailbox(Exhausted(), told.append).list_nodes() == {7}
     assert len(told) == 3
     calls.clear()
-    Panting.get_node_ids = lambda self: calls.append(1) or (_ for _ in ()).throw(error)
+    Exhausted.get_node_ids = lambda self: calls.append(1) or (_ for _ in ()).throw(error)
     with pytest.raises(TrainingError, match="the SuperLink could not list nodes in 5 tries"):
-        Mailbox(Panting(), told.append).list_nodes()
+        Mailbox(Exhausted(), told.append).list_nodes()
     assert len(calls) == 5
 
 
