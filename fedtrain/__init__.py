@@ -15,6 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fedtrain.registry import METHOD_CLASSES
+
 if TYPE_CHECKING:
     from fedtrain.comparison import Comparison, compare
     from fedtrain.config.schema import Config
@@ -41,9 +43,8 @@ HOMES = {
     "fedtrain.config.schema": ("Config",),
     "fedtrain.data.client_data": ("ClientData", "Samples"),
     "fedtrain.errors": ("TrainingError",),
-    "fedtrain.methods": (
-        "Copa", "METHODS", "Moon", "FedAvg", "FedBN", "FedCO2", "FedPer", "FedProx", "FedRoD", "SingleSet",
-    ),
+    "fedtrain.methods": ("METHODS",),
+    **{f"fedtrain.methods.{name}": (kind,) for name, kind in METHOD_CLASSES.items()},
     "fedtrain.models.net": ("Net",),
     "fedtrain.run": ("Run", "evaluate", "load_run"),
     "fedtrain.runs.callbacks": ("Callback", "RoundProgress", "RunStart"),
