@@ -10,10 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from cli.data.clients import clients_command
+from cli.options import SKEWS
 from fedtrain.config import data
 from fedtrain.data import datasets, source
 from fedtrain.data.client_data import SamplePool
-from fedtrain.registry import DATASET_NAMES, SKEWS
+from fedtrain.registry import DATASET_NAMES
 from fedtrain.report.label_figure import draw_label_figure
 from theory.errors import InputError
 
@@ -223,5 +224,5 @@ def test_a_figure_that_cannot_be_drawn_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_the_choices_are_those_of_the_library():
-    assert tuple(datasets.DATASET_NAMES) == DATASET_NAMES
+    assert tuple(datasets.DATASETS) == DATASET_NAMES
     assert get_args(data.Skew) == SKEWS
