@@ -19,7 +19,7 @@ def compute_covariance_norms(v: Tensor, S: Tensor) -> Tensor:
 def draw_weights(
     dim: int, width: int, alpha: float, generator: torch.Generator, outputs: int = 1, dtype: torch.dtype = torch.float64
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The paper's initialisation (Eq. 10): v ~ N(0, α² I), γ = |v|₂ / α, c ~ Unif{-1, 1} as (outputs, m).
+    """The paper's initialisation (Eq. 11): v ~ N(0, α² I), γ = |v|₂ / α, c ~ Unif{-1, 1} as (outputs, m).
 
     Drawn in float64 and then rounded, so that every precision starts from the same network.
     """

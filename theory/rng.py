@@ -1,6 +1,6 @@
 """Random generators keyed by purpose: the clients' data and the networks never share a stream.
 
-Eq. 10 requires v to be independent of the data. Torch's generator keeps only 32 bits of a seed, so two purposes that
+Eq. 11 requires v to be independent of the data. Torch's generator keeps only 32 bits of a seed, so two purposes that
 both use it collide for some seeds, however they are salted. The data therefore come from a different generator
 (numpy's PCG64), which hashes every word of its key; the networks, including the deep one of X1, use torch's.
 """

@@ -11,7 +11,7 @@ from theory.rng import SEED_LIMIT, make_data_rng, make_network_rng
 
 @pytest.mark.parametrize("seed", [0, 1, 7])
 def test_the_first_layer_is_not_made_of_the_samples(seed):
-    """Eq. 10 wants v independent of the data; isotropic samples are what the stream gives, unchanged."""
+    """Eq. 11 wants v independent of the data; isotropic samples are what the stream gives, unchanged."""
     x = draw_synthetic_problem(5, 20, 10, covariance="isotropic", seed=seed).x
     for near in range(3):  # other draws and other networks count on from the seed
         v = draw_initial_weights(draw_synthetic_problem(1, 1, 10), 4096, 1.0, seed=seed + near).v

@@ -75,7 +75,7 @@ class Kernel:
 
 
 def draw_initial_weights(problem: Problem, width: int, alpha: float, seed: int = 0) -> Weights:
-    """The online network of Eq. 10: v, c shared; γ_{k,i} = |v_k|/α for every client."""
+    """The online network of Eq. 11: v, c shared; γ_{k,i} = |v_k|/α for every client."""
     v, gamma, c = draw_weights(problem.dim, width, alpha, make_network_rng(seed))
     v, gamma, c = (t.to(problem.x) for t in (v, gamma, c[0]))
     return Weights(v, c, gamma.expand(problem.clients, -1).clone(), alpha)

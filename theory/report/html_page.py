@@ -30,7 +30,7 @@ DRAWS_CAPTION = (
 CAPTIONS = {
     "spectra": "Eigenvalues of the three kernels V at t = 0, greatest first, on a logarithmic axis. Look at the right "
     "end: the least eigenvalue sets the guaranteed rate, and the theory puts Fed-CO2's between the others'.",
-    "residuals": "Measured residuals of real networks under full-batch descent, for four readings of Theorem 4.4. "
+    "residuals": "Measured residuals of real networks under full-batch descent, for four readings of Theorem 4.3. "
     "Where the square lies below the circle, Fed-CO2 is ahead. Dashed: what C2 guarantees, to be compared with the "
     "curve of the same colour.",
     "width": "How far the kernel of a finite network is from its exact limit. On these axes a power law is a straight "
