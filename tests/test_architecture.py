@@ -31,7 +31,7 @@ LAYERS = {
         "user_data kernels",
         "training",
         "study",
-        "claims certify forecast",
+        "claims certify forecast leave_one_out",
         "config",
         "assumptions cost results",
         "curves sweep_table",

@@ -12,12 +12,16 @@ from theory.claims.convergence import BRANCHES, compute_bound_curve, compute_mu
 from theory.claims.dynamics import collect_residual_curves
 from theory.config import TheoryConfig
 from theory.kernels.closed_form import Weights
+from theory.kernels.mixture import trace_mixture
+from theory.leave_one_out import choose_sharing, expect_sharing
 from theory.problem import Problem, draw_synthetic_problem
-from theory.results import ClientsPoint, Curves, DrawPoint, GainEvidence, TrackEvidence, WidthEvidence
+from theory.results import ClientsPoint, Curves, DrawPoint, GainEvidence, MixtureResults, TrackEvidence, WidthEvidence
 from theory.study import ProgressCallback, Study, compute_min_eigenvalue
 
 FIGURE_DRAWS, COSTLY_FIGURE_DRAWS = 20, 4
 """How many draws the figure of λ_min across draws shows at least, and where each draw is costly."""
+AGREEMENTS = (0.0, 0.5, 1.0)
+"""How much the targets of clients may have in common, for which errors are expected."""
 COSTLY_WORK = 2e9
 """n² m above which a draw is costly."""
 
@@ -53,6 +57,21 @@ def collect_curves(
         widths=cast("WidthEvidence | None", evidence.get("K4")),
         tracks=cast("TrackEvidence | None", evidence.get("C1")),
         gains=cast("GainEvidence | None", evidence.get("D2")),
+    )
+
+
+def collect_mixture(study: Study, noise: bool = False) -> MixtureResults:
+    """Both criteria for how much to share, on the kernels V of this study; ``noise`` says that its targets are."""
+    online, offline, owner = study.online_kernel.V, study.offline_kernel.V, study.problem.owner
+    curve = trace_mixture(online, owner, offline)
+    if curve.lambda_max[0] <= study.eigenvalue_tolerance:  # d = 1: V is nothing but rounding
+        return MixtureResults(curve, None, {}, noise)
+    expected = {tau: expect_sharing(online, owner, tau, offline) for tau in AGREEMENTS}
+    return MixtureResults(
+        curve,
+        choose_sharing(online, owner, study.problem.y, offline),
+        {tau: one for tau, one in expected.items() if one is not None},
+        noise,
     )
 
 

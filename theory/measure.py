@@ -17,7 +17,7 @@ from theory.certify import Ordering, certify_orderings
 from theory.claims import Claim, Finding
 from theory.claims.base import FAILS, HOLDS, UNDECIDED, format_conditional_verdict, parse_conditions
 from theory.config import TheoryConfig
-from theory.curves import collect_curves
+from theory.curves import collect_curves, collect_mixture
 from theory.results import ClaimFinding, DrawStatistics, EigenvalueRange, VerificationResults
 from theory.study import ProgressCallback, Study, compute_max_eigenvalue, compute_min_eigenvalue
 from theory.text import format_count
@@ -59,6 +59,7 @@ def measure(
         eigenvalues=eigenvalues,
         curves=curves,
         certificates=certify_study(first) if certify else None,
+        mixture=collect_mixture(first, noise=data is None) if "O5" in found else None,
         summary=summarize(findings, eigenvalues, first.eigenvalue_tolerance),
         versions=collect_versions(),
         violated_assumptions=data.violated_assumptions if data else [],

@@ -14,6 +14,8 @@ from theory.certify import Ordering
 from theory.claims.base import HOLDS, parse_conditions
 from theory.config import TheoryConfig
 from theory.errors import InputError
+from theory.kernels.mixture import MixtureCurve
+from theory.leave_one_out import SharingChoice
 from theory.text import suggest_name
 from theory.user_data import UserData, format_offsets
 
@@ -175,6 +177,28 @@ class Curves:
 
 
 @dataclass(frozen=True)
+class MixtureResults:
+    """How much sharing two criteria want: w V_on + (1 - w) V_off by λ_min, and by the error on samples left out."""
+
+    curve: MixtureCurve
+    sharing: SharingChoice | None
+    """By leave-one-out error on the targets of the data; None where the kernels are singular."""
+    expected: dict[float, SharingChoice] = field(default_factory=dict)
+    """The same in expectation, by how much the clients' targets have in common: 0 nothing, 1 everything."""
+    noise: bool = False
+    """Whether the targets were drawn at random, so that nothing can be learned from them."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry "mixture" of report.json."""
+        return {
+            "curve": asdict(self.curve),
+            "leave_one_out": None if self.sharing is None else asdict(self.sharing),
+            "expected_leave_one_out": {f"{agreement:g}": asdict(one) for agreement, one in self.expected.items()},
+            "targets_are_noise": self.noise,
+        }
+
+
+@dataclass(frozen=True)
 class VerificationResults:
     """Everything that a verification found."""
 
@@ -189,6 +213,8 @@ class VerificationResults:
     versions: dict[str, str]
     certificates: dict[str, Ordering] | None = None
     """O2 and O3 as proved for these matrices; None if no proof was asked for."""
+    mixture: MixtureResults | None = None
+    """Where claim O5 was checked."""
     violated_assumptions: list[str] = field(default_factory=list)
     """In which ways the inputs violate Assumption 4.1."""
     parallel_samples: list[str] = field(default_factory=list)
@@ -243,6 +269,8 @@ class VerificationResults:
         }
         if self.certificates is not None:
             report["certificates"] = {name: _describe_proof(proof) for name, proof in self.certificates.items()}
+        if self.mixture is not None:
+            report["mixture"] = self.mixture.to_dict()
         report |= {"summary": self.summary, "seconds": self.seconds}
         report |= {"notes": self.notes} if self.notes else {}
         report |= {"command": self.command} if self.command else {}

@@ -70,6 +70,13 @@ _ALL = (
         ordering=True,
         trivial_for_one_client=True,
     ),
+    Claim(
+        "O5",
+        "λ_min(w V_on + (1-w) V_off) is concave in w, largest at w = 0, and never rises on [0, 1]",
+        "not in the paper",
+        orderings.check_o5_no_sharing_is_best,
+        trivial_for_one_client=True,
+    ),
     Claim("D1", "Λ = (Λ_on + Λ_off)/2 drives the fused network", "Eqs. 19, 20", dynamics.check_d1_fused_kernel),
     Claim(
         "D2",

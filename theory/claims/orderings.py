@@ -1,4 +1,4 @@
-"""O1-O4 and B1: which model has the larger least eigenvalue."""
+"""O1-O5 and B1: which model has the larger least eigenvalue."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from theory.claims.base import FAILS, HOLDS, Finding, compute_margin_digits, compute_relative_error
 from theory.kernels.federated import keep_client_blocks
+from theory.kernels.mixture import trace_mixture
 from theory.study import Study, compute_max_eigenvalue, compute_min_eigenvalue
 
 
@@ -99,6 +100,36 @@ def _describe_change(what: str, before: float, after: float, tolerance: float) -
     if abs(after - before) <= tolerance:
         return f"{what} stays at {before:.4g}"
     return f"{what} {'rises' if after > before else 'falls'} from {before:.4g} to {after:.4g}"
+
+
+def check_o5_no_sharing_is_best(study: Study) -> Finding:
+    """Trace λ_min(w V_on + (1-w) V_off) over w: it must be concave and never rise; also in the federated reading.
+
+    Averaging divides the shared part by N (claim D3). There w also changes how large the steps are: another question.
+    """
+    curve = trace_mixture(study.online_kernel.V, study.problem.owner, study.offline_kernel.V)
+    f, tolerance = curve.lambda_min, study.eigenvalue_tolerance
+    margin = min(curve.smallest_fall, curve.smallest_bulge)
+    holds = margin >= -tolerance
+    if f[0] - f[-1] > tolerance:
+        words = f"λ_min falls from {f[0]:.4g} (w = 0, SingleSet) to {f[-1]:.4g} (w = 1, FedBN)"
+    else:
+        words = f"λ_min is {f[0]:.4g} at w = 0 and {f[-1]:.4g} at w = 1"
+    return Finding(
+        HOLDS if holds else FAILS,
+        lhs=f[0],
+        rhs=max(f[1:]),
+        margin=margin,
+        unit="absolute",
+        words=words if holds else f"{words}; it is largest at w = {curve.best_w:g}",
+        evidence={
+            "best_w": curve.best_w,
+            "smallest_fall": curve.smallest_fall,
+            "smallest_height_above_chord": curve.smallest_bulge,
+            "federated_reading": {"w = 0": curve.federated_lambda_min[0], "w = 1": curve.federated_lambda_min[-1]},
+            "curve": {"w": curve.w, "lambda_min": f, "lambda_min_federated": curve.federated_lambda_min},
+        },
+    )
 
 
 def check_b1_fedbn_above_fedavg(study: Study) -> Finding:

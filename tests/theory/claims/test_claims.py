@@ -98,7 +98,7 @@ def test_verdicts_that_mathematics_decides(shape, dtype):
     found = {name: check_claim(name, study) for name in CLAIMS}
     assert list(found) == CLAIM_IDS
     verdict = {name: finding.verdict.split(":")[0] for name, finding in found.items()}
-    for name in ("K1", "K2", "O1", "O2", "O3", "O4", "B1", "X1"):
+    for name in ("K1", "K2", "O1", "O2", "O3", "O4", "O5", "B1", "X1"):
         assert verdict[name] == "holds", found[name]
     flat = sizes["dim"] == 1
     assert verdict["K3"] == ("fails" if flat else "holds")  # d = 1 leaves nothing of v but its sign: V = 0
@@ -116,7 +116,7 @@ def test_one_dimension_is_no_matter_of_rounding(seed):
     """V = 0 by mathematics, so whatever is left of it is rounding and must not decide on anything."""
     for clients in (1, 3):
         study = build_study(draw_synthetic_problem(clients, 3, 1, seed=seed), 64, steps=5)
-        found = {name: check_claim(name, study) for name in ("K4", "K5", "O1", "O2", "O3", "O4", "D2")}
+        found = {name: check_claim(name, study) for name in ("K4", "K5", "O1", "O2", "O3", "O4", "O5", "D2")}
         assert found.pop("D2").verdict == "fails"
         assert {finding.verdict for finding in found.values()} == {"holds"}
 

@@ -1,4 +1,4 @@
-"""O1 to O4 and B1 both ways: the orderings of least and greatest eigenvalues."""
+"""O1 to O5 and B1 both ways: the orderings of least and greatest eigenvalues."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -62,6 +62,7 @@ def test_o1_fails_where_nothing_is_cut(usual):
     ("O2", 0.1, "fails"), ("O2", 3, "holds"),
     ("O3", 0.1, "fails"), ("O3", 3, "holds"),
     ("O4", 0.1, "holds"), ("O4", 3, "fails"),
+    ("O5", 0.1, "fails"), ("O5", 3, "holds"),
 ])  # fmt: skip
 def test_orderings_with_a_weaker_or_stronger_offline_network(usual, name, factor, verdict):
     assert check_claim(name, scale_offline(usual, factor)).verdict == verdict
@@ -120,6 +121,59 @@ def test_o4_has_no_condition_number_for_singular_kernels():
     assert found.evidence["condition"] == {"V": None, "V_on": None}
     assert found.words.startswith("λ_max falls from ")
     assert found.words.endswith("no condition number to compare")
+
+
+# O5: no sharing is best by λ_min
+
+
+def test_o5_holds(usual, isotropic, printed):
+    for study in (usual, isotropic, printed):
+        found = check_claim("O5", study)
+        assert found.verdict == "holds"
+        assert found.lhs == pytest.approx(compute_eigenvalues(study.offline_kernel.V)[0])
+        curve = found.evidence["curve"]
+        assert found.evidence["best_w"] == 0
+        assert curve["lambda_min"][len(curve["w"]) // 2] == pytest.approx(compute_eigenvalues(study.fused_kernel.V)[0])
+        assert curve["lambda_min"][-1] == pytest.approx(compute_eigenvalues(study.online_kernel.V)[0])
+        ends = found.evidence["federated_reading"]
+        assert ends["w = 0"] == pytest.approx(found.lhs)
+        assert ends["w = 1"] == pytest.approx(compute_eigenvalues(study.online_kernel.V)[0] / study.problem.clients)
+
+
+def test_o5_fails_once_the_offline_kernel_is_not_the_client_blocks(usual):
+    """Other weights of the same kind: whether sharing wins is then a matter of luck, and of no law."""
+    weak = override_study(usual, offline_kernel=0.2 * usual.offline_kernel)
+    found = check_claim("O5", weak)
+    assert found.verdict == "fails"
+    assert found.evidence["best_w"] > 0
+    assert "largest at w = " in found.words
+    verdicts = set()
+    for seed in range(30):
+        other = draw_initial_weights(usual.problem, 64, 0.5, seed=seed).copy_per_client()
+        verdicts.add(check_claim("O5", Study(usual.problem, usual.online, other)).verdict)
+    assert verdicts == {"holds", "fails"}
+
+
+def test_o5_sees_a_curve_that_is_not_concave(usual, monkeypatch):
+    from theory.claims import orderings
+
+    def bend(*kernels):
+        curve = original(*kernels)
+        f = list(curve.lambda_min)
+        f[1] = f[2]  # still falling
+        return replace(curve, lambda_min=f)
+
+    original = orderings.trace_mixture
+    monkeypatch.setattr(orderings, "trace_mixture", bend)
+    found = check_claim("O5", usual)
+    assert found.verdict == "fails"
+    assert found.evidence["smallest_fall"] >= 0
+
+
+def test_o5_is_an_equality_for_one_client(alone):
+    found = check_claim("O5", alone)
+    assert found.verdict == "holds"
+    assert found.margin == pytest.approx(0, abs=1e-12)
 
 
 # B1: FedBN above FedAvg
