@@ -64,7 +64,9 @@ def predict_cost(setting: TheoryConfig, claims: set[str], figures: bool = True) 
     rate, pace = _measure_compute_rates(DTYPES[setting.dtype])
     gram = 3.0 * n * n * m + 2.0 * n * d * m * (N + 1)
     grams = 8 + FIGURE_KERNELS * figures + 16 * ("K4" in claims) + 60 * ("C1" in claims)
-    work = 4 * grams * gram / rate + (40.0 + 160.0 * ("O5" in claims)) * n**3 / rate  # small products run at a quarter of full speed
+    work = (
+        4 * grams * gram / rate + (40.0 + 160.0 * ("O5" in claims)) * n**3 / rate
+    )  # small products run at a quarter of full speed
     if claims & {"D2", "C1", "C2"}:
         work += setting.steps * 220.0 * n * m * (1 + d / 20) / pace  # five readings, two networks, some 20 passes each
     if claims & {"K3", "K4", "C1", "C2"} or (figures and "D2" in claims):  # the figure of D2 draws C2's bound

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict, cast
 
@@ -60,18 +60,20 @@ def collect_curves(
     )
 
 
-def collect_mixture(study: Study, noise: bool = False) -> MixtureResults:
-    """Both criteria for how much to share, on the kernels V of this study; ``noise`` says that its targets are."""
+def collect_mixture(study: Study, client_names: Sequence[str] | None = None) -> MixtureResults:
+    """Both criteria for how much to share, on the kernels V of this study; without names its targets are noise."""
+    noise, names = client_names is None, list(client_names or map(str, range(study.problem.clients)))
     online, offline, owner = study.online_kernel.V, study.offline_kernel.V, study.problem.owner
     curve = trace_mixture(online, owner, offline)
     if curve.lambda_max[0] <= study.eigenvalue_tolerance:  # d = 1: V is nothing but rounding
-        return MixtureResults(curve, None, {}, noise)
+        return MixtureResults(curve, None, {}, noise, names)
     expected = {tau: expect_sharing(online, owner, tau, offline) for tau in AGREEMENTS}
     return MixtureResults(
         curve,
         choose_sharing(online, owner, study.problem.y, offline),
         {tau: one for tau, one in expected.items() if one is not None},
         noise,
+        names,
     )
 
 

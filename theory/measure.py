@@ -59,7 +59,7 @@ def measure(
         eigenvalues=eigenvalues,
         curves=curves,
         certificates=certify_study(first) if certify else None,
-        mixture=collect_mixture(first, noise=data is None) if "O5" in found else None,
+        mixture=collect_mixture(first, data.client_names if data else None) if "O5" in found else None,
         summary=summarize(findings, eigenvalues, first.eigenvalue_tolerance),
         versions=collect_versions(),
         violated_assumptions=data.violated_assumptions if data else [],

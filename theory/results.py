@@ -15,7 +15,7 @@ from theory.claims.base import HOLDS, parse_conditions
 from theory.config import TheoryConfig
 from theory.errors import InputError
 from theory.kernels.mixture import MixtureCurve
-from theory.leave_one_out import SharingChoice
+from theory.leave_one_out import ClientSharing, SharingChoice
 from theory.text import suggest_name
 from theory.user_data import UserData, format_offsets
 
@@ -187,6 +187,41 @@ class MixtureResults:
     """The same in expectation, by how much the clients' targets have in common: 0 nothing, 1 everything."""
     noise: bool = False
     """Whether the targets were drawn at random, so that nothing can be learned from them."""
+    client_names: list[str] = field(default_factory=list)
+
+    @property
+    def shows_expected(self) -> bool:
+        """Whether renderers show what is expected of other targets, as those at hand are noise."""
+        return self.noise or self.sharing is None
+
+    def list_rows(self) -> list[tuple[str, ClientSharing]]:
+        """What renderers show: a row for each client and one for all; for noise, one for each agreement."""
+        if self.shows_expected:
+            words = {0.0: "nothing", 1.0: "everything"}
+            found = {words.get(tau, f"a share of {tau:g}"): one for tau, one in self.expected.items()}
+            return [(f"{share} in common", one.together) for share, one in found.items()]
+        assert self.sharing is not None
+        return [*zip(self.client_names, self.sharing.clients, strict=True), ("all samples", self.sharing.together)]
+
+    def describe(self) -> list[str]:
+        """What the two criteria say, in sentences."""
+        curve = self.curve
+        sentences = [
+            f"By λ_min, the paper's criterion, the best share of the online network is w = {curve.best_w:g}: "
+            "it speaks of how fast training data are fitted, not of what is learned from others (O5)."
+        ]
+        if self.shows_expected and self.expected:
+            sentences.append(
+                "The errors are those expected of clients whose targets have so much in common, with noise of a tenth "
+                "of their variance: they want exactly as much sharing."
+                + (" The targets drawn here are noise, which nobody can predict." if self.noise else "")
+            )
+        elif self.sharing is not None:
+            sentences.append(
+                f"Errors are relative to predicting 0, with a ridge of {self.sharing.ridge:g} of the mean variance; "
+                "below 1 something was learned."
+            )
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         """The entry "mixture" of report.json."""

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from theory.certify import Ordering
-from theory.results import ClaimFinding, EigenvalueRange, VerificationResults
+from theory.results import ClaimFinding, EigenvalueRange, MixtureResults, VerificationResults
 from theory.sweep import SweepResult
 
 WIDE_SCREEN = 110
@@ -21,6 +21,8 @@ WIDE_SCREEN = 110
 INDENT = 7
 VERDICT_COLOURS = {"holds": "green", "fails": "bold red", "certified": "green", "refuted": "bold red"}
 VERDICT_SYMBOLS = {"holds": "✓", "fails": "✗", "certified": "✓", "refuted": "✗"}
+MAX_SHARING_ROWS = 16
+"""Clients beyond these are left to report.json."""
 MARGIN_LEGEND = (
     "margin: how far the claim as printed is from failing, above 0 it holds; in digits (log10 of a ratio), relative, "
     "or absolute"
@@ -47,6 +49,8 @@ def show_report(screen: Console, report: VerificationResults, folder: Path) -> N
     _show_claims(screen, report.findings)
     if report.certificates is not None:
         screen.print(_build_certificate_table(report.certificates, wide=screen.width >= WIDE_SCREEN))
+    if report.mixture is not None:
+        _show_mixture(screen, report.mixture)
     for sentence in report.summary:
         screen.print(sentence)
     screen.print()
@@ -179,6 +183,27 @@ def _build_certificate_table(proofs: dict[str, Ordering], wide: bool) -> Table:
         )
         table.add_row(name, format_verdict(proof.verdict), *sides, format_number(proof.margin))
     return table
+
+
+def _show_mixture(screen: Console, mixture: MixtureResults) -> None:
+    """The best share w by the error on samples left out, beside that by λ_min."""
+    rows = mixture.list_rows()
+    if rows:
+        title = "How much to share: error on samples left out, for w V_on + (1-w) V_off"
+        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+        table.add_column("targets have" if mixture.shows_expected else "client")
+        for name in ("best w", "its error", "w = 0", "w = 1/2", "w = 1"):
+            table.add_column(name, justify="right", no_wrap=True)
+        hidden = max(0, len(rows) - MAX_SHARING_ROWS)
+        for name, one in (*rows[: len(rows) - 1 - hidden], rows[-1]):
+            values = (one.best, one.singleset, one.fedco2, one.fedbn)
+            table.add_row(name, f"{one.best_w:.3f}", *(format_number(value) for value in values))
+        screen.print(table)
+        if hidden:
+            screen.print(f"and {hidden} more clients: report.json has them all", style="dim")
+    for sentence in mixture.describe():
+        screen.print(sentence)
+    screen.print()
 
 
 def show_sweep(screen: Console, result: SweepResult, folder: Path) -> None:

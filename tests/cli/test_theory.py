@@ -76,7 +76,7 @@ def test_the_folder_has_page_and_figures_and_nothing_half_written(run):
     folder, _ = run
     names = sorted(p.name for p in folder.iterdir())
     assert names == ["figures", "matrices.npz", "report.html", "report.json"]
-    assert len(list((folder / "figures").glob("*.png"))) == 6
+    assert len(list((folder / "figures").glob("*.png"))) == 7
 
 
 def test_certificates_are_in_the_report(run):

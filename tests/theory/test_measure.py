@@ -53,7 +53,16 @@ def build_scripted_claim(name, findings, ordering=False):
 
 def test_the_report_has_its_documented_shape(whole):
     report, _, _ = whole
-    assert set(report) == {"setting", "eigenvalues", "claims", "curves", "certificates", "summary", "seconds"}
+    assert set(report) == {
+        "setting",
+        "eigenvalues",
+        "claims",
+        "curves",
+        "certificates",
+        "mixture",
+        "summary",
+        "seconds",
+    }
     kept = json.loads(json.dumps(report))
     assert kept["claims"] == report["claims"]
     assert "null" not in json.dumps([report["eigenvalues"], report["claims"], report["curves"]])  # all are finite

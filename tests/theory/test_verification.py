@@ -81,7 +81,7 @@ def test_an_ordering_that_fails_is_told(monkeypatch):
 
 def test_figures_are_those_of_the_page(report):
     figures = report.figures()
-    assert list(figures) == ["spectra", "draws", "residuals", "width", "clients", "tracking"]
+    assert list(figures) == ["spectra", "draws", "residuals", "width", "clients", "tracking", "mixture"]
     assert all(isinstance(figure, Figure) for figure in figures.values())
 
 

@@ -85,5 +85,7 @@ def validate_kernels(online: Tensor, owner: Tensor, offline: Tensor | None) -> T
     n = len(owner)
     for name, K in (("online", online), ("offline", offline)):
         if K is not None and K.shape != (n, n):
-            raise InputError(f"the {name} kernel has shape {tuple(K.shape)}; owner has {n} rows, so expected ({n}, {n})")
+            raise InputError(
+                f"the {name} kernel has shape {tuple(K.shape)}; owner has {n} rows, so expected ({n}, {n})"
+            )
     return keep_client_blocks(online, owner) if offline is None else offline

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable
 
 from theory.report.plot_style import format_short
-from theory.results import Curves
+from theory.results import Curves, MixtureResults
 from theory.text import format_count
 
 READINGS = {
@@ -19,7 +19,7 @@ READINGS = {
 """Reading -> its name in the figure, FedBN's curve, Fed-CO2's curve."""
 
 
-def build_messages(curves: Curves) -> dict[str, str]:
+def build_messages(curves: Curves, mixture: MixtureResults | None = None) -> dict[str, str]:
     """The message of every figure whose numbers there are."""
     writers: dict[str, tuple[object, Callable[[Curves], str]]] = {
         "spectra": (curves.spectra, _describe_spectra),
@@ -29,7 +29,8 @@ def build_messages(curves: Curves) -> dict[str, str]:
         "clients": (curves.clients, _describe_clients),
         "tracking": (curves.tracks, _describe_tracking),
     }
-    return {name: write(curves) for name, (needed, write) in writers.items() if needed}
+    messages = {name: write(curves) for name, (needed, write) in writers.items() if needed}
+    return messages if mixture is None else messages | {"mixture": _describe_mixture(mixture)}
 
 
 def _compute_ratio(a: float, b: float, room: float = 0.0) -> float:
@@ -130,3 +131,14 @@ def _describe_tracking(curves: Curves) -> str:
     if least == math.inf:
         return f"During {format_count(steps, 'step')} λ_min(Λ(t)) never sinks below its bound, which is 0"
     return f"During {format_count(steps, 'step')} λ_min(Λ(t)) never sinks below {format_short(least)} times its bound"
+
+
+def _describe_mixture(mixture: MixtureResults) -> str:
+    first = f"By λ_min the best share of the online network is {mixture.curve.best_w:.2g}"
+    if mixture.sharing is not None and not mixture.shows_expected:
+        wanted = sorted(one.best_w for one in mixture.sharing.clients)
+        span = f"{wanted[0]:.2g}" if wanted[-1] - wanted[0] < 0.005 else f"{wanted[0]:.2g} to {wanted[-1]:.2g}"
+        return f"{first}; samples left out want {span}"
+    if mixture.expected:
+        return f"{first}; samples left out want as much as the clients have in common"
+    return first

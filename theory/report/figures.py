@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from theory.report import figure_messages
+from theory.report.mixture_figure import plot_mixture
 from theory.report.plot_style import (
     DASHED,
     FULL_WIDTH,
@@ -42,7 +43,7 @@ ENLARGED_COUNT = 12
 def plot_figures(results: VerificationResults) -> dict[str, SubFigure]:
     """Plot every figure whose numbers there are."""
     with use_plot_style():
-        messages = figure_messages.build_messages(results.curves)
+        messages = figure_messages.build_messages(results.curves, results.mixture)
         return {name: FIGURE_PLOTTERS[name](results, message) for name, message in messages.items()}
 
 
@@ -147,4 +148,5 @@ def plot_clients(results: VerificationResults, message: str) -> SubFigure:
 FIGURE_PLOTTERS: dict[str, Callable[[VerificationResults, str], SubFigure]] = {
     "spectra": plot_spectra, "draws": plot_draws, "residuals": plot_residuals,
     "width": plot_width, "clients": plot_clients, "tracking": plot_tracking,
+    "mixture": plot_mixture,
 }  # fmt: skip

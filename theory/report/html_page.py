@@ -39,6 +39,10 @@ CAPTIONS = {
     "look how far FedBN's λ_min falls behind the others' as clients join.",
     "tracking": "The least eigenvalue of Λ(t) while both networks train, at three widths. It should stay above the "
     "dashed line of its colour, and move less the wider the network is.",
+    "mixture": "Two criteria for the share w of the online network in the kernel w V_on + (1−w) V_off. Left: λ_min, "
+    "which is largest without any sharing (O5); dashed: with the shared part divided by N, as averaging does, where w "
+    "also changes the step. Right: the error on samples that are left out, relative to predicting 0; the dot is the "
+    "best w, which the left side cannot see.",
 }
 HALF_WIDTH_FIGURES = ("width", "clients")
 """Figures shown side by side where the page is wide enough."""
@@ -119,7 +123,7 @@ def build_figure_view(results: VerificationResults, name: str, file: Path) -> Fi
     return FigureView(
         name=name,
         source="data:image/png;base64," + base64.b64encode(data).decode("ascii"),
-        message=build_messages(results.curves).get(name, name),
+        message=build_messages(results.curves, results.mixture).get(name, name),
         caption=describe_draws(results) if name == "draws" else CAPTIONS.get(name, ""),
         half=name in HALF_WIDTH_FIGURES,
         width=int.from_bytes(data[16:20], "big"),

@@ -35,7 +35,7 @@ from theory.results import VerificationResults as Report
 from theory.sweep_table import SweepRow, SweepTable
 from theory.user_data import UserData
 
-NAMES = ["spectra", "draws", "residuals", "width", "clients", "tracking"]
+NAMES = ["spectra", "draws", "residuals", "width", "clients", "tracking", "mixture"]
 HOSTILE = '</td><script>alert("1")</script><img src=http://example.invalid/x onerror=alert(1)>'
 
 
@@ -137,20 +137,20 @@ def test_drawing_leaves_the_global_style_alone(report: Report, tmp_path: Path) -
 def test_a_figure_without_its_numbers_is_left_out(report: Report, missing: str) -> None:
     empty = getattr(Curves(), missing)
     lost = {"widths": "width", "tracks": "tracking"}.get(missing, missing)
-    assert list(build_messages(replace(report.curves, **{missing: empty}))) == [
+    assert list(build_messages(replace(report.curves, **{missing: empty}), report.mixture)) == [
         figure for figure in NAMES if figure != lost
     ]
 
 
 def test_few_claims_give_few_figures(report: Report, tmp_path: Path) -> None:
-    few = change_curves(report, residuals={}, bounds={}, widths=None, tracks=None)
+    few = replace(change_curves(report, residuals={}, bounds={}, widths=None, tracks=None), mixture=None)
     assert list(draw_figures(few, tmp_path)) == ["spectra", "draws", "clients"]
 
 
 def test_residuals_need_neither_bounds_nor_d2(report: Report, tmp_path: Path) -> None:
     curves = {name: values for name, values in report.curves.residuals.items() if name.startswith("separate: ")}
     assert curves
-    drawn = draw_figures(replace(report, curves=Curves(residuals=curves)), tmp_path)
+    drawn = draw_figures(replace(report, curves=Curves(residuals=curves), mixture=None), tmp_path)
     assert list(drawn) == ["residuals"]
     assert_drawn(drawn["residuals"])
 
@@ -339,7 +339,7 @@ def test_the_page_has_every_claim_and_verdict(report: Report, figures: dict[str,
 def test_every_image_is_inside_and_described(report: Report, figures: dict[str, Path], tmp_path: Path) -> None:
     images = [attributes for tag, attributes in PageParser(render_page(report, tmp_path, figures)).tags if tag == "img"]
     assert len(images) == len(NAMES)
-    messages = build_messages(report.curves)
+    messages = build_messages(report.curves, report.mixture)
     for image, figure in zip(images, NAMES, strict=True):
         assert str(image["src"]).startswith("data:image/png;base64,")
         assert messages[figure] in str(image["alt"])
@@ -481,3 +481,31 @@ def test_a_browser_shows_the_page(
     assert found["requests"] == 0
     assert found["window"] == width
     assert found["content"] <= width
+
+
+# How much to share
+
+
+def test_the_page_says_how_much_to_share(report: Report, tmp_path: Path) -> None:
+    assert report.mixture is not None
+    page = render_page(report, tmp_path)
+    assert 'id="sharing"' in page
+    assert "nothing in common" in page
+    assert 'id="sharing"' not in render_page(replace(report, mixture=None), tmp_path)
+
+
+def test_targets_that_are_no_noise_are_shown_by_client(report: Report, tmp_path: Path) -> None:
+    assert report.mixture is not None
+    own = replace(report.mixture, noise=False, client_names=["one", HOSTILE])
+    page = render_page(replace(report, mixture=own), tmp_path)
+    for text in ('<th scope="row">one</th>', '<th scope="row">all samples</th>', "predicting 0"):
+        assert text in page
+    assert "<script>" not in page
+    assert_drawn(draw_figures(replace(report, mixture=own, curves=Curves()), tmp_path)["mixture"])
+
+
+def test_singular_kernels_leave_the_eigenvalues(report: Report, tmp_path: Path) -> None:
+    assert report.mixture is not None
+    bare = replace(report, mixture=replace(report.mixture, sharing=None, expected={}), curves=Curves())
+    assert "its error" not in render_page(bare, tmp_path).lower()
+    assert_drawn(draw_figures(bare, tmp_path)["mixture"])
