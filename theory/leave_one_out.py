@@ -202,5 +202,5 @@ def _minimise_group(compute: ErrorFunction, share: Tensor, w: Tensor, slope: Ten
     candidates = torch.cat([w.new_tensor([0.0, PAPER_W, 1.0]), (low + high) / 2])
     at = share @ compute(candidates)[0]
     k = int(at.argmin())
-    ends = at[:3].tolist()
-    return ClientSharing(candidates[k].item(), at[k].item(), *ends, slope[0].item())
+    singleset, fedco2, fedbn = at[:3].tolist()
+    return ClientSharing(candidates[k].item(), at[k].item(), singleset, fedco2, fedbn, slope[0].item())

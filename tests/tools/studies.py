@@ -10,7 +10,28 @@ import torch
 
 from theory import CLAIMS, Problem, Study
 
-CLAIM_IDS = ["K1", "K2", "K3", "K4", "K5", "O1", "O2", "O3", "O4", "O5", "D1", "D2", "D3", "C1", "C2", "B1", "X1"]
+CLAIM_IDS = [
+    "K1",
+    "K2",
+    "K3",
+    "K4",
+    "K5",
+    "K6",
+    "K7",
+    "O1",
+    "O2",
+    "O3",
+    "O4",
+    "O5",
+    "D1",
+    "D2",
+    "D3",
+    "C1",
+    "C2",
+    "C3",
+    "B1",
+    "X1",
+]
 UNITS = {"absolute", "relative", "digits"}
 
 

@@ -39,6 +39,19 @@ _ALL = (
         kernels.check_k5_projection,
     ),
     Claim(
+        "K6",
+        "Definition 4.2 as printed is the limit of V(0), and strictly positive definite",
+        "Definition 4.2 (Eqs. 14, 15)",
+        limits.check_k6_printed_limit,
+        uses_limit=True,
+    ),
+    Claim(
+        "K7",
+        "for every α in (0, 1) convergence is dominated by V: λ_min(V)/α² ≥ λ_min(G)",
+        "Section 4.2",
+        kernels.check_k7_direction_dominates,
+    ),
+    Claim(
         "O1",
         "at t = 0, V_off is the client blocks of V_on",
         "Section 4.2, appendix C.2",
@@ -107,6 +120,13 @@ _ALL = (
         convergence.check_c2_stays_under_bound,
         uses_limit=True,
         uses_descents=True,
+    ),
+    Claim(
+        "C3",
+        "a width of N⁴M⁴ log(NM/δ)/μ⁴ is enough for C1 and C2",
+        "Theorem C.1",
+        convergence.check_c3_width_of_the_theorem,
+        uses_limit=True,
     ),
     Claim(
         "B1",

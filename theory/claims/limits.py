@@ -1,4 +1,4 @@
-"""K3, K4: the kernel at infinite width, and the convergence to it."""
+"""K3, K4, K6: the kernel at infinite width, its definition, and the convergence to it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from theory.claims.base import FAILS, HOLDS, UNDECIDED, Finding, compute_margin_digits
+from theory.claims.base import (
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    Finding,
+    compute_margin_digits,
+    compute_relative_error,
+    format_conditional_verdict,
+)
 from theory.claims.kernels import compute_relative_distance
 from theory.kernels.infinite_width import InfiniteWidthLimit, compute_infinite_width_limit
 from theory.kernels.sphere_qmc import ConfidenceInterval, estimate_sphere_average
 from theory.problem import Problem
-from theory.study import Study, compute_min_eigenvalue
+from theory.study import Study, compute_max_eigenvalue, compute_min_eigenvalue
 
 ZERO_TOLERANCE = 1e-10
 """An eigenvalue known to be this close to 0, relative to the largest entry of V + G, counts as 0."""
@@ -123,6 +132,54 @@ def check_k4_finite_width(study: Study, draws: int = 8) -> Finding:
         unit="absolute",
         words=f"the error falls as m^({slope:.3f} ± {error:.3f})",
         evidence={"slope": slope, "slope_error": error, "relative_error": mean},
+    )
+
+
+def compute_printed_limit(problem: Problem, alpha: float) -> Tensor:
+    """Eq. 14 word for word: E (αc)² <x_p - its part along v, x_q - its part along v> over v ~ N(0, α²I), c = ±1.
+
+    The projection I - vv'/|v|² is symmetric and idempotent, and its mean over directions is (1 - 1/d) I.
+    """
+    x = problem.x.double().cpu()
+    return alpha**2 * (1 - 1 / problem.dim) * (x @ x.T)
+
+
+def check_k6_printed_limit(study: Study) -> Finding:
+    """Check both halves of the claim for Definition 4.2 as printed, and with the gates, γ and norms of Eq. 16.
+
+    Printed, it is α² (1 - 1/d) X X', of rank at most d. It must be the exact limit, and strictly positive definite.
+    """
+    limit, printed = study.limit, compute_printed_limit(study.problem, study.alpha)
+    V, scale = limit.kernel.V, study.alpha**2 * study.limit_kernels["online"].Lambda
+    distance = compute_relative_distance(printed, V, within=scale)
+    allowed = compute_relative_error(bound_spectral_error(limit), V.norm().item())
+    low, high = compute_min_eigenvalue(printed), compute_max_eigenvalue(printed)
+    rounding = 16 * len(printed) * torch.finfo(torch.float64).eps * (high or 1.0)
+    limit_low = compute_min_eigenvalue(V)
+    definite = limit_low > bound_spectral_error(limit)
+    at_width = study.online_kernel.V.double().cpu()
+    if distance <= allowed and low > rounding:
+        verdict = HOLDS
+    else:
+        verdict = format_conditional_verdict("gates, γ and norms as in Eq. 16") if definite else FAILS
+    rank = int((torch.linalg.eigvalsh(printed) > rounding).sum())
+    return Finding(
+        verdict,
+        lhs=low,
+        rhs=0.0,
+        margin=min(allowed - distance, compute_relative_error(low, high) if low > rounding else -rounding),
+        unit="relative",
+        words=f"as printed it is α²(1-1/d) XX', {100 * distance:.2g} % off the limit and of rank {rank} "
+        f"for {len(printed)} samples; with gates and norms λ_min is {limit_low:.4g}",
+        evidence={
+            "distance_of_printed_from_limit": distance,
+            "distance_of_V(0)": {
+                "from_printed": compute_relative_distance(at_width, printed, within=scale),
+                "from_limit": compute_relative_distance(at_width, V, within=scale),
+            },
+            "printed": {"rank": rank, "lambda_min": low, "lambda_max": high},
+            "with_gates_and_norms": {"lambda_min": limit_low, "strictly_positive": definite},
+        },
     )
 
 

@@ -1,13 +1,14 @@
 """Mixtures of sharing and not sharing: w K_on + (1 - w) K_off of any kernel whose rows belong to clients.
 
-K_off defaults to the client blocks of K_on, as with equal weights. Then λ_min of the mixture is concave in w, largest at
-w = 0, and never rises on [0, 1] (claim O5; the proof is in docs/theory/mixtures.md).
+K_off defaults to the client blocks of K_on, as with equal weights. Then λ_min of the mixture is concave in w, largest
+at w = 0, and never rises on [0, 1] (claim O5; the proof is in docs/theory/mixtures.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -37,7 +38,7 @@ class MixtureCurve:
     @property
     def smallest_fall(self) -> float:
         """The least λ_min(w) - λ_min(next w): negative where the curve rises."""
-        return min(a - b for a, b in zip(self.lambda_min, self.lambda_min[1:], strict=False))
+        return min(a - b for a, b in pairwise(self.lambda_min))
 
     @property
     def smallest_bulge(self) -> float:
@@ -68,7 +69,7 @@ def trace_mixture(
     offline = validate_kernels(online, owner, offline)
     clients = len(owner.unique())
     chosen = list(weights) if weights is not None else choose_weights(len(owner))
-    if len(chosen) < 3 or any(b <= a for a, b in zip(chosen, chosen[1:], strict=False)):
+    if len(chosen) < 3 or any(b <= a for a, b in pairwise(chosen)):
         raise InputError(f"the weights {chosen} must be at least three and rise")
     on, off = online.double(), offline.double()
     spectra = [torch.linalg.eigvalsh(mix_kernels(on, off, w)) for w in chosen]
