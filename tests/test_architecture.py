@@ -26,12 +26,14 @@ PACKAGES = ("theory", "fedtrain", "cli")
 LAYERS = {
     "theory": [
         "errors text memory",
+        "balls",
         "rng network",
         "problem",
         "user_data kernels",
         "training",
         "study",
         "claims certify forecast leave_one_out",
+        "certify_formula",
         "config",
         "assumptions cost results",
         "curves sweep_table",

@@ -78,6 +78,12 @@ def enclose_mean(*enclosures: Enclosure) -> Enclosure:
     return Enclosure(_round_down(Fraction(low, len(enclosures))), _round_up(Fraction(high, len(enclosures))))
 
 
+def widen(enclosure: Enclosure, error: float) -> Enclosure:
+    """Enclose the same number where the matrix that gave it is only known to within ``error`` in norm (Weyl)."""
+    low, high = Fraction(enclosure.low) - Fraction(error), Fraction(enclosure.high) + Fraction(error)
+    return Enclosure(_round_down(low), _round_up(high))
+
+
 def certify_orderings(V_on: Matrix, V_off: Matrix) -> dict[str, Ordering]:
     """Certify O2 and both halves of O3 for these two matrices and their exact mean."""
     on, off = enclose_least_eigenvalue(V_on), enclose_least_eigenvalue(V_off)

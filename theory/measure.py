@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from theory.assumptions import describe_parallel_samples
 from theory.certify import Ordering, certify_orderings
+from theory.certify_formula import FormulaCertificates, certify_formula
 from theory.claims import Claim, Finding
 from theory.claims.base import FAILS, HOLDS, UNDECIDED, format_conditional_verdict, parse_conditions
 from theory.config import TheoryConfig
 from theory.curves import collect_curves, collect_mixture
+from theory.errors import InputError
 from theory.results import ClaimFinding, DrawStatistics, EigenvalueRange, VerificationResults
 from theory.study import ProgressCallback, Study, compute_max_eigenvalue, compute_min_eigenvalue
 from theory.text import format_count
@@ -50,6 +52,7 @@ def measure(
     trained, exact = any(claim.uses_descents for claim in claims), setting.projection == "exact"
     limits = exact and any(claim.uses_limit for claim in claims)  # of the printed projection none is known
     eigenvalues = collect_eigenvalues(first, limits)
+    proofs, formula_note = certify_study_formula(first) if certify else (None, None)
     curves = collect_curves(setting, first, {name: each[0].evidence for name, each in found.items()}, trained, progress)
     return VerificationResults(
         setting,
@@ -59,6 +62,7 @@ def measure(
         eigenvalues=eigenvalues,
         curves=curves,
         certificates=certify_study(first) if certify else None,
+        formula_certificates=proofs,
         mixture=collect_mixture(first, data.client_names if data else None) if "O5" in found else None,
         summary=summarize(findings, eigenvalues, first.eigenvalue_tolerance),
         versions=collect_versions(),
@@ -66,6 +70,7 @@ def measure(
         parallel_samples=describe_parallel_samples(first.problem, data.describe_sample if data else str),
         notes=[
             *([data.centring] if data and data.centring else []),
+            *([formula_note] if formula_note else []),
             *(describe_one_client(claims, findings) if alone else []),
         ],
         matrices=collect_matrices(first, limits or (exact and trained)),
@@ -165,6 +170,15 @@ def certify_study(study: Study) -> dict[str, Ordering]:
     study = study.to_double()
     on, off = (V.double().cpu().numpy() for V in (study.online_kernel.V, study.offline_kernel.V))
     return certify_orderings((on + on.T) / 2, (off + off.T) / 2)  # exactly symmetric
+
+
+def certify_study_formula(study: Study) -> tuple[FormulaCertificates | None, str | None]:
+    """Certify O2, O3 and O5 for the matrices of the formula; where float64 cannot, say why."""
+    study = study.to_double()
+    try:
+        return certify_formula(study.problem, study.online, study.offline, study.projection), None
+    except InputError as error:
+        return None, f"nothing is proved about the formula itself, only about the matrices as computed: {error}"
 
 
 def collect_versions() -> dict[str, str]:

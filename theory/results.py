@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from theory.certify import Ordering
+from theory.certify_formula import FormulaCertificates
 from theory.claims.base import HOLDS, parse_conditions
 from theory.config import TheoryConfig
 from theory.errors import InputError
@@ -248,6 +249,8 @@ class VerificationResults:
     versions: dict[str, str]
     certificates: dict[str, Ordering] | None = None
     """O2 and O3 as proved for these matrices; None if no proof was asked for."""
+    formula_certificates: FormulaCertificates | None = None
+    """O2, O3 and O5 as proved for the matrices of the formula, in real numbers."""
     mixture: MixtureResults | None = None
     """Where claim O5 was checked."""
     violated_assumptions: list[str] = field(default_factory=list)
@@ -304,6 +307,8 @@ class VerificationResults:
         }
         if self.certificates is not None:
             report["certificates"] = {name: _describe_proof(proof) for name, proof in self.certificates.items()}
+        if self.formula_certificates is not None:
+            report["formula_certificates"] = _describe_formula_proofs(self.formula_certificates)
         if self.mixture is not None:
             report["mixture"] = self.mixture.to_dict()
         report |= {"summary": self.summary, "seconds": self.seconds}
@@ -345,6 +350,15 @@ def _describe_offsets(offsets: list[tuple[str, float]]) -> str:
 def _describe_proof(proof: Ordering) -> dict[str, Any]:
     sides = {"left": [proof.left.low, proof.left.high], "right": [proof.right.low, proof.right.high]}
     return {"verdict": proof.verdict, "margin": proof.margin, **sides}
+
+
+def _describe_formula_proofs(found: FormulaCertificates) -> dict[str, Any]:
+    return {
+        "orderings": {name: _describe_proof(proof) for name, proof in found.orderings.items()},
+        "offline_is_pinched_online": found.pinched,
+        "rounding_of_V": found.rounding,
+        "gates_decided_exactly": found.exact_gates,
+    }
 
 
 def make_json_safe(value: Any) -> Any:

@@ -113,7 +113,7 @@ def verify(
     Args:
         clients: N, how many synthetic clients (default 5).
         claims: only these, ``"O1,O2"`` or ``["O1", "O2"]``; without it all.
-        certify: prove O2 and O3 for these matrices, rounding errors included.
+        certify: prove O2, O3 and O5 for these data and weights, rounding errors included.
         dataset: your own data instead of synthetic clients: an .npz file with X (n, d), y (n) and owner (n), a mapping
             of such arrays, or what `theory.build_user_data` gives.
         allow_parallel: go on although two samples are parallel.

@@ -42,7 +42,7 @@ from cli.options import is_given
 @click.option(
     "--chunk", type=int, default=None, help="Hidden units at a time (memory against speed).  [default: fitted]"
 )
-@click.option("--certify", is_flag=True, help="Prove O2 and O3 for these matrices, rounding errors included.")
+@click.option("--certify", is_flag=True, help="Prove O2, O3 and O5, rounding errors included.")
 @click.option("--claims", "claim_ids", default=None, metavar="O1,O2", help="Only these claims.  [default: all]")
 @click.option(
     "--sweep", "sweeps", multiple=True, metavar="NAME=A,B,..", help="Vary one setting, or two (give it twice)."

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from theory.certify import Ordering
+from theory.certify_formula import FormulaCertificates
 from theory.results import ClaimFinding, EigenvalueRange, MixtureResults, VerificationResults
 from theory.sweep import SweepResult
 
@@ -49,6 +50,8 @@ def show_report(screen: Console, report: VerificationResults, folder: Path) -> N
     _show_claims(screen, report.findings)
     if report.certificates is not None:
         screen.print(_build_certificate_table(report.certificates, wide=screen.width >= WIDE_SCREEN))
+    if report.formula_certificates is not None:
+        _show_formula_certificates(screen, report.formula_certificates)
     if report.mixture is not None:
         _show_mixture(screen, report.mixture)
     for sentence in report.summary:
@@ -170,8 +173,20 @@ def _format_claim(finding: ClaimFinding) -> Text:
     return text.append(f"\n{finding.words}", style="dim")
 
 
-def _build_certificate_table(proofs: dict[str, Ordering], wide: bool) -> Table:
-    title = "Certificates (first draw, rounding errors included)"
+def _show_formula_certificates(screen: Console, found: FormulaCertificates) -> None:
+    title = "Certificates of the formula, in real numbers (first draw)"
+    screen.print(_build_certificate_table(found.orderings, wide=screen.width >= WIDE_SCREEN, title=title))
+    on, off = (found.rounding[name] for name in ("V_on", "V_off"))
+    gates = f"; {found.exact_gates} gates were decided in rational numbers" if found.exact_gates else ""
+    screen.print(
+        f"V as computed is within {on:.0e} (V_on) and {off:.0e} (V_off) of the formula, in norm{gates}", style="dim"
+    )
+    screen.print()
+
+
+def _build_certificate_table(
+    proofs: dict[str, Ordering], wide: bool, title: str = "Certificates (first draw, rounding errors included)"
+) -> Table:
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1) if wide else (0, 1, 0, 0))
     digits = 10 if wide else 8
     for name in ("ordering", "proof", "larger side", "smaller side", "margin"):

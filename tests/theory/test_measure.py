@@ -58,6 +58,7 @@ def test_the_report_has_its_documented_shape(whole):
         "eigenvalues",
         "claims",
         "curves",
+        "formula_certificates",
         "certificates",
         "mixture",
         "summary",

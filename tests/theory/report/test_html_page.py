@@ -319,7 +319,9 @@ def test_the_page_has_every_claim_and_verdict(report: Report, figures: dict[str,
     parsed = PageParser(page)
     ids = {attributes.get("id") for _, attributes in parsed.tags}
     assert {f"claim-{claim}" for claim in CLAIMS} <= ids
-    assert len(re.findall(r'class="badge (?:holds|under|fails)"', page)) == len(CLAIMS) + len(report.certificates or {})
+    assert report.formula_certificates is not None
+    proofs = [*(report.certificates or {}), *report.formula_certificates.orderings]
+    assert len(re.findall(r'class="badge (?:holds|under|fails)"', page)) == len(CLAIMS) + len(proofs)
     for row in report.findings:
         rest = page[page.index(f'id="claim-{row.id}"') :]
         verdict = row.verdict
