@@ -1,4 +1,4 @@
-"""C1, C2 both ways: kernels that stay positive, residuals that stay under their bound."""
+"""C1 to C3 both ways: kernels that stay positive, residuals that stay under their bound, and from which width on."""
 
 import copy
 import math
@@ -176,3 +176,55 @@ def test_c2_does_not_blame_rounding(dtype):
     problem = Problem(x, torch.tensor([1.0]), torch.tensor([0]), S).to(dtype)
     found = check_claim("C2", build_study(problem, 64, steps=200))
     assert found.verdict == "holds"
+
+
+# C3: the width of the theorem
+
+
+def test_c3_holds_and_says_by_how_much(usual):
+    found = check_claim("C3", usual)
+    assert found.verdict == "holds"
+    n, mu = len(usual.problem.y), min(found.evidence["mu"].values())
+    assert found.rhs == pytest.approx(n**4 * math.log(n / 0.05) / mu**4)
+    width = found.evidence["smallest_width"]
+    assert found.margin == pytest.approx(math.log10(found.rhs / width))
+    assert found.margin > 3
+    ratios = found.evidence["least_ratio_to_the_bounds"]
+    assert list(ratios) == [str(2**k) for k in range(width.bit_length())]
+    assert [ratio >= 1 for ratio in ratios.values()] == [False] * (len(ratios) - 1) + [True]
+
+
+def test_c3_finds_the_width_at_which_c1_and_c2_hold(usual):
+    """C1 and C2 themselves, on the network of that width and on the one before."""
+    width = check_claim("C3", usual).evidence["smallest_width"]
+    for one, holds in ((width, True), (width // 2, False)):
+        narrow = usual.with_width(one, seed=usual.seed + one)
+        narrow.limit = usual.limit
+        above = check_claim("C1", narrow).verdict == "holds"
+        violations = check_claim("C2", narrow).evidence["violations"]
+        below = not any(violations[branch] for branch in ("online", "offline", "fused"))
+        assert (above and below) == holds
+
+
+def test_c3_fails_where_the_theorem_asks_for_too_little(usual):
+    """μ grows with the square of the inputs, and no network has less than one unit."""
+    one = draw_synthetic_problem(1, 1, 3, seed=2)
+    found = check_claim("C3", build_study(replace(one, x=100 * one.x), 256))
+    assert found.verdict == "fails"
+    assert found.rhs < 1 <= found.lhs
+
+
+def test_c3_is_undecided_where_no_width_suffices(usual):
+    eye = torch.eye(len(usual.problem.y), dtype=torch.float64)
+    limit = usual.limit
+    large = replace(limit, kernel=replace(limit.kernel, V=limit.kernel.V + 1e3 * eye))
+    found = check_claim("C3", override_study(usual, limit=large))
+    assert found.verdict == "undecided"
+    assert found.evidence["smallest_width"] is None
+
+
+def test_c3_is_undecided_where_mu_is_zero():
+    found = check_claim("C3", build_study(draw_synthetic_problem(2, 2, 1, seed=1), 64))
+    assert found.verdict == "undecided"
+    assert found.rhs == math.inf
+    assert found.evidence["width_of_the_theorem"] is None

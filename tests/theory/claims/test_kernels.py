@@ -1,10 +1,10 @@
-"""K1, K2, K5 both ways: the tangent kernel, its definiteness, the printed projection."""
+"""K1, K2, K5, K7 both ways: the tangent kernel, its definiteness and parts, the printed projection."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
-from studies import build_study, check_claim, compute_eigenvalues, override_study
+from studies import build_study, check_claim, compute_eigenvalues, draw_normal, override_study
 
 from theory import Kernel, draw_synthetic_problem
 from theory.claims import kernels
@@ -114,3 +114,67 @@ def test_k5_fails_for_a_projection_that_is_wrong_everywhere(usual, monkeypatch):
     original = kernels.compute_kernel
     monkeypatch.setattr(kernels, "compute_kernel", wrong)
     assert check_claim("K5", usual).verdict == "fails"
+
+
+def test_k5_states_every_reading(usual, isotropic):
+    """Of the projections that the client index may mean, only the one along S_i v is the derivative."""
+    euclidean, orthogonal, along = kernels.PROJECTIONS
+    for study, verdicts in ((usual, ["fails", "fails", "holds"]), (isotropic, ["holds"] * 3)):
+        readings = check_claim("K5", study).evidence["readings"]
+        assert [readings[name]["verdict"] for name in (euclidean, orthogonal, along)] == verdicts
+        assert readings[along]["relative_error"] < 1e-13
+    readings = check_claim("K5", usual).evidence["readings"]
+    V, exact = (
+        build_study(usual.problem, 128).compute_kernel(kernels.truncate_width(usual.online, 128), projection=p).V
+        for p in ("printed", "exact")
+    )
+    assert readings[euclidean]["relative_error"] == pytest.approx(((V - exact).norm() / exact.norm()).item())
+
+
+def test_projections_are_what_they_are_called():
+    """Each removes v in its own sense, and the last is the adjoint of the second."""
+    S = draw_synthetic_problem(1, 1, 4, seed=3).S[0]
+    v, x = draw_normal(6, 4, seed=1), draw_normal(5, 1, 4, seed=2)
+    euclidean, orthogonal, along = (project(x, v, S) for project in kernels.PROJECTIONS.values())
+    for found, dual in ((euclidean, v), (orthogonal, v @ S), (along, v)):
+        assert (found * dual).sum(-1).abs().max() < 1e-12
+    y = draw_normal(5, 1, 4, seed=4)
+    again = kernels.PROJECTIONS["I - vv'S_i/|v|²_{S_i}"](y, v, S)
+    assert torch.allclose((again * x).sum(-1), (y * along).sum(-1))
+
+
+# K7: V dominates
+
+
+def test_k7_holds_on_usual_clients(usual):
+    found = check_claim("K7", usual)
+    assert found.verdict == "holds"
+    V, G = (compute_eigenvalues(getattr(usual.online_kernel, part))[0] for part in ("V", "G"))
+    turns = found.evidence["turning_alpha"]
+    assert turns["online"] == pytest.approx((V / G) ** 0.5)
+    assert found.lhs == min(turns.values()) > 1
+    assert set(found.evidence["synthetic_clients"]) == {"dimension", "heterogeneity", "clients_x_samples"}
+
+
+def test_k7_turns_for_many_clients_with_few_samples():
+    """G couples no clients, so their number does not lower its λ_min; that of V_on sinks as the space fills up."""
+    found = check_claim("K7", build_study(draw_synthetic_problem(60, 1, 3, seed=1)))
+    assert found.verdict == "holds under: α below sqrt(λ_min(V)/λ_min(G))"
+    at = found.evidence["turning_alpha"]["online"]
+    assert 0 < at < 1
+    for alpha, dominates in ((0.9 * at, True), (1.1 * at, False)):
+        k = build_study(draw_synthetic_problem(60, 1, 3, seed=1), alpha=alpha).online_kernel
+        assert (compute_eigenvalues(k.V)[0] / alpha**2 > compute_eigenvalues(k.G)[0]) == dominates
+
+
+def test_k7_fails_where_v_vanishes():
+    found = check_claim("K7", build_study(draw_synthetic_problem(2, 2, 1, seed=1)))
+    assert found.verdict == "fails"
+    assert found.lhs == 0
+
+
+def test_k7_holds_where_only_g_is_singular(usual):
+    flat = Kernel(usual.online_kernel.V, 0 * usual.online_kernel.G, usual.alpha)
+    found = check_claim("K7", override_study(usual, online_kernel=flat, offline_kernel=flat, fused_kernel=flat))
+    assert found.verdict == "holds"
+    assert found.lhs == kernels.MAX_TURNING_ALPHA

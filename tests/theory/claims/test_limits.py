@@ -1,4 +1,4 @@
-"""K3, K4 both ways: the kernel of infinite width, and the way to it."""
+"""K3, K4, K6 both ways: the kernel of infinite width, and the way to it."""
 
 import math
 from dataclasses import replace
@@ -164,3 +164,47 @@ def test_fitted_slope_agrees_with_numpy():
     rest = np.array(y) - np.polyval(np.polyfit(x, y, 1), x)
     expected = math.sqrt(covariance[0, 0] * (rest @ rest) / 18)
     assert fit_slope(list(zip(x, y, strict=True))) == pytest.approx((slope, expected))
+
+
+# K6: Definition 4.2 as printed
+
+
+def test_k6_holds_only_with_gates_and_norms(usual):
+    found = check_claim("K6", usual)
+    assert found.verdict == "holds under: gates, γ and norms as in Eq. 16"
+    assert found.evidence["printed"]["rank"] == usual.problem.dim < len(usual.problem.x)
+    assert found.evidence["with_gates_and_norms"]["lambda_min"] > 0
+    assert found.evidence["distance_of_printed_from_limit"] > 0.1
+    from_printed, from_limit = found.evidence["distance_of_V(0)"].values()
+    assert from_limit < 0.3 < from_printed * 2
+
+
+def test_k6_is_the_definition_word_for_word(usual):
+    """Eq. 14 by sampling v: the closed form α²(1 - 1/d) XX' is its mean."""
+    x, alpha = usual.problem.x, usual.alpha
+    v = alpha * draw_normal(40_000, x.shape[1], seed=1)
+    unit = v / v.norm(dim=1, keepdim=True)
+    along = x @ unit.T
+    sampled = alpha**2 * (x @ x.T - along @ along.T / len(v))
+    assert torch.allclose(
+        sampled, limits.compute_printed_limit(usual.problem, alpha), atol=0.02 * float(x.square().sum(1).max())
+    )
+
+
+def test_k6_holds_for_one_sample_at_the_right_scale():
+    """One isotropic sample is half the time behind a closed gate: α² = 1/2 makes up for it, and rank 1 is enough."""
+    problem = draw_synthetic_problem(1, 1, 5, covariance="isotropic", seed=1)
+    assert check_claim("K6", build_study(problem, alpha=0.5**0.5)).verdict == "holds"
+    assert check_claim("K6", build_study(problem, alpha=0.5)).verdict.startswith("holds under")
+
+
+def test_k6_fails_where_the_limit_is_singular_too():
+    assert check_claim("K6", build_study(draw_synthetic_problem(2, 2, 1, seed=1))).verdict == "fails"
+
+
+def test_k6_is_not_saved_by_few_samples():
+    """With no more samples than dimensions the printed matrix is definite, but still not the limit."""
+    found = check_claim("K6", build_study(draw_synthetic_problem(2, 2, 6, seed=1)))
+    assert found.evidence["printed"]["rank"] == 4
+    assert found.lhs > 0
+    assert found.verdict.startswith("holds under")
