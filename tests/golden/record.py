@@ -1,7 +1,8 @@
 """Write down what every case gives: ``python tests/golden/record.py``, for numbers that are meant to change.
 
 All is recorded anew, and what other machines gave is forgotten. ``--add`` keeps it and adds this machine's bits, if its
-numbers are those that were recorded, but for rounding.
+numbers are those that were recorded, but for rounding. ``--extend`` changes nothing that is recorded: it only adds what
+is new in cases that may grow, if all that is recorded still holds, bit by bit on this kind of machine.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from golden_cases import CASES, DOUBLE
-from golden_look import FILE, Seen, differences, look, machine, recorded
+from golden_look import FILE, Seen, bits_here, differences, look, machine, recorded
 
 DEPTH = 4
 """A line for each thing that was seen."""
@@ -59,11 +60,40 @@ def lines(table: Mapping[str, Any], indent: int) -> str:
     return "{\n" + ",\n".join(inner) + f"\n{pad}}}"
 
 
+def extend() -> int:
+    """Add new findings beside the recorded ones; the exit code."""
+    record = recorded()
+    here, bits = machine(), bits_here(record)
+    wrong: list[str] = []
+    for name, case in CASES.items():
+        if not case.grows:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            seen = look(case, Path(folder))
+        values, ours = record["values"][name], (bits or {}).get(name, {})
+        new = {key: verdict for key, verdict in seen.exact.items() if key not in values["exact"]}
+        values["exact"] |= new
+        wrong += [f"{name}: {what}" for what in differences(case, seen, values, ours if bits else None)]
+        if bits:
+            number = str(record["machines"].index(here))
+            record["bits"][name] = joined(record["bits"][name], number, {**seen.bits, **ours})
+        print(f"{name}: {', '.join(new) or 'no new verdicts'}")
+    if wrong:
+        print("nothing is written:", *wrong, sep="\n")
+        return 1
+    FILE.write_text(lines(record, 0) + "\n", encoding="utf-8")
+    return 0
+
+
 def main() -> int:
     """Run all cases; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--add", action="store_true", help="keep what is recorded, add this machine's bits")
-    add = parser.parse_args().add
+    parser.add_argument("--extend", action="store_true", help="keep what is recorded, add new findings to it")
+    options = parser.parse_args()
+    if options.extend:
+        return extend()
+    add = options.add
     seen: dict[str, Seen] = {}
     for name, case in CASES.items():
         began = time.perf_counter()
