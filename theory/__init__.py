@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from theory.kernels.closed_form import Kernel, Weights, compute_kernel, draw_initial_weights
     from theory.kernels.federated import compute_federated_kernel, keep_client_blocks
     from theory.kernels.infinite_width import compute_infinite_width_limit
+    from theory.kernels.layerwise.ntk import ntk
     from theory.kernels.sphere_qmc import estimate_sphere_average
     from theory.network import TwoLayerBN
     from theory.problem import Problem, draw_synthetic_problem
@@ -39,6 +40,7 @@ HOMES = {
     "theory.kernels.closed_form": ("Kernel", "Weights", "compute_kernel", "draw_initial_weights"),
     "theory.kernels.federated": ("compute_federated_kernel", "keep_client_blocks"),
     "theory.kernels.infinite_width": ("compute_infinite_width_limit",),
+    "theory.kernels.layerwise.ntk": ("ntk",),
     "theory.kernels.sphere_qmc": ("estimate_sphere_average",),
     "theory.network": ("TwoLayerBN",),
     "theory.problem": ("Problem", "draw_synthetic_problem"),
@@ -75,6 +77,7 @@ __all__ = [
     "estimate_sphere_average",
     "keep_client_blocks",
     "load_user_data",
+    "ntk",
     "verify",
 ]
 

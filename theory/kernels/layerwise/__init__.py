@@ -1,0 +1,1 @@
+"""The exact tangent kernel of any network, layer by layer, without its Jacobian."""
