@@ -153,6 +153,11 @@ NETWORKS = {
         draw(3, 4, 8),
     ),
     "tied": (Tied, draw_words(4, 3)),
+    "changes in place": (
+        lambda: nn.Sequential(nn.Linear(4, 5), nn.ReLU(inplace=True), nn.Linear(5, 2), nn.ReLU(inplace=True)),
+        draw(3, 4),
+    ),
+    "as many samples as outputs": (lambda: nn.Sequential(nn.Linear(4, 3), nn.PReLU(3), nn.Linear(3, 3)), draw(3, 4)),
     "parameters of no layer": (Scaled, draw(3, 4)),
     "subclass": (lambda: nn.Sequential(Doubled(4, 3), nn.ReLU(), nn.Linear(3, 2)), draw(3, 4)),
     "recurrent": (Recurrent, draw(3, 5, 3)),

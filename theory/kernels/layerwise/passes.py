@@ -30,6 +30,34 @@ def pass_chunk(
 ) -> Passed:
     """Differentiate the outputs that ``basis`` selects at these uses of layers, and for these entries by autograd.
 
+    The gradients of all outputs are computed at once. For a few operations torch gets that wrong (prelu, up to 2.13,
+    silently where there are as many samples as outputs), so one row is always computed in the plain way too; where it
+    differs, the outputs are done one after the other.
+    """
+    for at_once in (True, False):
+        try:
+            found = _run_chunk(model, x, probe, basis, uses, entries, at_once)
+        except RuntimeError as error:
+            if at_once:
+                continue
+            first = str(error).strip().splitlines()[0]
+            raise InputError(f"this network cannot be differentiated sample by sample: {first}") from error
+        if _agrees_with_autograd(found, model, x[-1:], basis[0]):
+            return found
+    raise InputError("the network's gradients are not what plain autograd gives; does its output depend on chance?")
+
+
+def _run_chunk(
+    model: nn.Module,
+    x: Tensor,
+    probe: NetworkProbe,
+    basis: Tensor,
+    uses: Sequence[int],
+    entries: Sequence[str],
+    at_once: bool,
+) -> Passed:
+    """One try.
+
     A zero is added to the output of each layer, and the gradient with respect to it is the layer's δ. vmap runs every
     sample as a batch of its own, so it does not matter where in a network the batch axis is.
     """
@@ -56,33 +84,51 @@ def pass_chunk(
                 output = model(sample.unsqueeze(0))
             return output.reshape(-1), kept
 
-        _, pull_back, kept = vjp(run, zeros, own, has_aux=True)
-        cotangents, rows = pull_back_all(pull_back, basis)
+        _, pull_back, kept = vjp(run, zeros, own, has_aux=True)  # type: ignore[misc]  # torch says two
+        cotangents, rows = vmap(pull_back)(basis) if at_once else _pull_back_each(pull_back, basis)
         return cotangents, rows, kept
 
-    try:
-        # torch.func differentiates regardless of no_grad, and no outer graph is kept. Of torch's ways to attention only
-        # plain products can be done for many samples at once.
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-            cotangents, rows, kept = vmap(differentiate)(x)
-    except RuntimeError as error:
-        if "vmap" not in str(error):
-            raise
-        first = str(error).strip().splitlines()[0]
-        raise InputError(f"this network cannot be differentiated sample by sample: {first}") from error
+    # torch.func differentiates regardless of no_grad, and no outer graph is kept. Of torch's ways to attention only
+    # plain products can be done for many samples at once.
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        cotangents, rows, kept = vmap(differentiate)(x)
     return Passed({int(use): v for use, v in kept.items()}, {int(use): v for use, v in cotangents.items()}, rows)
 
 
-def pull_back_all(
+def _pull_back_each(
     pull_back: Callable[[Tensor], tuple[dict[str, Tensor], dict[str, Tensor]]], basis: Tensor
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The gradients of all outputs, at once where torch can (its prelu cannot), else one after the other."""
-    try:
-        return vmap(pull_back)(basis)
-    except RuntimeError:
-        each = [pull_back(row) for row in basis]
-        cotangents, rows = ({key: torch.stack([one[i][key] for one in each]) for key in each[0][i]} for i in (0, 1))
-        return cotangents, rows
+    """The gradients of one output after the other."""
+    each = [pull_back(row) for row in basis]
+    cotangents, rows = ({key: torch.stack([one[i][key] for one in each]) for key in each[0][i]} for i in (0, 1))
+    return cotangents, rows
+
+
+def _agrees_with_autograd(found: Passed, model: nn.Module, sample: Tensor, direction: Tensor) -> bool:
+    """Whether the last sample's gradients in the first direction are what plain autograd gives."""
+    added: dict[int, Tensor] = {}
+    calls = 0
+
+    def perturb(ruled: RuledLayer, value: Tensor) -> Tensor:
+        nonlocal calls
+        use, calls = calls, calls + 1
+        _, output = ruled.compute(value)
+        if use not in found.cotangents:
+            return output
+        added[use] = torch.zeros_like(output).requires_grad_()
+        return output + added[use]
+
+    own = {name: p for name, p in model.named_parameters() if name in found.rows}
+    with torch.enable_grad(), intercept_calls(list_ruled_layers(model), perturb):
+        output = model(sample).reshape(-1) @ direction
+        gradients = torch.autograd.grad(output, [*added.values(), *own.values()], allow_unused=True)
+    computed = [found.cotangents[use][-1, 0] for use in added] + [found.rows[name][-1, 0] for name in own]
+    tolerance = torch.finfo(direction.dtype).eps ** 0.5
+    for mine, plain in zip(computed, gradients, strict=True):
+        exact = torch.zeros_like(mine) if plain is None else plain
+        if not (mine - exact).norm() <= tolerance * max(1.0, exact.norm().item()):  # not a number agrees with nothing
+            return bool(exact.isnan().any())
+    return True
 
 
 @contextmanager

@@ -76,7 +76,7 @@ def probe_network(model: nn.Module, sample: Tensor) -> NetworkProbe:
         kept, output = ruled.compute(x)
         entries = {own: names[id(p)] for own, p in ruled.layer._parameters.items() if id(p) in names}
         uses.append(LayerUse(ruled.path, kept.shape, output.shape, entries))
-        return output if output.requires_grad else output.detach().requires_grad_()
+        return output if output.requires_grad else output.detach().requires_grad_().clone()  # may be changed in place
 
     def weigh(value: Tensor) -> Tensor:
         if not isinstance(value, nn.Parameter):
