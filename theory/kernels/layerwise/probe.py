@@ -70,7 +70,8 @@ def probe_network(model: nn.Module, sample: Tensor) -> NetworkProbe:
     names = {id(p): name for name, p in model.named_parameters() if p.requires_grad}
     layers = list_ruled_layers(model)
     uses: list[LayerUse] = []
-    saved: dict[tuple[int, torch.Size], int] = {}
+    weights = {value.untyped_storage().data_ptr() for value in [*model.parameters(), *model.buffers()]}
+    saved: dict[int, int] = {}
 
     def record(ruled: RuledLayer, x: Tensor) -> Tensor:
         kept, output = ruled.compute(x)
@@ -79,8 +80,9 @@ def probe_network(model: nn.Module, sample: Tensor) -> NetworkProbe:
         return output if output.requires_grad else output.detach().requires_grad_().clone()  # may be changed in place
 
     def weigh(value: Tensor) -> Tensor:
-        if not isinstance(value, nn.Parameter):
-            saved[value.data_ptr(), value.shape] = value.numel() * value.element_size()
+        storage = value.untyped_storage()
+        if storage.data_ptr() not in weights:  # these exist once, for however many samples
+            saved[storage.data_ptr()] = storage.nbytes()
         return value
 
     with torch.enable_grad(), intercept_calls(layers, record), saved_tensors_hooks(weigh, lambda value: value):

@@ -1,7 +1,7 @@
-"""How fast the closed-form kernels are, as ratios in one run: python benchmarks/kernel_speed.py [--json] [--plot FILE].
+"""How fast closed-form kernels of two-layer networks are: python benchmarks/two_layer_kernels.py [--json] [--plot FILE].
 
 Three roads to the same V_on and G_on at NM = 200, d = 50, m = 4096, interleaved:
-  closed     theory.kernel, streamed over hidden units
+  closed     theory.compute_kernel, streamed over hidden units
   analytic   the exact Jacobian (n, m·d) written down, then one matrix product
   autograd   vmap(jacrev) of torch.func and the same contraction, at its best chunk of samples
 and the closed form at NM = 2000, d = 64, m = 65536 in float32, in a process of its own for its peak memory, beside a
