@@ -1,4 +1,4 @@
-"""How fast closed-form kernels of two-layer networks are: python benchmarks/two_layer_kernels.py [--json] [--plot FILE].
+"""How fast closed-form kernels of two-layer networks are: python benchmarks/two_layer_kernels.py [--json, --plot FILE].
 
 Three roads to the same V_on and G_on at NM = 200, d = 50, m = 4096, interleaved:
   closed     theory.compute_kernel, streamed over hidden units

@@ -1,0 +1,219 @@
+"""The theory of a run: its checkpoints as networks, samples of its clients' data, and what the kernels say of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedtrain.config.schema import Config, parse_config
+from fedtrain.config.toml import merge_tables
+from fedtrain.data.client_data import Federation
+from fedtrain.data.transforms import preprocess
+from fedtrain.federated.client import ClientTrainer
+from fedtrain.federated.server import Broadcast, message_for
+from fedtrain.inference.branch_networks import (
+    PREFIX,
+    BranchNetwork,
+    is_sum_of_disjoint_branches,
+    list_branch_names,
+)
+from fedtrain.parameters import StateDict
+from fedtrain.rng import make_generator
+from fedtrain.runs.checkpoint import RunState, load_checkpoint, read_round
+from fedtrain.runs.experiment import DTYPES, Experiment, ModelBuilder
+from fedtrain.runs.folder import LAST_CHECKPOINT, RunFolder
+from theory.errors import InputError
+from theory.networks.kernels import ClientSamples
+from theory.networks.study import LocalSteps, NetworkCheckpoint, NetworkStudy, study_networks
+from theory.rng import make_data_rng
+
+TOTAL_SAMPLES, MOST_SAMPLES, LEAST_SAMPLES = 100, 20, 2
+"""Of all clients together, and of each, unless it is said how many."""
+
+
+@dataclass(frozen=True)
+class KernelStudyOptions:
+    """How a run is looked at."""
+
+    samples: int | None = None
+    """Training samples of each client; without it as many as are quick."""
+    dtype: str = "float64"
+    seed: int = 0
+    """Of the choice of samples."""
+    next_round: bool = True
+    """Whether to make a round with the networks, beside the one that the kernel predicts."""
+    memory: int | None = None
+    """Bytes for the kernels; without it most of what is free."""
+
+    def __post_init__(self) -> None:
+        if self.samples is not None and self.samples < 1:
+            raise InputError(f"samples is {self.samples}; it must be at least 1", ("samples",))
+        if self.dtype not in DTYPES:
+            raise InputError(f"dtype is {self.dtype!r}; choose float64 or float32", ("dtype",))
+
+
+def find_checkpoints(folder: RunFolder) -> dict[int, Path]:
+    """The checkpoints of a run by their rounds; refused where there are none."""
+    last = folder.path / LAST_CHECKPOINT
+    found = {read_round(path): path for path in sorted(last.parent.glob("round-*.safetensors"))}
+    if last.exists():
+        found.setdefault(read_round(last), last)
+    if not found and folder.is_finished:
+        raise InputError(
+            f"{folder.path}: these are the records of a run, without its weights; name a run that has them"
+        )
+    if not found:
+        raise InputError(
+            f"{folder.path}: no checkpoint is here yet; go on with: fedco2 train --resume {folder.path}, and set "
+            "checkpoints.every to keep some on the way"
+        )
+    return dict(sorted(found.items()))
+
+
+def study_run(
+    folder: RunFolder,
+    data: Federation,
+    options: KernelStudyOptions,
+    device: str | None = None,
+    build_model: ModelBuilder | None = None,
+) -> NetworkStudy:
+    """Kernels at the start and at every kept checkpoint of a run, on samples of its clients' training data."""
+    paths = find_checkpoints(folder)
+    machine = {"dtype": options.dtype, "fast_path": False, "amp": False, "backend": "serial"}
+    machine |= {} if device is None else {"device": device}
+    config = parse_config(merge_tables(folder.load_tables(), {"machine": machine}))
+    trainer = Experiment(config, data, build_model).build_client_trainer()
+    samples = draw_samples(data, config, options, trainer.device)
+    steps = [count_steps(config, len(client.train), trainer) for client in data.clients]
+    checkpoints = iterate_checkpoints(folder, paths, config, data, trainer, samples)
+    try:
+        study = study_networks(
+            checkpoints,
+            samples,
+            local=LocalSteps(config.local.lr, tuple(steps)),
+            next_round=options.next_round,
+            memory=options.memory,
+        )
+    except InputError as error:
+        if "memory" not in error.options:
+            raise
+        raise InputError(
+            f"{str(error).split('; ')[0]}; lower samples, or use dtype float32", ("samples", "dtype")
+        ) from None
+    about: dict[str, Any] = {
+        "run": str(folder.path), "method": config.method_name, "method_title": config.method.title,
+        "title": data.title, "standin": data.standin, "classes": list(data.classes),
+        "rounds": config.server.rounds, "seed": options.seed,
+    }  # fmt: skip
+    return replace(study, about=about, notes=[*study.notes, *describe_sampling(config, data)])
+
+
+def count_samples(data: Federation, samples: int | None) -> list[int]:
+    """How many training samples of each client are looked at."""
+    most = samples or max(LEAST_SAMPLES, min(MOST_SAMPLES, TOTAL_SAMPLES // len(data.clients)))
+    return [min(most, len(client.train)) for client in data.clients]
+
+
+def draw_samples(data: Federation, config: Config, options: KernelStudyOptions, device: torch.device) -> ClientSamples:
+    """Training samples of each client, drawn at random, as its network reads them when it predicts."""
+    inputs, labels = [], []
+    for number, (client, count) in enumerate(zip(data.clients, count_samples(data, options.samples), strict=True)):
+        order = make_data_rng(options.seed, number).permutation(len(client.train))[:count]
+        chosen = torch.from_numpy(order).sort().values
+        chance = make_generator(options.seed, "theory", client.name)
+        x = preprocess(
+            client.train.inputs[chosen], data.preprocessing, training=False, noise=client.noise, rng=chance,
+            dtype=DTYPES[options.dtype],
+        )  # fmt: skip
+        inputs.append(x.to(device))
+        labels.append(client.train.labels[chosen].to(device))
+    sizes = [float(len(client.train)) if config.server.weights == "size" else 1.0 for client in data.clients]
+    weights = tuple(size / sum(sizes) for size in sizes)
+    return ClientSamples(tuple(client.name for client in data.clients), tuple(inputs), tuple(labels), weights)
+
+
+def count_steps(config: Config, samples: int, trainer: ClientTrainer) -> int:
+    """SGD steps of a client in a round."""
+    batches = config.local.split_into_batches(torch.arange(samples), bool(trainer.batch_norm_names))
+    return config.local.epochs * sum(1 for _ in batches)
+
+
+def iterate_checkpoints(
+    folder: RunFolder,
+    paths: dict[int, Path],
+    config: Config,
+    data: Federation,
+    trainer: ClientTrainer,
+    samples: ClientSamples,
+) -> Iterator[NetworkCheckpoint]:
+    """The networks as training began, then as each checkpoint has them."""
+    names = [client.name for client in data.clients]
+    start = RunState(trainer.initial_broadcast(names), trainer.initial_client_states(names))
+    yield build_checkpoint(start, config, data, trainer, samples)
+    for round, path in paths.items():
+        if round == 0:
+            continue
+        state = load_checkpoint(path)
+        own = {
+            name: state.load_client_state(name, folder.client_state_store, trainer.initial_client_state)
+            for name in names
+        }
+        yield build_checkpoint(replace(state, client_states=own), config, data, trainer, samples)
+
+
+def build_checkpoint(
+    state: RunState, config: Config, data: Federation, trainer: ClientTrainer, samples: ClientSamples
+) -> NetworkCheckpoint:
+    """Every client's module, loaded with what the server and the client had."""
+    method, dtype, device = trainer.method, trainer.precision.dtype, trainer.device
+    message = Broadcast(
+        state.message.round,
+        convert_entries(state.message.shared, dtype, device),
+        {name: convert_entries(entries, dtype, device) for name, entries in state.message.peers.items()},
+    )
+    modules, contexts = [], []
+    for client in data.clients:
+        personal = convert_entries(state.client_states[client.name], dtype, device)
+        sent = message_for(message, client.name, config.server.peers, config.seed)
+        contexts.append(trainer.start_round(client.to(device), personal, sent))
+        module = copy.deepcopy(trainer.module)
+        module.load_state_dict({**personal, **message.shared}, assign=True)  # shared entries exist once
+        modules.append(module.eval())
+    first = modules[0], contexts[0], samples.inputs[0]
+    names = list_branch_names(method, *first)
+
+    def wrap(branch: str | None) -> list[BranchNetwork]:
+        pairs = zip(modules, contexts, strict=True)
+        return [BranchNetwork(method, module, context, branch).eval() for module, context in pairs]
+
+    is_sum = len(names) > 1 and is_sum_of_disjoint_branches(method, *first)
+    return NetworkCheckpoint(
+        message.round,
+        {name: wrap(name) for name in names},
+        frozenset(PREFIX + name for name in trainer.shared_names),
+        is_sum,
+        wrap(None) if len(names) > 1 and not is_sum else (),
+    )
+
+
+def convert_entries(entries: StateDict, dtype: torch.dtype, device: torch.device) -> StateDict:
+    """The same in another precision; what counts stays whole."""
+
+    def convert(value: Tensor) -> Tensor:
+        return value.to(device, dtype if value.is_floating_point() else None)
+
+    return {name: convert(value) for name, value in entries.items()}
+
+
+def describe_sampling(config: Config, data: Federation) -> Sequence[str]:
+    """What a reader must know of this run."""
+    notes = list(data.notes)
+    if config.server.participation < 1:
+        notes.append("Only some clients trained in each round; the next round here is one of all clients.")
+    return notes
