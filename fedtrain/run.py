@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
 
@@ -29,6 +29,8 @@ from theory.text import suggest_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from theory.networks.study import NetworkStudy
 
 
 class AccuracyTable(Mapping[str, ByBranch]):
@@ -215,13 +217,57 @@ class Run:
         Returns:
             Rows like those of ``metrics.jsonl``.
         """
-        data: Federation
+        return evaluate_clients(self.trained, self._load_data(data_dir, clients), split, client)
+
+    def theory(
+        self,
+        *,
+        samples: int | None = None,
+        dtype: Literal["float64", "float32"] = "float64",
+        seed: int = 0,
+        next_round: bool = True,
+        memory: int | None = None,
+        out: Path | str | None = None,
+        data_dir: Path | str | None = None,
+        clients: Sequence[ClientData] | None = None,
+    ) -> NetworkStudy:
+        """The tangent kernels of this run's own networks, at the start and at every kept checkpoint.
+
+        Eigenvalues, effective rank and alignment with the labels of each model and client, verdicts on the orderings
+        O1-O4, and how far the kernel predicts a round. Batch norm is in evaluation mode throughout.
+
+        Args:
+            samples: Training samples of each client, drawn at random; without it as many as are quick.
+            dtype: float64 or float32; in float32 small eigenvalues are rounding.
+            seed: Of the choice of samples.
+            next_round: Whether to make a round with the networks, beside the one that the kernel predicts.
+            memory: Bytes for the kernels; without it most of what is free. What does not fit is refused.
+            out: Write report.html, report.json and figures into this folder.
+            data_dir: The folder of the data sets, if not the usual one.
+            clients: The clients of a run on data of your own, which its folder does not hold.
+        """
+        from fedtrain.inference.kernel_study import KernelStudyOptions, find_checkpoints, study_run
+
+        options = KernelStudyOptions(samples, dtype, seed, next_round, memory)
+        find_checkpoints(self.folder)  # refused before the data are read
+        data = self._load_data(data_dir, clients)
+        if out is None:
+            return study_run(self.folder, data, options, self._device, self._build_model)
+        from theory.report.folder import reserve_folder
+        from theory.report.network_page import write_network_report
+
+        with reserve_folder(Path(out)) as folder:  # refused before the work
+            study = study_run(self.folder, data, options, self._device, self._build_model)
+            write_network_report(folder, study)
+        return study
+
+    def _load_data(self, data_dir: Path | str | None, clients: Sequence[ClientData] | None) -> Federation:
+        """The data that this run was trained with; others are refused."""
         if clients is None:
-            data = load_run_data(self.trained, None if data_dir is None else Path(data_dir))
-        else:
-            data = build_own_federation(clients, self.manifest["data"]["classes"])
-            check_run_data(self.trained, data)
-        return evaluate_clients(self.trained, data, split, client)
+            return load_run_data(self.trained, None if data_dir is None else Path(data_dir))
+        data = build_own_federation(clients, self.manifest["data"]["classes"])
+        check_run_data(self.trained, data)
+        return data
 
     def __repr__(self) -> str:
         state = "finished" if self.folder.is_finished else f"{self.folder.read_last_saved_round()} rounds saved"

@@ -34,6 +34,7 @@ LAYERS = {
         "study",
         "claims certify forecast leave_one_out",
         "certify_formula",
+        "networks",
         "config",
         "assumptions cost results",
         "curves sweep_table",

@@ -58,6 +58,15 @@ from cli.options import is_given
     "--ridge", type=float, default=1e-3, help="Added to covariances of --dataset, as a share of the mean variance."
 )
 @click.option("--allow-parallel", is_flag=True, help="Go on although two samples are parallel.")
+@click.option(
+    "--run",
+    "run_folder",
+    type=click.Path(path_type=Path),
+    default=None,
+    metavar="RUN",
+    help="Examine the networks of a run instead, with --samples, --seed, --dtype, --device, --threads.",
+)
+@click.option("--data-dir", type=click.Path(path_type=Path), default=None, help="Where the data of --run are.")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder.  [default: a new one in runs/]")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON and nothing else.")
 @click.option("--strict", is_flag=True, help="Exit with 1 where an ordering (O1-O4, X1) fails.")
@@ -68,6 +77,10 @@ def theory(ctx: click.Context, /, **options: Any) -> None:
     Two-layer batch-norm networks are built for synthetic clients (or for your own data), every claim of the paper is
     measured on them, and each gets a verdict: it holds, it fails, or it holds only if read in another way.
 
+    With --run the networks are those of a run of `fedco2 train`, at the start and at every checkpoint that it kept
+    (--set checkpoints.every=5): eigenvalues of their tangent kernels, the orderings O1-O4, and how far the kernel
+    predicts a round.
+
     \b
     Examples:
       fedco2 theory --clients 5
@@ -75,10 +88,23 @@ def theory(ctx: click.Context, /, **options: Any) -> None:
       fedco2 theory --claims O1,O2,O3 --width 65536
       fedco2 theory --sweep clients=2,5,10,20 --sweep heterogeneity=0.5,1,2
       fedco2 theory --dataset clients.npz --out my-report
+      fedco2 theory --run runs/digits-fedco2-20260101-120000 --samples 10
     """
     if options["certify"] and options["sweeps"]:
         raise click.UsageError("--certify proves the orderings of one setting, not of a --sweep; leave one of them out")
-    from cli.theory.run import run
+    given = [name for name in options if is_given(ctx, name)]
+    if options["run_folder"] is not None:
+        from cli.theory.networks import refuse_other_options, run_networks
 
-    if not run(options, [name for name in options if is_given(ctx, name)]) and options["strict"]:
+        refuse_other_options(ctx, given)
+        held = run_networks(options, given)
+    elif options["data_dir"] is not None:
+        raise click.UsageError(
+            "--data-dir is where the data of --run are; give --run, or --dataset for a file of yours"
+        )
+    else:
+        from cli.theory.run import run
+
+        held = run(options, given)
+    if not held and options["strict"]:
         ctx.exit(CHECK_FAILED)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 import torch.nn.functional as F
@@ -34,9 +35,9 @@ class RoundForecast:
     change: float
     """|real change| / |outputs|."""
 
-    def to_dict(self) -> dict[str, float | int]:
-        """For JSON."""
-        return dict(vars(self))
+    def to_dict(self) -> dict[str, float | int | None]:
+        """For JSON, which knows no infinity: where training explodes there is no number."""
+        return {name: value if isfinite(value) else None for name, value in vars(self).items()}
 
 
 def compute_outputs(networks: Sequence[nn.Module], samples: ClientSamples) -> list[Tensor]:

@@ -1,0 +1,75 @@
+"""A run seen through its kernels, as one self-contained page and as a folder."""
+
+from __future__ import annotations
+
+import base64
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from theory.networks.study import ORDERINGS, NetworkStudy
+from theory.report import html_format
+from theory.report.folder import stage_output, write_json
+from theory.report.html_page import VERDICT_KINDS, load_stylesheet
+from theory.report.network_figures import PANELS, draw_network_figures
+
+CAPTIONS = {
+    "eigenvalues": "Of the kernel over all clients' samples and outputs. The least eigenvalue bounds the rate at which "
+    "training data are fitted; a value that is rounding is not shown.",
+    "labels": "Effective rank: the exponential of the entropy of the eigenvalues. Alignment: the share of the kernel "
+    "that is the labels' own, 1 at most.",
+    "lazy": "Left: |K - K of the first checkpoint| / |K of the first checkpoint|. Right: how far the kernel is off on "
+    "a round of the run's own step size and number of steps; 0 would be lazy training.",
+}
+SPECTRUM_LABELS = {
+    "lambda_min": "λ_min", "lambda_max": "λ_max", "condition": "condition number",
+    "effective_rank": "effective rank", "alignment": "alignment with labels",
+}  # fmt: skip
+
+
+def write_network_report(folder: Path, study: NetworkStudy) -> None:
+    """Write report.html, figures and report.json into a folder that `reserve_folder` has made, all or nothing."""
+    with stage_output(folder) as stage:
+        figures = draw_network_figures(study, stage / "figures")
+        (stage / "report.html").write_text(render_page(study, figures), encoding="utf-8")
+        write_json(stage / "report.json", study.to_dict())
+
+
+def render_page(study: NetworkStudy, figures: dict[str, Path]) -> str:
+    """The page, with the figures inside."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"maths": html_format.format_maths, "scalar": _format_cell}
+    template = environment.from_string(files("theory.report").joinpath("networks.html.j2").read_text(encoding="utf-8"))
+    return template.render(
+        style=load_stylesheet(),
+        study=study,
+        about=list_about(study),
+        orderings=ORDERINGS,
+        kinds=VERDICT_KINDS,
+        spectrum=SPECTRUM_LABELS,
+        figures=[
+            (name, PANELS[name][0], CAPTIONS[name], base64.b64encode(path.read_bytes()).decode("ascii"))
+            for name, path in figures.items()
+        ],
+    )
+
+
+def list_about(study: NetworkStudy) -> list[tuple[str, Any]]:
+    """The setting with its labels."""
+    labels = {"run": "Run", "method_title": "Method", "title": "Data", "rounds": "Rounds of the run"}
+    rows = [(label, study.about[key]) for key, label in labels.items() if key in study.about]
+    sizes = study.samples
+    each = f"{sizes[0]} each" if len(set(sizes)) == 1 else ", ".join(map(str, sizes))
+    return [
+        *rows,
+        ("Clients", len(study.clients)),
+        ("Samples", each),
+        ("Outputs", study.outputs),
+        ("Precision", study.dtype),
+    ]
+
+
+def _format_cell(value: Any) -> Any:
+    return "-" if value is None else html_format.format_scalar(value)
