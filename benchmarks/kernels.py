@@ -5,7 +5,7 @@ Three roads to the same kernel of the Digits network (14.2 million parameters), 
   contraction  torch.func: the Jacobian of every sample by vmap(jacrev), contracted entry by entry
   products     torch.func: for each pair of samples a vjp followed by a jvp, for each output
 and two cases that torch.func cannot do here, each in a process of its own for its peak memory: the Digits network with
-200 samples, whose Jacobian is 114 GB, and AlexNet at 256 x 256 pixels with 50 samples, whose Jacobian is 115 GB.
+200 samples, whose Jacobian is 114 GB, and AlexNet at 256 x 256 pixels with 50 samples, whose Jacobian is as large.
 Seconds are of the clock and of the processor; on a busy machine the second is the one to look at.
 """
 
