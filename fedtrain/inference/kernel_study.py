@@ -16,7 +16,8 @@ from fedtrain.config.toml import merge_tables
 from fedtrain.data.client_data import Federation
 from fedtrain.data.transforms import preprocess
 from fedtrain.federated.client import ClientTrainer
-from fedtrain.federated.server import Broadcast, message_for
+from fedtrain.federated.messages import Broadcast
+from fedtrain.federated.server import message_for
 from fedtrain.inference.branch_networks import (
     PREFIX,
     BranchNetwork,
