@@ -33,10 +33,10 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## check the theory on five clients, train Fed-CO2 on built-in images (start here)
 	@$(BIN)/fedco2 theory --clients 5
 	@echo
-	@$(BIN)/fedco2 train --dataset digits --data standin --rounds 10 --set model.name=two-layer --set model.width=512
+	@$(BIN)/fedco2 train --dataset digits --data standin --rounds 10 --model two-layer --set model.width=512
 	@echo
 	@echo 'Open report.html of the first folder in a browser, and figures/accuracy.png of the second.'
-	@echo 'More: $(BIN)/fedco2 --help'
+	@echo 'More: source .venv/bin/activate, then fedco2 --help'
 
 test: $(READY) ## run the tests; make test ARGS="-k partition" runs some
 	@$(PYTEST) $(ARGS)

@@ -15,7 +15,8 @@ def completion(ctx: click.Context, shell: str) -> None:
     Put it where your shell looks for it, then start a new shell:
 
     \b
-      bash   fedco2 completion bash > ~/.local/share/bash-completion/completions/fedco2
+      bash   fedco2 completion bash > ~/.fedco2-completion
+             (with . ~/.fedco2-completion in ~/.bashrc)
       zsh    fedco2 completion zsh > ~/.zfunc/_fedco2
              (with fpath+=(~/.zfunc) before compinit in ~/.zshrc)
       fish   fedco2 completion fish > ~/.config/fish/completions/fedco2.fish

@@ -78,17 +78,18 @@ def fedco2(ctx: click.Context, debug: bool) -> None:
 
     \b
     Examples:
-      fedco2 theory --clients 5      check the theory on five clients, write a report
-      fedco2 train --dataset office  train Fed-CO2 as in the paper (on stand-in images if there are no others)
-      fedco2 forecast --dataset digits   which method will win, before anything is trained
+      fedco2 theory --clients 5      check the theory on five clients
+      fedco2 train --dataset office  train Fed-CO2 as in the paper
+      fedco2 forecast --dataset digits
+                                     which method will win, before training
       fedco2 data status             which real data are here, and where
-      fedco2 methods                 nine methods: what each shares, keeps and costs
+      fedco2 methods                 what each method shares, keeps and costs
       fedco2 evaluate RUN            each client's own model on its own data
       fedco2 predict RUN --client dslr photo.jpg
-      fedco2 report RUN RUN ...      one page from any set of runs: tables, curves, fairness, cost
-      fedco2 reproduce --list        every table and figure of the paper, beside the paper's numbers
-      fedco2 flower simulate ...     the same training on Flower's nodes; up, run, status, down for real ones
-      fedco2 doctor                  is this machine ready? if not, what mends it
+      fedco2 report RUN RUN ...      tables, curves and costs of runs on one page
+      fedco2 reproduce --list        every table and figure of the paper
+      fedco2 flower simulate ...     the same training on Flower's nodes
+      fedco2 doctor                  is this machine ready? if not, what to do
       fedco2 --debug train ...       with the traceback of an error
 
     \b

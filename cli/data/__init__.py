@@ -32,7 +32,7 @@ def data() -> None:
       fedco2 data add office ~/office_caltech_10.zip
       fedco2 data add digits mnist.npz usps.bz2 train_32x32.mat
       fedco2 data check digits
-      fedco2 data clients --dataset cifar10 --skew dirichlet --alpha 0.3 --clients 20
+      fedco2 data clients --dataset cifar10 --skew dirichlet --alpha 0.3
 
     Data live in the folder that --data-dir gives, else $FEDCO2_DATA, else the user's own folder for data.
     """
@@ -85,13 +85,18 @@ def add(name: str, paths: tuple[Path, ...], domain: str | None, replace: bool, d
 
     \b
     What is read:
-      any        npz with x_train, y_train, x_test, y_test (uint8), named after its domain
-      digits     FedBN's folders (MNIST/test.pkl, MNIST/partitions/...); MNIST's idx files; usps.bz2 and usps.t.bz2;
-                 SVHN's train_32x32.mat and test_32x32.mat; synth_train_32x32.mat and synth_test_32x32.mat;
-                 folders mnist_m/train/0 ... mnist_m/test/9 of images
-      office     folders DOMAIN/CLASS/image, or FedBN's amazon_train.pkl, amazon_test.pkl, ... with the images
-      domainnet  likewise, with clipart_train.pkl, ...; classes that are not used are passed over
-      cifar      the python or the binary archive, or the folder that it unpacks to
+      any        npz with x_train, y_train, x_test, y_test (uint8), named
+                 after its domain
+      digits     FedBN's folders (MNIST/test.pkl, MNIST/partitions/...);
+                 MNIST's idx files; usps.bz2 and usps.t.bz2; SVHN's
+                 train_32x32.mat and test_32x32.mat; synth_train_32x32.mat
+                 and synth_test_32x32.mat; folders mnist_m/train/0 ...
+                 mnist_m/test/9 of images
+      office     folders DOMAIN/CLASS/image, or FedBN's amazon_train.pkl,
+                 amazon_test.pkl, ... with the images
+      domainnet  likewise, with clipart_train.pkl, ...; classes that are not
+                 used are skipped
+      cifar      the python or the binary archive, or its unpacked folder
 
     Of two files that belong together one is enough if the other lies beside it. Pickles are read without running them.
     """

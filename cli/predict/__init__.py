@@ -43,13 +43,13 @@ def predict(
     is taken as it is; personal batch norm gets the mean weight and bias of the known clients, and statistics of the
     images at hand (at least 2, better 16 or more, as varied as they will be). Fed-CO2 then predicts with its online
     branch alone, FedRoD with its generic head, COPA with the published heads of the others. SingleSet, FedPer and
-    Fed-CO2 with a personal head are refused: they share no classifier. More in docs/predict.md.
+    Fed-CO2 with a personal head are refused: they share no classifier. More in docs/guides/predict.md.
 
     \b
     Examples:
       fedco2 predict runs/office-fedco2-20260101-120000 --client dslr photo.jpg
-      fedco2 predict runs/office-fedco2-20260101-120000 --client dslr --top 3 --branch online photos/*.jpg
-      fedco2 predict runs/office-fedco2-20260101-120000 --new-client online-average photos/*.jpg --json
+      fedco2 predict RUN --client dslr --top 3 --branch online photos/*.jpg
+      fedco2 predict RUN --new-client online-average photos/*.jpg --json
     """
     if (client is None) == (new_client is None):
         raise click.UsageError("say whose images these are: --client NAME, or --new-client online-average")

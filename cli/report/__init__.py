@@ -50,8 +50,8 @@ def report(
     Examples:
       fedco2 report runs/digits-*
       fedco2 report runs/digits-fedbn runs/digits-fedco2 --out digits.html
-      fedco2 report --compare runs/fedbn-1,runs/fedbn-2,runs/fedbn-3 runs/fedco2-1,runs/fedco2-2,runs/fedco2-3
-      fedco2 report --compare runs/digits-fedbn runs/digits-fedco2 --out digits.html
+      fedco2 report --compare runs/bn-1,runs/bn-2 runs/co2-1,runs/co2-2
+      fedco2 report --compare runs/fedbn runs/fedco2 --out page.html
       fedco2 report runs/digits-* --json | jq '.tables[].rows[] | {label, mean}'
     """
     if not runs and compare is None:

@@ -35,7 +35,7 @@ from cli.console import CHECK_FAILED, INTERRUPTED
     show_default=True,
     help="auto: the stand-in where real data are not there.",
 )
-@click.option("--legacy", is_flag=True, help="With the quirks of the published code (docs/paper-vs-code.md).")
+@click.option("--legacy", is_flag=True, help="With the published code's quirks (docs/development/paper-vs-code.md).")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Any other setting, for all runs.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Runs at the same time.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("reproduce"), show_default=True, help="Folder.")

@@ -64,8 +64,9 @@ def train(ctx: click.Context, /, **options: Any) -> None:
     Examples:
       fedco2 train --dataset office
       fedco2 train --dataset digits --method fedbn --rounds 50
-      fedco2 train --dataset cifar10 --skew dirichlet --alpha 0.3 --clients 20 --participation 0.25
-      fedco2 train --dataset digits --set method.intra=none --set method.inter=online
+      fedco2 train --dataset digits --data standin --model two-layer --rounds 10
+      fedco2 train --dataset cifar10 --skew dirichlet --alpha 0.3 --clients 20
+      fedco2 train --set method.intra=none --set method.inter=online
       fedco2 train --dataset digits --skew label+feature --dry-run
       fedco2 train --dataset office --backend distributed --nproc 2
       fedco2 train --resume runs/digits-fedco2-20260101-120000

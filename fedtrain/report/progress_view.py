@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import log
 from statistics import fmean
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from fedtrain.config.data import SETTINGS_OF_SKEW
 from fedtrain.federated.communication import CommunicationCost
 from fedtrain.federated.messages import Scores
 from fedtrain.report.formatting import format_percent
+from fedtrain.report.records import FUSED
 from fedtrain.runs.callbacks import Callback, RoundProgress, RunStart
 from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import RunFolder
@@ -26,6 +28,8 @@ MAX_CLIENT_COLUMNS = 8
 """Up to so many clients are shown one by one."""
 RECENT_ROUNDS = 20
 """Rounds from which the time left is estimated."""
+DIVERGED = 4.0
+"""Times the loss of guessing: a test loss beyond is no sign of overfitting, but of a run that blew up."""
 
 
 class ProgressView(Callback):
@@ -44,11 +48,13 @@ class ProgressView(Callback):
             disable=not self.screen.is_terminal,
         )
         self.first_loss: float | None = None
+        self.guessing_loss = float("inf")
         self.seconds: list[float] = []
 
     def on_run_start(self, start: RunStart) -> None:
         """Show the header and start the bar."""
         experiment, self.rounds = start.experiment, start.experiment.config.server.rounds
+        self.guessing_loss = log(len(experiment.federation.classes))
         show_header(self.screen, experiment, summarise_experiment(experiment))
         left = estimate_seconds_left(experiment.config, estimate_round_seconds(experiment), start.rounds_done)
         self.print(f"this will take roughly {format_duration(max(left, 1))} (or half or twice that); Ctrl-C is safe")
@@ -73,10 +79,21 @@ class ProgressView(Callback):
         for failure in progress.failures:
             self.print(f"  left out: {failure.reason}", style="bold yellow")
         self.first_loss = loss if self.first_loss is None else self.first_loss
-        if progress.round == self.rounds and loss > self.first_loss:
-            change = f"the training loss rose from {self.first_loss:.3g} to {loss:.3g}"
-            self.print(f"note: {change}: local.lr may be too large", style="bold yellow")
+        if progress.round == self.rounds and (sign := self._find_divergence(loss, progress.scores)):
+            self.print(f"note: {sign}", style="bold yellow")
         self.bar.update(self.task, completed=progress.round)
+
+    def _find_divergence(self, loss: float, scores: Mapping[str, Scores]) -> str | None:
+        """Why this looks like a step too long: the loss rose, or predictions are far worse than guessing."""
+        if self.first_loss is not None and loss > self.first_loss:
+            return f"the training loss rose from {self.first_loss:.3g} to {loss:.3g}: local.lr may be too large"
+        tested = [splits["test"][FUSED].loss for splits in scores.values() if "test" in splits]
+        if tested and (mean := fmean(tested)) > DIVERGED * self.guessing_loss:
+            return (
+                f"the test loss is {mean:.3g}, and that of guessing {self.guessing_loss:.3g}: local.lr may be too "
+                "large, or batch-norm statistics are not those of the client"
+            )
+        return None
 
     def on_note(self, text: str) -> None:
         """Print it."""

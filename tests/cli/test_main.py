@@ -1,5 +1,6 @@
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -61,6 +62,24 @@ def test_help_teaches(option: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "-h"]) == 0
     assert f"fedco2 {name}" in capsys.readouterr().out
+
+
+def list_commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    inner = [(name, command) for name, command in group.commands.items() if not command.hidden]
+    found = [path]
+    for name, command in inner:
+        found += list_commands(command, (*path, name)) if isinstance(command, click.Group) else [(*path, name)]
+    return found
+
+
+@pytest.mark.parametrize("command", list_commands(fedco2), ids=" ".join)
+def test_help_fits_eighty_columns_and_names_pages_that_exist(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert [line for line in out.splitlines() if len(line) > 80] == []
+    assert [page for page in re.findall(r"docs/[\w/-]+\.md", out) if not (ROOT / page).exists()] == []
 
 
 def test_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,9 +27,9 @@ def clients_command(**options: Any) -> None:
 
     \b
     Examples:
-      fedco2 data clients --dataset cifar10 --skew dirichlet --alpha 0.3 --clients 20
+      fedco2 data clients --dataset cifar10 --skew dirichlet --alpha 0.3
       fedco2 data clients --dataset cifar100 --plot pachinko.png
-      fedco2 data clients --dataset office --skew label+feature --data-seed 1 --json
+      fedco2 data clients --dataset office --skew label+feature --json
     """
     from cli.data.clients.run import run_clients
 

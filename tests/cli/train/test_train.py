@@ -131,6 +131,15 @@ def test_a_loss_that_rose_is_pointed_out(tmp_path, capsys, no_figures):
     assert "the training loss rose from" in capsys.readouterr().out
 
 
+def test_predictions_far_worse_than_guessing_are_pointed_out(tmp_path, capsys, no_figures):
+    """With one round no loss can rise."""
+    quick = [*QUICK_TRAIN, "--method", "fedavg", "--rounds", "1"]
+    assert main([*quick, "--lr", "1e4", "--out", str(tmp_path / "a")]) == 0
+    assert "and that of guessing 2.3: local.lr may be too" in " ".join(capsys.readouterr().out.split())
+    assert main([*quick, "--lr", "0.01", "--out", str(tmp_path / "b")]) == 0
+    assert "that of guessing" not in capsys.readouterr().out
+
+
 def test_the_default_folder_is_a_new_one_under_runs(tmp_path, monkeypatch, capsys, no_figures):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
