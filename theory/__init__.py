@@ -6,8 +6,9 @@
     report["O2"].verdict
 
 What is where: ``problem`` (clients and their data), ``network``, ``kernels`` (finite and infinite width), ``training``
-(real descent), ``study`` (one problem and its networks), ``claims`` (a check for each), ``certify`` (proofs),
-``report`` (figures, page, folder), ``forecast``. The story of a verification is ``verification``.
+(real descent), ``study`` (one problem and its networks), ``claims`` (a check for each), ``certify`` and
+``certify_formula`` (proofs), ``leave_one_out`` (how much to share), ``report`` (figures, page, folder), ``forecast``.
+The story of a verification is ``verification``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from theory.certify_formula import certify_formula
     from theory.claims import CLAIMS, Claim, Finding, check_claims
     from theory.config import TheoryConfig
     from theory.errors import InputError
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from theory.kernels.federated import compute_federated_kernel, keep_client_blocks
     from theory.kernels.infinite_width import compute_infinite_width_limit
     from theory.kernels.layerwise.ntk import ntk
+    from theory.kernels.mixture import trace_mixture
     from theory.kernels.sphere_qmc import estimate_sphere_average
+    from theory.leave_one_out import choose_sharing, expect_sharing
     from theory.network import TwoLayerBN
     from theory.problem import Problem, draw_synthetic_problem
     from theory.results import ClaimFinding
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from theory.verification import VerificationReport, verify
 
 HOMES = {
+    "theory.certify_formula": ("certify_formula",),
     "theory.claims": ("CLAIMS", "Claim", "Finding", "check_claims"),
     "theory.config": ("TheoryConfig",),
     "theory.errors": ("InputError",),
@@ -41,7 +46,9 @@ HOMES = {
     "theory.kernels.federated": ("compute_federated_kernel", "keep_client_blocks"),
     "theory.kernels.infinite_width": ("compute_infinite_width_limit",),
     "theory.kernels.layerwise.ntk": ("ntk",),
+    "theory.kernels.mixture": ("trace_mixture",),
     "theory.kernels.sphere_qmc": ("estimate_sphere_average",),
+    "theory.leave_one_out": ("choose_sharing", "expect_sharing"),
     "theory.network": ("TwoLayerBN",),
     "theory.problem": ("Problem", "draw_synthetic_problem"),
     "theory.results": ("ClaimFinding",),
@@ -67,7 +74,9 @@ __all__ = [
     "VerificationReport",
     "Weights",
     "build_user_data",
+    "certify_formula",
     "check_claims",
+    "choose_sharing",
     "compute_federated_kernel",
     "compute_infinite_width_limit",
     "compute_jacobian",
@@ -75,9 +84,11 @@ __all__ = [
     "draw_initial_weights",
     "draw_synthetic_problem",
     "estimate_sphere_average",
+    "expect_sharing",
     "keep_client_blocks",
     "load_user_data",
     "ntk",
+    "trace_mixture",
     "verify",
 ]
 

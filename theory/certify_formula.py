@@ -23,8 +23,8 @@ from theory.certify import Enclosure, Ordering, enclose_least_eigenvalue, enclos
 from theory.kernels.closed_form import Projection, Weights
 from theory.problem import Problem
 
-CHUNK_ENTRIES = 2**20
-"""Entries of R at a time: n times hidden units times d."""
+CHUNK_ENTRIES, MAX_CHUNK_ENTRIES, MIN_CHUNK_UNITS = 2**17, 2**22, 32
+"""Entries of R at a time, n times hidden units times d: short sums round less, but few units at a time take longer."""
 FIRST_W, PAPER_W = 0.125, 0.5
 """From λ_min(0) > λ_min(1/8) and concavity it follows that λ_min falls strictly on [1/8, 1]."""
 
@@ -86,7 +86,7 @@ def enclose_kernel(problem: Problem, weights: Weights, projection: Projection = 
     """Enclose V of the formula; a personal v leaves only the client blocks."""
     x, S = (tensor.double().cpu().numpy() for tensor in (problem.x, problem.S))
     n, d = x.shape
-    chunk = max(1, CHUNK_ENTRIES // (n * d))
+    chunk = max(1, min(max(CHUNK_ENTRIES // (n * d), MIN_CHUNK_UNITS), MAX_CHUNK_ENTRIES // (n * d)))
     V, square, error_square = np.zeros((n, n)), np.zeros(n), np.zeros(n)
     exact_gates, chunks = 0, 0
     for part in range(0, weights.width, chunk):

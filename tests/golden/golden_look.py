@@ -28,7 +28,7 @@ PROSE = ("title", "notes", "command", "versions", "inputs", "statement", "source
 """Of reports: what may be said otherwise, or depends on the day and the place, while all numbers stay."""
 
 ADDED_EVIDENCE = {"K5": ("readings",)}
-"""Of claims that were recorded: evidence that came later. Its digest is its own; that of the claim stays."""
+"""Evidence that recorded claims gained later: it has a digest of its own, and the claim's stays as it was."""
 
 KERNELS = ("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE")
 """Variables that have numerical libraries compute as if on another CPU."""

@@ -112,7 +112,7 @@ def test_orderings_are_certified_and_enclose_what_lapack_finds():
 def test_chunks_change_nothing_but_rounding(small, monkeypatch):
     problem, weights = small
     whole = enclose_kernel(problem, weights)
-    monkeypatch.setattr("theory.certify_formula.CHUNK_ENTRIES", 5 * 3 * 5)
+    monkeypatch.setattr("theory.certify_formula.MAX_CHUNK_ENTRIES", 5 * 3 * 5)
     parts = enclose_kernel(problem, weights)
     assert np.abs(whole.mid - parts.mid).max() < 1e-15
     assert measure_excess(parts, evaluate(problem, weights)) <= 1
