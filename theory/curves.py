@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypedDict, cast
 
 import torch
+from torch import Tensor
 
 from theory.claims.convergence import BRANCHES, compute_bound_curve, compute_mu
 from theory.claims.dynamics import collect_residual_curves
@@ -62,18 +63,39 @@ def collect_curves(
 
 def collect_mixture(study: Study, client_names: Sequence[str] | None = None) -> MixtureResults:
     """Both criteria for how much to share, on the kernels V of this study; without names its targets are noise."""
-    noise, names = client_names is None, list(client_names or map(str, range(study.problem.clients)))
-    online, offline, owner = study.online_kernel.V, study.offline_kernel.V, study.problem.owner
+    names = client_names or [str(i) for i in range(study.problem.clients)]
+    return examine_mixture(
+        study.online_kernel.V,
+        study.problem.owner,
+        names,
+        offline=study.offline_kernel.V,
+        targets=study.problem.y,
+        noise=client_names is None,
+        rounding=study.eigenvalue_tolerance,
+    )
+
+
+def examine_mixture(
+    online: Tensor,
+    owner: Tensor,
+    client_names: Sequence[str],
+    *,
+    offline: Tensor | None = None,
+    targets: Tensor | None = None,
+    noise: bool = False,
+    rounding: float = 0.0,
+) -> MixtureResults:
+    """Both criteria for kernels of any networks; ``rounding`` is what an eigenvalue may be off by."""
     curve = trace_mixture(online, owner, offline)
-    if curve.lambda_max[0] <= study.eigenvalue_tolerance:  # d = 1: V is nothing but rounding
-        return MixtureResults(curve, None, {}, noise, names)
+    if curve.lambda_max[0] <= rounding:  # d = 1: V is nothing but rounding
+        return MixtureResults(curve, None, {}, noise, list(client_names))
     expected = {tau: expect_sharing(online, owner, tau, offline) for tau in AGREEMENTS}
     return MixtureResults(
         curve,
-        choose_sharing(online, owner, study.problem.y, offline),
+        None if targets is None else choose_sharing(online, owner, targets, offline),
         {tau: one for tau, one in expected.items() if one is not None},
         noise,
-        names,
+        list(client_names),
     )
 
 

@@ -18,9 +18,13 @@ MAX_NAMED_CLIENTS = 6
 
 
 def plot_mixture(results: VerificationResults, message: str) -> SubFigure:
+    """Plot what a verification found about mixtures."""
+    assert results.mixture is not None
+    return plot_criteria(results.mixture, message)
+
+
+def plot_criteria(mixture: MixtureResults, message: str) -> SubFigure:
     """Plot λ_min over w, and beside it the error on samples left out, with the best w of each curve."""
-    mixture = results.mixture
-    assert mixture is not None
     body, shown = create_canvas(message, FULL_WIDTH, 4.1), list(_select_curves(mixture))
     panels = body.subplots(1, 2 if shown else 1, squeeze=False)[0]
     _plot_eigenvalues(panels[0], mixture)

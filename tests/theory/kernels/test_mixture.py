@@ -116,3 +116,16 @@ def test_the_weights_hold_the_paper_s_half_and_are_fewer_for_large_kernels():
 def test_wrong_input_is_refused(change, message):
     with pytest.raises(InputError, match=message):
         trace_mixture(**{"online": torch.eye(3), "owner": torch.tensor([0, 0, 1])} | change)
+
+
+def test_deep_kernels_have_the_same_figure():
+    from theory.curves import examine_mixture
+    from theory.report.mixture_figure import plot_criteria
+    from theory.report.plot_style import use_plot_style
+
+    K, owner = draw_kernel(2, [3, 3], 30)
+    found = examine_mixture(K, owner, ["one", "two"], targets=K[:, 0])
+    assert found.sharing is not None
+    assert [name for name, _ in found.list_rows()] == ["one", "two", "all samples"]
+    with use_plot_style():
+        assert len(plot_criteria(found, "any kernels").axes) == 2
