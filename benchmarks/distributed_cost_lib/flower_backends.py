@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -101,11 +102,13 @@ def proxy_first_node() -> Iterator[list[Proxy]]:
     proxies: list[Proxy] = []
     with ExitStack() as open_ones:
 
-        def supernode(address: str, port: int, config: str, ca: Path | None, key: Path | None) -> list[str]:
+        def supernode(
+            address: str, port: int, config: str, ca: Path | None, key: Path | None, python: str = sys.executable
+        ) -> list[str]:
             if not proxies:
                 proxies.append(open_ones.enter_context(open_proxy(int(address.rpartition(":")[2]))))
                 address = proxies[0].address
-            return honest(address, port, config, ca, key)
+            return honest(address, port, config, ca, key, python)
 
         commands.build_supernode_command = supernode
         try:

@@ -15,6 +15,8 @@ LOG_INTERVAL, STATUS_INTERVAL = 0.5, 10.0
 """Seconds between two looks at the log, and at what the SuperLink says, which costs a second or two."""
 START_LIMIT = 300.0
 """Seconds in which a SuperLink has started a run on the slowest of machines."""
+MAX_FAILURES = 5
+"""Looks in a row that the SuperLink does not answer; it may be overloaded, and the run goes on unseen."""
 WAITING_STATES = ("pending", "starting")
 """Of a run whose server is not there yet."""
 
@@ -41,6 +43,7 @@ def _follow_to_the_end(
     control: SuperLinkControl, run_id: str, folder: RunFolder, log: Path, say: Callable[[str], None]
 ) -> None:
     begun = looked = time.monotonic()
+    failures = 0
     read = log.stat().st_size if log.exists() else 0
     while True:
         if log.exists():
@@ -51,7 +54,17 @@ def _follow_to_the_end(
             if text:
                 say(text.rstrip("\n"))
         if folder.is_finished or time.monotonic() - looked > STATUS_INTERVAL:
-            state, looked = control.get_run(run_id), time.monotonic()
+            looked = time.monotonic()
+            try:
+                state = control.get_run(run_id)
+            except TrainingError as error:
+                failures += 1
+                if failures >= MAX_FAILURES:
+                    raise
+                say(f"{error} (asked {failures} of {MAX_FAILURES} times)")
+                time.sleep(LOG_INTERVAL)
+                continue
+            failures, looked = 0, time.monotonic()
             if state.is_finished and state.is_completed:
                 return
             if state.is_finished:

@@ -1,4 +1,4 @@
-"""Flower's grid for a server that outlives a SuperLink out of breath: what failed in passing is tried again."""
+"""Flower's grid for a server that outlives an overloaded SuperLink: what failed in passing is tried again."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.loop import run_rounds
 
 LIMIT = 400.0
-"""Seconds that a run may take on a busy machine."""
+"""Seconds that a round, or what is waited for else, may take on a busy machine."""
 
 
 class SubmittedRun:
@@ -47,14 +47,21 @@ class SubmittedRun:
             time.sleep(0.2)
 
     def over(self):
-        """Wait for the end, and for Flower to say so."""
-        end = time.monotonic() + LIMIT
+        """Wait for the end, and for Flower to say so, as long as round follows round."""
+        rounds, end = self.count_rounds(), time.monotonic() + LIMIT
         while not (state := self.deployment.control.get_run(self.id)).is_finished:
+            if self.count_rounds() > rounds:
+                rounds, end = self.count_rounds(), time.monotonic() + LIMIT
             if time.monotonic() > end:
                 self.stop()
                 raise AssertionError(f"it is not over in time: {state}")
             time.sleep(1)
         return state
+
+    def count_rounds(self):
+        """That its log tells of."""
+        log = self.log_of(self.app)
+        return sum(line.startswith("round ") for line in log.read_text().splitlines()) if log.exists() else 0
 
     def stop(self):
         """End it if it goes on, for it would go on into the next one."""

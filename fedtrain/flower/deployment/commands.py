@@ -10,6 +10,7 @@ from pathlib import Path
 from fedtrain.flower.deployment.ports import LOOPBACK
 
 SUPERLINK_MODULE = "fedtrain.flower.deployment.patient_superlink"
+SUPERNODE_MODULE = "fedtrain.flower.deployment.patient_supernode"
 CA_FILE, CERTIFICATE_FILE, KEY_FILE = "ca.pem", "server.pem", "server.key"
 
 
@@ -23,16 +24,18 @@ def build_superlink_command(
         secure = [word for option, name in files.items() for word in (option, str(certificates / name))]
         secure.append("--enable-supernode-auth")
     words = [*secure, "--database", str(database), "--host", host, "--port", str(port)]
-    return [python, "-P", "-m", SUPERLINK_MODULE, *words]  # -P: nothing is loaded from where it is started
+    return _run_module(python, SUPERLINK_MODULE, words)
 
 
-def build_supernode_command(address: str, port: int, config: str, ca: Path | None, key: Path | None) -> list[str]:
+def build_supernode_command(
+    address: str, port: int, config: str, ca: Path | None, key: Path | None, python: str = sys.executable
+) -> list[str]:
     """A node that serves its own apps on ``port``, to this machine alone."""
     secure = ["--insecure"] if ca is None else ["--root-certificates", str(ca)]
     if key is not None:
         secure += ["--auth-supernode-private-key", str(key)]
     here = ["--host", LOOPBACK, "--port", str(port)]
-    return ["flower-supernode", *secure, "--superlink", address, *here, "--node-config", config]
+    return _run_module(python, SUPERNODE_MODULE, [*secure, "--superlink", address, *here, "--node-config", config])
 
 
 def build_node_config(client: int, clients: int, state: Path, data: Path | None) -> str:
@@ -46,6 +49,10 @@ def format_node_config(config: Mapping[str, int | str]) -> str:
     return " ".join(
         f"{name}=" + (str(value) if isinstance(value, int) else _quote_string(value)) for name, value in config.items()
     )
+
+
+def _run_module(python: str, module: str, words: list[str]) -> list[str]:
+    return [python, "-P", "-m", module, *words]  # -P: nothing is loaded from where it is started
 
 
 def _quote_string(text: str) -> str:

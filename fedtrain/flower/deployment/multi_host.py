@@ -55,7 +55,7 @@ def format_multi_host_guide(clients: int, host: str, *, threads: int = 1, data_d
             "",
             f"# On {host}, in a terminal of its own: the SuperLink. Who reaches its port {SUPERLINK_PORT} may let in",
             "# nodes and have them run code, so open it in the firewall to the nodes alone.",
-            "# With flower-superlink --database it can be restarted",
+            "# Its database is a file, so it can be restarted",
             superlink,
             "",
             f"# On {host}: say where it is, and let in the nodes",
@@ -101,9 +101,8 @@ def _format_supernode_command(client: int, clients: int, host: str, data: Path) 
     config = commands.build_node_config(client, clients, STATE_DIR / str(client), data)
     address = f"{_bracket_ipv6(host)}:{SUPERLINK_PORT}"
     # two nodes of one host need two ports
-    words = commands.build_supernode_command(
-        address, 9100 + client, config, CURRENT_DIR / commands.CA_FILE, CURRENT_DIR / f"node-{client}"
-    )
+    ca, key = CURRENT_DIR / commands.CA_FILE, CURRENT_DIR / f"node-{client}"
+    words = commands.build_supernode_command(address, 9100 + client, config, ca, key, python="python")
     return shlex.join(words)
 
 

@@ -66,6 +66,15 @@ def test_a_run_that_cannot_be_followed_is_stopped_and_does_not_go_on_into_the_ne
     assert control.stopped == ["7"]
 
 
+def test_a_superlink_that_does_not_answer_for_a_while(look):
+    silence = TrainingError("flwr ls: no answer within 120 s")
+    control = Control(("running", ""), *[silence] * 4, ("running", ""), *[silence] * 4, ("finished:completed", ""))
+    said, error = look(control)
+    assert error is None
+    assert said == [f"flwr ls: no answer within 120 s (asked {k} of 5 times)" for k in (1, 2, 3, 4)] * 2
+    assert control.stopped == []
+
+
 def test_a_run_that_failed_needs_no_stop(look):
     control = Control(("finished:failed", "ServerApp failed with exception: client svhn: no"))
     assert look(control)[1] == "the run did not end well: client svhn: no"

@@ -17,6 +17,7 @@ import pytest
 
 from fedtrain.flower import environment as surroundings
 from fedtrain.flower.deployment.commands import (
+    SUPERNODE_MODULE,
     build_node_config,
     build_superlink_command,
     build_supernode_command,
@@ -211,7 +212,7 @@ def test_the_connection_is_a_file_that_flwr_reads(tmp_path):
 
 def test_several_hosts():
     text = format_multi_host_guide(3, "10.0.0.7", threads=2)
-    nodes = [shlex.split(line) for line in text.splitlines() if line.startswith("flower-supernode")]
+    nodes = [shlex.split(line) for line in text.splitlines() if SUPERNODE_MODULE in line]
     assert len(nodes) == 3
     for client, words in enumerate(nodes):
         after = dict(pairwise(words))

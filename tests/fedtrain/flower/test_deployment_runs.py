@@ -42,6 +42,34 @@ def lie(message, context):
     return reply
 """
 
+DYING = """
+import os
+import signal
+from pathlib import Path
+from flwr.clientapp import ClientApp
+from fedtrain.flower.client_app import describe_client, run_client_round
+
+app = ClientApp()
+app.query()(describe_client)
+
+def die_once(client):
+    mark = Path({folder!r}) / str(client)
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+@app.train()
+def die(message, context):
+    client = context.node_config["partition-id"]
+    if client == 3:
+        die_once(client)
+    reply = run_client_round(message, context)
+    if client == 1:
+        die_once(client)
+    return reply
+"""
+"""Killed in its first turn: before client 3 has done anything, when client 1 has written down what is its own."""
+
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory):
@@ -86,6 +114,14 @@ def computing(deployment, place):
     return len(find_descendants([process])) > 1  # its helper, and the app
 
 
+def read_command(process):
+    """Nothing, if it is over."""
+    try:
+        return Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def test_a_node_that_is_killed_in_mid_round_and_started_again(start, alone, deployment):
     started = start("fedco2 all")
     started.until(lambda: started.folder.read_last_saved_round() >= 1 or started.folder.has_run)
@@ -96,22 +132,30 @@ def test_a_node_that_is_killed_in_mid_round_and_started_again(start, alone, depl
     assert small_experiments.different(alone(started.work), started.everything()) == []
 
 
-def test_an_app_that_is_killed_in_its_turn(start, alone, deployment):
-    """Its node misses it after a minute, and the turn is taken again."""
-    started = start("fedbn all")
+def test_apps_that_are_killed_in_their_turns(start, alone, tmp_path):
+    """Their nodes miss them after a minute, and the turns are taken again."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    started = start("fedbn all", clientapp=DYING.format(folder=str(marks)), server={"rounds": 2})
+    assert started.over().is_completed
+    assert {path.name for path in marks.iterdir()} == {"1", "3"}
+    told = started.log_of(started.app).read_text()
+    for client in ("svhn", "synthdigits"):
+        assert f"client {client}: its turn is taken again, for ClientApp stopped responding. (1 of 3)" in told
+    assert "(2 of 3)" not in told
+    assert small_experiments.different(alone(started.work), started.everything()) == []
+
+
+def test_an_app_that_is_killed_at_any_time(start, alone, deployment):
+    """While it starts, in its turn or after it: a node starts it again, the turn is taken again, or nothing is."""
+    started = start("fedbn all", server={"rounds": 2})
     started.until(lambda: started.folder.has_run)
     started.until(lambda: computing(deployment, 3))
     node = load_deployment_state(deployment.folder).nodes[3].process
-    apps = [
-        process
-        for process in find_descendants([node])
-        if b"flwr-clientapp" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
-    ]
-    assert apps
-    for process in apps:
-        process.signal(signal.SIGKILL)
+    for process in find_descendants([node]):
+        if b"flwr-clientapp" in read_command(process):
+            process.signal(signal.SIGKILL)
     assert started.over().is_completed
-    assert "client synthdigits: its turn is taken again" in started.log_of(started.app).read_text()
     assert small_experiments.different(alone(started.work), started.everything()) == []
 
 
@@ -131,7 +175,7 @@ def test_a_run_that_is_stopped_does_not_go_on_into_the_next(start, alone, deploy
 
 
 def test_a_superlink_and_its_server_that_are_killed_and_a_run_that_goes_on(start, alone, deployment):
-    started = start("fedbn all", server={"rounds": 6}, evaluation={"every": 6})
+    started = start("fedbn all", server={"rounds": 5}, evaluation={"every": 5})
     started.until(lambda: started.folder.has_run and started.folder.read_last_saved_round() >= 1)
     link = load_deployment_state(deployment.folder).superlink.process
     for process in [link, *find_descendants([link])]:
@@ -139,7 +183,7 @@ def test_a_superlink_and_its_server_that_are_killed_and_a_run_that_goes_on(start
     reached = started.folder.read_last_saved_round()
     assert not started.folder.is_finished
     deployment.restart_superlink()
-    again = start("fedbn all", started.folder, server={"rounds": 6}, evaluation={"every": 6})
+    again = start("fedbn all", started.folder, server={"rounds": 5}, evaluation={"every": 5})
     assert again.over().is_completed
     assert again.folder.read_json("manifest.json")["resumed"][0]["round"] >= reached
     assert small_experiments.different(alone(again.work), again.everything()) == []

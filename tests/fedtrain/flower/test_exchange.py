@@ -153,7 +153,7 @@ def good(answers):
     return [name for name, note in answers.items() if note.get("client") == name]
 
 
-def test_one_letter_each_and_nothing_more_when_all_is_well(clock, manager, told):
+def test_one_request_each_and_nothing_more_when_all_is_well(clock, manager, told):
     grid = Grid(clock)
     assert good(ask(manager(grid))) == [*NAMES]
     assert [grid.sent_to(name, "train") for name in NAMES] == [1, 1, 1]
@@ -185,7 +185,7 @@ def test_an_answer_that_is_lost_every_time_is_given_up_and_named(clock, manager)
     assert grid.sent_to("svhn", "train") == exchange.MAX_LOSSES
 
 
-def test_an_answer_that_lies_on_its_node_until_the_next_letter(clock, manager):
+def test_an_answer_that_lies_on_its_node_until_the_next_request(clock, manager):
     """So Flower's node does once it has blamed a turn for the end of another: a question brings the answer forth."""
     grid = Grid(clock)
     found = manager(grid)
@@ -197,7 +197,7 @@ def test_an_answer_that_lies_on_its_node_until_the_next_letter(clock, manager):
     assert clock.now - begun < 3 * 1.5 * exchange.PROBE_INTERVAL
 
 
-def test_a_letter_that_expires_once_is_sent_again_and_always_is_named(clock, manager, told):
+def test_a_request_that_expires_once_is_sent_again_and_always_is_named(clock, manager, told):
     for often, requests in ((1, 2), (99, exchange.MAX_LOSSES)):
         grid, seen = Grid(clock), []
 
@@ -264,7 +264,7 @@ def test_a_long_turn_is_not_taken_for_lost(clock, manager):
     assert grid.sent_to("usps", "query") <= 5
 
 
-def test_an_answer_that_comes_after_its_letter_was_held_for_lost(clock, manager):
+def test_an_answer_that_comes_after_its_request_was_held_for_lost(clock, manager):
     """It is taken, once: the second answer changes nothing."""
     grid = Grid(clock, usps=700.0)
     assert sorted(good(ask(manager(grid), patience=100.0))) == [*NAMES]
@@ -327,22 +327,22 @@ class ObjectPushError(Exception):
 
 
 @pytest.mark.parametrize("error", [refusal(500), refusal(503), ObjectPushError("expired")], ids=["500", "503", "push"])
-def test_a_superlink_out_of_breath_is_asked_again_within_bounds(error, clock, told):
+def test_an_overloaded_superlink_is_asked_again_within_bounds(error, clock, told):
     calls = []
 
-    class Exhausted:
+    class Overloaded:
         def get_node_ids(self):
             calls.append(1)
             if len(calls) < 4:
                 raise error
             return [7]
 
-    assert Mailbox(Exhausted(), told.append).list_nodes() == {7}
+    assert Mailbox(Overloaded(), told.append).list_nodes() == {7}
     assert len(told) == 3
     calls.clear()
-    Exhausted.get_node_ids = lambda self: calls.append(1) or (_ for _ in ()).throw(error)
+    Overloaded.get_node_ids = lambda self: calls.append(1) or (_ for _ in ()).throw(error)
     with pytest.raises(TrainingError, match="the SuperLink could not list nodes in 5 tries"):
-        Mailbox(Exhausted(), told.append).list_nodes()
+        Mailbox(Overloaded(), told.append).list_nodes()
     assert len(calls) == 5
 
 
@@ -361,7 +361,7 @@ def test_a_run_that_was_stopped_stops_sending(status, clock, told):
     assert calls == [1]
 
 
-def test_a_letter_that_the_superlink_did_not_take_is_sent_again(clock, manager):
+def test_a_request_that_the_superlink_did_not_take_is_sent_again(clock, manager):
     grid = Grid(clock)
     found, honest, refused = manager(grid), grid.push_messages, []
 
@@ -376,7 +376,7 @@ def test_a_letter_that_the_superlink_did_not_take_is_sent_again(clock, manager):
     assert refused
 
 
-def test_no_letter_is_sent_after_the_last_answer(clock, manager):
+def test_no_request_is_sent_after_the_last_answer(clock, manager):
     grid = Grid(clock)
     found = manager(grid)
     ask(found)

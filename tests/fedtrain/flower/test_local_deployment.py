@@ -26,6 +26,7 @@ from fedtrain.flower.deployment import local_deployment
 from fedtrain.flower.deployment.certificates import create_certificates, create_node_key
 from fedtrain.flower.deployment.commands import (
     SUPERLINK_MODULE,
+    SUPERNODE_MODULE,
     build_node_config,
     build_supernode_command,
     format_node_config,
@@ -256,7 +257,7 @@ def test_flower_reads_what_we_spell():
     assert parse_config_args([format_node_config(config)]) == config
 
 
-@pytest.mark.parametrize("program", [f"python -P -m {SUPERLINK_MODULE}", "flower-supernode"])
+@pytest.mark.parametrize("program", [f"python -P -m {SUPERLINK_MODULE}", f"python -P -m {SUPERNODE_MODULE}"])
 def test_flower_knows_the_options_of_several_hosts(program, deployment):
     lines = format_multi_host_guide(1, "example.org").splitlines()
     options = re.findall(r" (--[a-z-]+)", next(line for line in lines if line.startswith(program)))
