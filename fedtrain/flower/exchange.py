@@ -24,7 +24,7 @@ MAX_LOSSES = 5
 """Of a turn that is lost on its way, or with its node."""
 MAX_REQUESTS = 3
 """To a node that is online and silent; whatever is lost may add to them."""
-PROBE_INTERVAL = 60.0
+PROBE_INTERVAL = 120.0
 """Seconds until a silent node is asked whether it is still there; twice that until the next time, and so on."""
 WAIT_LIMIT = 3600.0
 """Seconds until a client that cannot be done without is given up, unless a longer time was asked for."""
