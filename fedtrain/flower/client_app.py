@@ -34,6 +34,7 @@ def run_client_round(message: Message, context: Context) -> Message:
 
     def answer() -> EncodedMessage:
         note, entries = parse_record(message.content)
+        message.content = RecordDict()  # a second copy of all networks, which the process would keep to its end
         return ClientSession.from_node_config(context.node_config, note).run_round(note, entries)
 
     return Message(build_reply(answer), reply_to=message)

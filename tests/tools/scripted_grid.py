@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from itertools import count
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -54,7 +55,7 @@ class Grid:
         try:
             if self.tamper is not None:
                 self.tamper(self, place, request)
-            reply = app(request, context)
+            reply = app(copy(request), context)  # it may empty its own
         except Dead:
             return None
         except ValueError as error:
