@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedtrain.inference.evaluate import load_run_data
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
-from fedtrain.utils.memory import keep_freed_memory
+from fedtrain.utils.malloc import keep_freed_memory
 from theory.errors import InputError
 
 CorrectFlags = NDArray[np.bool_]

@@ -22,7 +22,7 @@ from fedtrain.federated.messages import Update
 from fedtrain.methods.fedprox import FedProx
 from fedtrain.parameters import StateDict
 from fedtrain.runs.experiment import build_experiment, plan_experiment
-from fedtrain.utils.memory import keep_freed_memory
+from fedtrain.utils.malloc import keep_freed_memory
 
 METHODS: dict[str, dict[str, Any]] = {
     "none": {"name": "fedavg"},

@@ -25,7 +25,7 @@ from training_speed_lib.child import read_peak_memory
 from training_speed_lib.workloads import Workload
 
 from fedtrain.federated.server import federate
-from fedtrain.utils.memory import keep_freed_memory
+from fedtrain.utils.malloc import keep_freed_memory
 
 CLIENTS_PER_ROUND = 5
 """Clients that train in a round."""

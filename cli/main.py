@@ -6,6 +6,7 @@ Nothing heavy is imported here: ``fedco2 --help`` and shell completion must be q
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -111,12 +112,12 @@ for command in COMMANDS:
     fedco2.add_command(command)
 
 
-def explain_error(error: Exception) -> str | None:
-    """One line for an error that the user can mend; None for a bug."""
+def explain_error(error: Exception, arguments: Sequence[str] = ()) -> str | None:
+    """One line for an error that the user can mend, with the flags that it is about; None for a bug."""
     ours = sys.modules.get("theory.errors")  # not loaded: then it was not raised either, and torch stays unloaded
     if ours is not None and isinstance(error, ours.InputError):
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in error.options)
-        return f"{error} ({flags})" if flags else str(error)
+        flags = [format_flag(name) for name in error.options] or find_given_flags(str(error), arguments)
+        return f"{error} ({', '.join(flags)})" if flags else str(error)
     torch_says = isinstance(error, RuntimeError) and "tried to allocate" in str(error).lower()
     if torch_says or isinstance(error, MemoryError):
         return "out of memory; make the setting smaller or free some memory"
@@ -126,9 +127,23 @@ def explain_error(error: Exception) -> str | None:
     return None
 
 
-def report_error(error: Exception, debug: bool) -> int:
+def format_flag(option: str) -> str:
+    """An option of the library as it is written on the command line."""
+    return f"--{option.replace('_', '-')}"
+
+
+def find_given_flags(text: str, arguments: Sequence[str]) -> list[str]:
+    """Of the flags on the command line those whose setting an error names, for settings are not what was typed."""
+    options = sys.modules.get("fedtrain.config.options")
+    given = {argument.partition("=")[0] for argument in arguments}
+    settings = {} if options is None else options.SETTING_FOR_OPTION
+    named = {format_flag(name) for name, setting in settings.items() if re.search(rf"\b{re.escape(setting)}\b", text)}
+    return sorted(named & given)
+
+
+def report_error(error: Exception, debug: bool, arguments: Sequence[str] = ()) -> int:
     """Say on stderr what went wrong; the exit code."""
-    line = explain_error(error)
+    line = explain_error(error, arguments)
     if line is not None and error.__cause__ is not None and getattr(error, "exit_code", None) == CHECK_FAILED:
         line += " (fedco2 --debug shows where)"  # training met an error of somebody's code
     if debug or line is None:
@@ -165,11 +180,12 @@ def run_command(arguments: Sequence[str], settings: GlobalOptions) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, errors included; the exit code. Not click's own ``main``, which ends with 1 for much."""
     settings = GlobalOptions()
+    given = sys.argv[1:] if arguments is None else arguments
     # Before torch is loaded: threads that wait long by spinning make a busy machine fifty times slower, threads that
     # sleep at once make a quiet one twice as slow. A short spin is best on both.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
-        return run_command(sys.argv[1:] if arguments is None else arguments, settings)
+        return run_command(given, settings)
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -179,6 +195,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return PIPE_CLOSED
     except Exception as error:
-        return report_error(error, settings.debug)
+        return report_error(error, settings.debug, given)
     finally:
         flush_stdout()

@@ -45,7 +45,7 @@ from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.loop import run_experiment
 from fedtrain.runs.manifest import build_manifest, describe_data
 from fedtrain.runs.resume import resolve_original_data, resume_config
-from fedtrain.utils.memory import keep_freed_memory
+from fedtrain.utils.malloc import keep_freed_memory
 from fedtrain.utils.new_folder import choose_new_folder
 from fedtrain.utils.text import format_count
 from theory.errors import InputError

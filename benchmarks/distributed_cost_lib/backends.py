@@ -26,7 +26,7 @@ from fedtrain.backends.distributed.process_group import STORE_VARIABLE, Rank, ex
 from fedtrain.runs.distributed import open_distributed_backend, serve_rank
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.loop import run_rounds
-from fedtrain.utils.memory import keep_freed_memory
+from fedtrain.utils.malloc import keep_freed_memory
 
 EVENTS_FILE = "meters.jsonl"
 WORLD_SIZES = {"torchrun-1": 1, "torchrun-2": 2}

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from fedtrain.runs.experiment import Experiment
-from fedtrain.utils.memory import keep_freed_memory
+from fedtrain.utils.malloc import keep_freed_memory
 from training_speed_lib.sides import run_backend_rounds, run_reference_rounds
 from training_speed_lib.timing import profile_round
 from training_speed_lib.workloads import TOY_WORKLOADS, WORKLOADS, Workload

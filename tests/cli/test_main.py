@@ -231,3 +231,18 @@ def test_completion_completes(capsys: pytest.CaptureFixture[str], monkeypatch: p
 
 def test_completion_of_an_unknown_shell() -> None:
     assert main(["completion", "tcsh"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "end"),
+    [
+        (["--rounds", "0"], "at least 1 (--rounds)"),
+        (["--batch-size=0"], "at least 1 (--batch-size)"),
+        (["--set", "server.rounds=0"], "at least 1"),
+    ],
+)
+def test_errors_name_the_flag_that_was_typed(
+    arguments: list[str], end: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "--data", "standin", "--dry-run", *arguments]) == 2
+    assert capsys.readouterr().err.strip().endswith(end)

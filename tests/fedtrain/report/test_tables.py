@@ -4,10 +4,12 @@ import json
 import os
 import re
 from dataclasses import replace
+from math import nextafter
 from statistics import fmean, stdev
 
 import pytest
 
+from fedtrain.report.formatting import format_percent
 from fedtrain.report.grouping import build_labels, find_setting_differences
 from fedtrain.report.page_tables import find_comparable_rows, format_results, write_headline
 from fedtrain.report.plot_style import assign_styles, space_heights
@@ -314,3 +316,11 @@ def test_reading_changes_nothing(fake_run, tmp_path):
     assert before == {
         file: (os.stat(file).st_mtime_ns, file.read_bytes()) for file in path.rglob("*") if file.is_file()
     }
+
+
+def test_equal_means_are_shown_alike_whichever_way_they_were_summed():
+    """Around a half digit the last bits would decide."""
+    values = [0.6, 0.5725, 0.8825, 0.32, 0.4225]
+    mean = sum(values) / len(values)
+    nearby = [nextafter(mean, 0.0), mean, nextafter(mean, 1.0)]
+    assert len({format_percent(value) for value in nearby}) == 1

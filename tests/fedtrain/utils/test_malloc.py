@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from fedtrain.utils import memory
+from fedtrain.utils import malloc
 
 FAULTS = """
 import resource, sys, torch
-from fedtrain.utils.memory import keep_freed_memory
+from fedtrain.utils.malloc import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 for _ in range(20):
@@ -33,5 +33,5 @@ def test_freed_memory_is_not_faulted_in_again():
 
 
 def test_a_system_without_it_is_left_alone(monkeypatch):
-    monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: object())
-    assert not memory.keep_freed_memory()
+    monkeypatch.setattr(malloc.ctypes, "CDLL", lambda name: object())
+    assert not malloc.keep_freed_memory()
