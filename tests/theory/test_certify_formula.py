@@ -1,6 +1,7 @@
 """Proofs about the formula: its value to fifty digits lies in the enclosure, and what is proved is what is true."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 import torch
 from studies import compute_eigenvalues
 
+import theory.certify_formula as certify_formula_module
 from theory import InputError, Problem, Study, draw_initial_weights, draw_synthetic_problem
+from theory.balls import Ball
 from theory.certify_formula import certify_formula, enclose_kernel
 from theory.config import TheoryConfig
 from theory.measure import certify_study_formula
@@ -87,6 +90,37 @@ def test_gates_in_doubt_are_decided_exactly():
     assert found.mid[0, 0] > 0
     assert found.mid[1, 1] == found.mid[2, 2] == 0
     assert measure_excess(found, evaluate(problem, weights)) <= 1
+
+
+def test_a_gate_that_float64_gets_wrong_is_right():
+    """1 beside 2^54: the sum is 0 in float64, whatever the other gates say."""
+    large = 2.0**54
+    x = torch.tensor([[large, 1.0, -large], [large, -1.0, -large]], dtype=torch.float64)
+    S = torch.eye(3, dtype=torch.float64)[None]
+    problem = Problem(x, torch.ones(2, dtype=torch.float64), torch.tensor([0, 0]), S)
+    weights = replace(draw_initial_weights(problem, 1, 0.5), v=torch.ones(1, 3, dtype=torch.float64))
+    found = enclose_kernel(problem, weights)
+    assert found.exact_gates == 2
+    assert found.mid[0, 0] > 0
+    assert found.mid[1, 1] == 0
+
+
+def test_the_rounding_of_sums_is_covered_alone(monkeypatch):
+    """With features known exactly, nothing but the sums over hidden units and dimensions rounds."""
+    rng = np.random.default_rng(0)
+    rows = [rng.standard_normal((size, 64 * 3)) for size in (2, 2)]
+    pieces = iter(rows)
+    monkeypatch.setattr(certify_formula_module, "_enclose_features", lambda *_: (Ball.exact(next(pieces)), 0))
+    problem = draw_synthetic_problem(2, 2, 3, seed=1)
+    found = enclose_kernel(problem, draw_initial_weights(problem, 64, 0.5))
+    exact = [[Fraction(value) for value in row] for row in np.concatenate(rows).tolist()]
+    errors = [
+        abs(sum(a * b for a, b in zip(exact[p], exact[q], strict=True)) - Fraction(float(found.mid[p, q])))
+        for p in range(4)
+        for q in range(4)
+    ]
+    assert max(errors) > 0
+    assert all(error <= Fraction(float(bound)) for error, bound in zip(errors, found.radius.flat, strict=True))
 
 
 def test_orderings_are_certified_and_enclose_what_lapack_finds():
