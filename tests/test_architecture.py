@@ -33,7 +33,7 @@ LAYERS = {
         "training",
         "study",
         "claims certify forecast leave_one_out",
-        "certify_formula",
+        "formula_certificates",
         "networks",
         "config",
         "assumptions cost results",

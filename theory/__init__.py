@@ -7,8 +7,8 @@
 
 What is where: ``problem`` (clients and their data), ``network``, ``kernels`` (finite and infinite width), ``training``
 (real descent), ``study`` (one problem and its networks), ``claims`` (a check for each), ``certify`` and
-``certify_formula`` (proofs), ``leave_one_out`` (how much to share), ``report`` (figures, page, folder), ``forecast``.
-The story of a verification is ``verification``.
+``formula_certificates`` (proofs), ``leave_one_out`` (how much to share), ``report`` (figures, page, folder),
+``forecast``. The story of a verification is ``verification``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from theory.certify_formula import certify_formula
     from theory.claims import CLAIMS, Claim, Finding, check_claims
     from theory.config import TheoryConfig
     from theory.errors import InputError
+    from theory.formula_certificates import certify_formula
     from theory.kernels.autograd import compute_jacobian
     from theory.kernels.closed_form import Kernel, Weights, compute_kernel, draw_initial_weights
     from theory.kernels.federated import compute_federated_kernel, keep_client_blocks
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from theory.verification import VerificationReport, verify
 
 HOMES = {
-    "theory.certify_formula": ("certify_formula",),
+    "theory.formula_certificates": ("certify_formula",),
     "theory.claims": ("CLAIMS", "Claim", "Finding", "check_claims"),
     "theory.config": ("TheoryConfig",),
     "theory.errors": ("InputError",),

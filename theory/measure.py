@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from theory.assumptions import describe_parallel_samples
 from theory.certify import Ordering, certify_orderings
-from theory.certify_formula import FormulaCertificates, certify_formula
 from theory.claims import Claim, Finding
 from theory.claims.base import FAILS, HOLDS, UNDECIDED, format_conditional_verdict, parse_conditions
 from theory.config import TheoryConfig
 from theory.curves import collect_curves, collect_mixture
 from theory.errors import InputError
+from theory.formula_certificates import FormulaCertificates, certify_formula
 from theory.results import ClaimFinding, DrawStatistics, EigenvalueRange, VerificationResults
 from theory.study import ProgressCallback, Study, compute_max_eigenvalue, compute_min_eigenvalue
 from theory.text import format_count

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from theory.certify import Ordering
-from theory.certify_formula import FormulaCertificates
 from theory.claims.base import HOLDS, parse_conditions
 from theory.config import TheoryConfig
 from theory.errors import InputError
+from theory.formula_certificates import FormulaCertificates
 from theory.kernels.mixture import MixtureCurve
 from theory.leave_one_out import ClientSharing, SharingChoice
 from theory.text import suggest_name

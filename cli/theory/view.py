@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from theory.certify import Ordering
-from theory.certify_formula import FormulaCertificates
+from theory.formula_certificates import FormulaCertificates
 from theory.results import ClaimFinding, EigenvalueRange, MixtureResults, VerificationResults
 from theory.sweep import SweepResult
 

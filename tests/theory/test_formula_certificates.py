@@ -9,11 +9,10 @@ import pytest
 import torch
 from studies import compute_eigenvalues
 
-import theory.certify_formula as certify_formula_module
-from theory import InputError, Problem, Study, draw_initial_weights, draw_synthetic_problem
+from theory import InputError, Problem, Study, draw_initial_weights, draw_synthetic_problem, formula_certificates
 from theory.balls import Ball
-from theory.certify_formula import certify_formula, enclose_kernel
 from theory.config import TheoryConfig
+from theory.formula_certificates import certify_formula, enclose_kernel
 from theory.measure import certify_study_formula
 
 mpmath.mp.dps = 50
@@ -110,7 +109,7 @@ def test_the_rounding_of_sums_is_covered_alone(monkeypatch):
     rng = np.random.default_rng(0)
     rows = [rng.standard_normal((size, 64 * 3)) for size in (2, 2)]
     pieces = iter(rows)
-    monkeypatch.setattr(certify_formula_module, "_enclose_features", lambda *_: (Ball.exact(next(pieces)), 0))
+    monkeypatch.setattr(formula_certificates, "_enclose_features", lambda *_: (Ball.exact(next(pieces)), 0))
     problem = draw_synthetic_problem(2, 2, 3, seed=1)
     found = enclose_kernel(problem, draw_initial_weights(problem, 64, 0.5))
     exact = [[Fraction(value) for value in row] for row in np.concatenate(rows).tolist()]
@@ -146,7 +145,7 @@ def test_orderings_are_certified_and_enclose_what_lapack_finds():
 def test_chunks_change_nothing_but_rounding(small, monkeypatch):
     problem, weights = small
     whole = enclose_kernel(problem, weights)
-    monkeypatch.setattr("theory.certify_formula.MAX_CHUNK_ENTRIES", 5 * 3 * 5)
+    monkeypatch.setattr("theory.formula_certificates.MAX_CHUNK_ENTRIES", 5 * 3 * 5)
     parts = enclose_kernel(problem, weights)
     assert np.abs(whole.mid - parts.mid).max() < 1e-15
     assert measure_excess(parts, evaluate(problem, weights)) <= 1
@@ -177,3 +176,10 @@ def test_data_too_extreme_for_float64_are_said_to_be():
     assert proofs is None
     assert note is not None
     assert "only about the matrices as computed" in note
+
+
+def test_the_package_names_the_function():
+    """Also after the module that defines it was loaded."""
+    import theory
+
+    assert theory.certify_formula is theory.certify_formula is certify_formula
