@@ -44,7 +44,7 @@ def list_theory_examples() -> list[str]:
 def test_a_claim_is_checked_as_shown():
     code = list_theory_examples()[0]
     promised, names = re.search(r"# (holds .*)", code).group(1), {}
-    assert run_example(code, names, "theory/index.md").strip() == promised
+    assert run_example(code, names, "docs/theory/index.md").strip() == promised
     assert names["V_inf"].shape == (100, 100)
 
 
@@ -57,5 +57,5 @@ def test_kernels_of_networks_of_ones_own_are_computed_as_shown():
         "owner": problem.owner,
         "my_conv_net": nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 1)).double(),
     }
-    assert run_example(list_theory_examples()[1], names, "theory/index.md").strip() == "holds"
+    assert run_example(list_theory_examples()[1], names, "docs/theory/index.md").strip() == "holds"
     assert names["K"].shape == (15, 15)
