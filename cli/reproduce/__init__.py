@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from cli.console import CHECK_FAILED, INTERRUPTED
+from cli.options import Choice
 
 
 @click.command(
@@ -23,14 +24,13 @@ from cli.console import CHECK_FAILED, INTERRUPTED
 @click.option("--eval-every", type=click.IntRange(min=1), default=None, help="Evaluate every so many rounds.")
 @click.option(
     "--rule",
-    type=click.Choice(("last", "best-by-validation", "window")),
+    type=Choice(("last", "best-by-validation", "window")),
     default=None,
     help="Which accuracy.  [default: the paper's]",
 )
 @click.option(
     "--data",
-    "source",
-    type=click.Choice(("auto", "real", "standin")),
+    type=Choice(("auto", "real", "standin")),
     default="auto",
     show_default=True,
     help="auto: the stand-in where real data are not there.",

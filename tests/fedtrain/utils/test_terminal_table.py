@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from fedtrain.utils.grid import Grid, GridRow, fit_grid, print_grid
+from fedtrain.utils.terminal_table import Grid, GridRow, fit_grid, print_grid
 
 GRID = Grid(
     "method",

@@ -11,14 +11,14 @@ import pytest
 from fake_reproduction import STANDIN_REQUEST, build_fake_results, make_plan, write_fake_run
 
 from fedtrain.report.records import read_record
-from fedtrain.reproduce import paper_numbers
-from fedtrain.reproduce.jobs import build_jobs
-from fedtrain.reproduce.paper_figures import FIGURE_KINDS, draw_paper_figure
-from fedtrain.reproduce.paper_item import PAPER_ITEM_NAMES, load_paper_item
-from fedtrain.reproduce.plan import build_plan, make_dataset_finder
-from fedtrain.reproduce.request import Request
-from fedtrain.reproduce.results import build_comparison_tables
-from fedtrain.reproduce.table_formats import format_lines, list_notes, to_csv, to_json, to_latex, to_markdown
+from fedtrain.reproduction import paper_numbers
+from fedtrain.reproduction.jobs import build_jobs
+from fedtrain.reproduction.paper_figures import FIGURE_KINDS, draw_paper_figure
+from fedtrain.reproduction.paper_item import PAPER_ITEM_NAMES, load_paper_item
+from fedtrain.reproduction.plan import build_plan, make_dataset_finder
+from fedtrain.reproduction.request import Request
+from fedtrain.reproduction.results import build_comparison_tables
+from fedtrain.reproduction.table_formats import format_lines, list_notes, to_csv, to_json, to_latex, to_markdown
 
 
 def test_a_whole_table_is_marked_where_it_disagrees(tmp_path):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from fedtrain.analysis.cost import EFFICIENCY, count_flops, estimate_seconds_left, measure_matmul_rate
+from fedtrain.analysis.cost import EFFICIENCY, FlopCounts, count_flops, estimate_seconds_left, measure_matmul_rate
 from fedtrain.config.data import DataSettings
 from fedtrain.config.schema import ModelSettings
 from fedtrain.data.datasets import get_dataset_info
@@ -14,8 +14,8 @@ from fedtrain.data.partition.assign import assign_samples
 from fedtrain.data.source import LoadedDataset
 from fedtrain.federated.server import count_heads_sent, sample_cohort
 from fedtrain.methods import AnyMethod
-from fedtrain.reproduce.plan import DOMAIN_DATASETS
-from fedtrain.reproduce.run_spec import RunSpec
+from fedtrain.reproduction.plan import DOMAIN_DATASETS
+from fedtrain.reproduction.run_spec import RunSpec
 from fedtrain.runs.experiment import get_model_builder
 
 EVEN_ALPHA = 100.0
@@ -26,13 +26,14 @@ def estimate_run_seconds(cell: RunSpec, found: LoadedDataset) -> float:
     """Of the whole run, right within a factor of two or three."""
     config = cell.config
     clients, train, test = count_client_samples(replace(config.data, seed=0), found, config.evaluation.test == "always")
-    shape = (3, found.pools[0].image_size, found.pools[0].image_size)
-    learn, forward = count_flops_per_sample(
+    shape = found.pools[0].input_shape
+    flops = count_flops_per_sample(
         config.method, config.model, config.data.dataset, shape, clients, config.server.peers, config.local.epochs
     )
     chosen = len(sample_cohort([str(k) for k in range(clients)], config.server.participation, 0, 0))
     rate = EFFICIENCY * measure_matmul_rate(config.machine.resolve_device())
-    return estimate_seconds_left(config, (learn * chosen * train / clients / rate, forward * test / rate))
+    evaluation = (flops.prediction * test + flops.preparation * train) / rate
+    return estimate_seconds_left(config, (flops.training * chosen * train / clients / rate, evaluation))
 
 
 def estimate_total_seconds(cells: Iterable[RunSpec], found: dict[str, LoadedDataset]) -> float:
@@ -55,11 +56,11 @@ def count_flops_per_sample(
     method: AnyMethod,
     model: ModelSettings,
     name: str,
-    shape: tuple[int, int, int],
+    shape: tuple[int, ...],
     clients: int,
     peers: int,
     epochs: int,
-) -> tuple[float, float]:
-    """Flops of a training sample in a round, and of an evaluated one."""
+) -> FlopCounts:
+    """Of samples of a data set."""
     make = get_model_builder(model, method, len(get_dataset_info(name).classes), shape)
     return count_flops(method, make, shape, 1 + count_heads_sent(clients, peers), epochs)

@@ -9,13 +9,15 @@ from fake_reproduction import STANDIN_REQUEST, make_plan, make_published_data, w
 
 from fedtrain.config.schema import serialize_config
 from fedtrain.data.partition.assign import validate_data_settings
-from fedtrain.reproduce.deviations import list_deviations
-from fedtrain.reproduce.jobs import build_jobs
-from fedtrain.reproduce.paper_item import PAPER_ITEM_NAMES
-from fedtrain.reproduce.plan import make_dataset_finder
-from fedtrain.reproduce.request import parse_seeds
-from fedtrain.reproduce.run_spec import hash_settings
-from fedtrain.reproduce.table_layout import get_plan_panels
+from fedtrain.methods import METHODS
+from fedtrain.report.records import fill_default_settings
+from fedtrain.reproduction.deviations import list_deviations
+from fedtrain.reproduction.jobs import build_jobs
+from fedtrain.reproduction.paper_item import PAPER_ITEM_NAMES
+from fedtrain.reproduction.plan import make_dataset_finder
+from fedtrain.reproduction.request import parse_seeds
+from fedtrain.reproduction.run_spec import hash_settings
+from fedtrain.reproduction.table_layout import get_plan_panels
 from theory.errors import InputError
 
 RUNS = {
@@ -106,6 +108,12 @@ def test_what_makes_another_cell():
     ):
         assert identity(**same) == base, same
     assert base == "aa5b7eda"  # runs of earlier versions are known again
+    tables = serialize_config(config)
+    del tables["aggregator"]  # which they do not mention
+    assert hash_settings(tables, standin=False) == base
+    assert hash_settings(fill_default_settings(serialize_config(config)), standin=False) == base
+    adam = serialize_config(config) | {"aggregator": {"name": "fedadam"}}
+    assert hash_settings(fill_default_settings(adam), standin=False) != base  # as read from a folder too
     for other in (
         {"seed": 2},
         {"machine": {"dtype": "float64"}},
@@ -113,6 +121,7 @@ def test_what_makes_another_cell():
         {"server": {"rounds": 299}},
         {"data": {"percent": 0.2}},
         {"local": {"lr": 0.1}},
+        {"aggregator": {"name": "fedadam"}},
     ):
         assert identity(**other) != base, other
     assert hash_settings(serialize_config(config), standin=True) != base
@@ -179,6 +188,10 @@ def test_another_data_set():
 
 def test_methods():
     assert [row.method for row in make_plan("T7", methods=("fedbn", "fedavg")).paper_item.rows] == ["fedavg", "fedbn"]
+    neighbours = make_plan("T7", methods=("ditto", "fedbn", "scaffold", "ditto"))  # the paper has no row of two of them
+    assert [row.name for row in neighbours.paper_item.rows] == ["FedBN", "Ditto", "SCAFFOLD"]
+    every = make_plan("T7", methods=tuple(METHODS))
+    assert {spec.config.method_name for spec in every.run_specs.values()} == set(METHODS)
     with pytest.raises(InputError, match="T5 has no row of fedavg"):
         make_plan("T5", methods=("fedavg",))
     with pytest.raises(InputError, match="fedbn"):

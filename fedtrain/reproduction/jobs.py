@@ -6,12 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 from pathlib import Path
+from typing import Any
 
-from fedtrain.config.toml import TomlTable, merge_tables
+from fedtrain.config.toml import TomlTable, flatten_tables, merge_tables
 from fedtrain.report.records import build_damaged_run_error, fill_default_settings, list_run_folders
-from fedtrain.reproduce.data_match import ClientsPreview, make_clients_preview, matches_current_data, summarise_clients
-from fedtrain.reproduce.plan import Plan
-from fedtrain.reproduce.run_spec import RunSpec, hash_settings
+from fedtrain.reproduction.data_match import (
+    ClientsPreview,
+    make_clients_preview,
+    matches_current_data,
+    summarise_clients,
+)
+from fedtrain.reproduction.plan import Plan
+from fedtrain.reproduction.run_spec import RunSpec, hash_settings
 from fedtrain.runs.folder import MANIFEST_FILE, RunFolder
 from theory.errors import InputError
 
@@ -58,6 +64,13 @@ class Job:
             ["--resume", str(self.folder)] if self.begun else [*self.spec.build_arguments(), "--out", str(self.folder)]
         )
         return ["train", *how, "--threads", str(threads)]
+
+    def build_keywords(self, threads: int) -> dict[str, Any]:
+        """Of `fedtrain.train`, to the same end."""
+        if self.begun:
+            return {"resume": str(self.folder), "threads": threads}
+        settings = flatten_tables(self.spec.overrides)
+        return {"preset": self.spec.preset, "settings": settings, "out": str(self.folder), "threads": threads}
 
 
 def read_stored_run(path: Path) -> StoredRun:

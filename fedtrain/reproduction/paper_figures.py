@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from fedtrain.report.plot_style import CurveEnd, label_curve_ends, plot_curve
 from fedtrain.report.records import FUSED
-from fedtrain.reproduce.client_figures import draw_client_dots, draw_domain_bars
-from fedtrain.reproduce.figure_parts import create_named_panels, create_paper_figure, get_row_records, get_row_style
-from fedtrain.reproduce.paper_item import MethodVariant
-from fedtrain.reproduce.plan import Plan
-from fedtrain.reproduce.results import ComparisonTable, RecordsByIdentity
+from fedtrain.reproduction.client_figures import draw_client_dots, draw_domain_bars
+from fedtrain.reproduction.figure_parts import create_named_panels, create_paper_figure, get_row_records, get_row_style
+from fedtrain.reproduction.paper_item import MethodVariant
+from fedtrain.reproduction.plan import Plan
+from fedtrain.reproduction.results import ComparisonTable, RecordsByIdentity
 from theory.report.plot_style import use_plot_style
 
 if TYPE_CHECKING:

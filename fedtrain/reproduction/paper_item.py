@@ -116,7 +116,7 @@ def load_paper_item(name: str) -> PaperItem:
         if name.upper() in ITEMS_WITHOUT_RUNS:
             raise InputError(f"{name.upper()} has nothing to be run for: it is {ITEMS_WITHOUT_RUNS[name.upper()]}")
         raise InputError(f"unknown table or figure {name!r}; {suggest_name(name.upper(), PAPER_ITEM_NAMES)}")
-    text = (files("fedtrain.reproduce") / "experiments" / f"{name}.toml").read_text(encoding="utf-8")
+    text = (files("fedtrain.reproduction") / "experiments" / f"{name}.toml").read_text(encoding="utf-8")
     table: dict[str, Any] = tomllib.loads(text)
     lists: dict[str, Any] = {key: tuple(table.pop(key, ())) for key in ("seeds", "rounds", "notes")}
     lists["rows"] = tuple(

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from fedtrain.reproduce.results import ComparedNumber, ComparisonTable
+from fedtrain.reproduction.results import ComparedNumber, ComparisonTable
 
 LineKind = Literal["ours", "paper", "difference"]
 DIFFERENCE_MARK = "*"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedtrain.reproduce.jobs import Job
+from fedtrain.reproduction.jobs import Job
 from fedtrain.runs.folder import LOCK_FILE, RunFolder
 from theory.errors import InputError
 
@@ -39,24 +39,21 @@ class JobOutcome:
     seconds: float
 
 
+CommandBuilder = Callable[[Job], list[str]]
+"""How to begin a job, or go on with it, as a process."""
 ProgressCallback = Callable[[Sequence[RunningJob], Sequence[JobOutcome], int], None]
 """Called now and then with what runs, what ended, and how many wait."""
 
 
 def run_jobs(
-    jobs: Sequence[Job],
-    command: Sequence[str],
-    extra: Sequence[str],
-    at_once: int,
-    threads: int,
-    watch: ProgressCallback,
+    jobs: Sequence[Job], build_command: CommandBuilder, at_once: int, watch: ProgressCallback
 ) -> list[JobOutcome]:
-    """Run every job; ``command`` is how fedco2 is called, ``extra`` are arguments for each. Ends all if interrupted."""
+    """Run every job by its command. Ends all if interrupted."""
     waiting, running, done = list(jobs), list[RunningJob](), list[JobOutcome]()
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
-                running.append(start_job(waiting.pop(0), command, extra, threads))
+                running.append(start_job(waiting.pop(0), build_command))
             watch(running, done, len(waiting))
             time.sleep(PAUSE)
             for one in [one for one in running if has_ended(one)]:
@@ -74,14 +71,14 @@ def run_jobs(
     return done
 
 
-def start_job(job: Job, command: Sequence[str], extra: Sequence[str], threads: int) -> RunningJob:
+def start_job(job: Job, build_command: CommandBuilder) -> RunningJob:
     """Begin or go on; if another program is at work in the folder, wait for it instead."""
     if is_locked(job.folder):
         return RunningJob(job, None)
     job.log.parent.mkdir(parents=True, exist_ok=True)
     with job.log.open("ab") as log:
         process = subprocess.Popen(
-            [*command, *job.build_arguments(threads), *extra],
+            build_command(job),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fedtrain.reproduce import runner
-from fedtrain.reproduce.runner import is_locked, read_last_log_line, read_rounds_done, run_jobs, stop_processes
+from fedtrain.reproduction import runner
+from fedtrain.reproduction.runner import is_locked, read_last_log_line, read_rounds_done, run_jobs, stop_processes
 
 COMMAND = [sys.executable, "-c"]
 
@@ -31,8 +31,9 @@ class Script:
     def finished(self):
         return (self.folder / "done").exists()
 
-    def build_arguments(self, threads):
-        return [self.program, str(threads)]
+
+def build_command(script):
+    return [*COMMAND, script.program, "an argument"]
 
 
 @pytest.fixture(autouse=True)
@@ -48,10 +49,10 @@ def test_all_run_some_at_a_time_and_one_that_fails_leaves_the_others_alone(tmp_p
     most = []
     programs = ["import sys; print('round 3/9'); print(sys.argv[1:])"] * 3 + ["import sys; sys.exit('no luck')"]
     todo = [Script(tmp_path / f"cell{k}", program) for k, program in enumerate(programs)]
-    done = run_jobs(todo, COMMAND, ["extra"], 2, 5, lambda running, *_: most.append(len(running)))
+    done = run_jobs(todo, build_command, 2, lambda running, *_: most.append(len(running)))
     assert {outcome.job: outcome.code for outcome in done} == dict(zip(todo, (0, 0, 0, 1), strict=True))
     assert max(most) == 2
-    assert read_last_log_line(todo[0]) == "['5', 'extra']"
+    assert read_last_log_line(todo[0]) == "['an argument']"
     assert read_last_log_line(todo[3]) == "no luck"
     assert read_rounds_done(todo[0]) == 3
 
@@ -67,7 +68,7 @@ def test_an_interrupt_ends_every_process_and_lets_it_save(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_jobs(todo, COMMAND, [], 2, 1, interrupt)
+        run_jobs(todo, build_command, 2, interrupt)
     assert [process.returncode for process in seen] == [0, 0]
     assert [read_last_log_line(job) for job in todo] == ["saved", "saved"]
 
@@ -106,7 +107,7 @@ def test_a_cell_that_another_program_works_on_is_waited_for(tmp_path):
             other.stdin.write(b"\n")
             other.stdin.flush()
 
-    (outcome,) = run_jobs([job], COMMAND, [], 1, 1, look)
+    (outcome,) = run_jobs([job], build_command, 1, look)
     other.communicate()
     assert (outcome.job, outcome.code) == (job, 0)
     assert looks[0] == [None]
@@ -136,7 +137,7 @@ def test_a_run_without_a_log(tmp_path):
 
 TIED = """
 import os, signal, sys, time
-import cli.reproduce.child_process as tied
+import fedtrain.reproduction.child_process as tied
 from threading import Thread
 tied.PAUSE = 0.05
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("saved", flush=True)))

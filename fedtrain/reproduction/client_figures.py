@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedtrain.report.plot_style import escape_mathtext
-from fedtrain.reproduce.figure_parts import create_named_panels, create_paper_figure, get_row_records, get_row_style
-from fedtrain.reproduce.plan import Plan
-from fedtrain.reproduce.results import ComparisonTable, RecordsByIdentity
+from fedtrain.reproduction.figure_parts import create_named_panels, create_paper_figure, get_row_records, get_row_style
+from fedtrain.reproduction.plan import Plan
+from fedtrain.reproduction.results import ComparisonTable, RecordsByIdentity
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure

@@ -10,9 +10,9 @@ from fedtrain.config.schema import Config
 from fedtrain.config.toml import flatten_tables
 from fedtrain.data.datasets import DATASETS, DatasetInfo
 from fedtrain.data.source import LoadedDataset
-from fedtrain.reproduce.paper_item import load_paper_item
-from fedtrain.reproduce.plan import Plan
-from fedtrain.reproduce.run_spec import affects_result
+from fedtrain.reproduction.paper_item import load_paper_item
+from fedtrain.reproduction.plan import Plan
+from fedtrain.reproduction.run_spec import affects_result
 
 PUBLISHED_TEST_SIZES = {
     "digits": {"mnist": 14_000, "svhn": 19_858, "usps": 1_860, "synthdigits": 97_791, "mnist_m": 14_000},

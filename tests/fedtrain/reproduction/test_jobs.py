@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from fake_reproduction import STANDIN_REQUEST, make_plan, make_published_data, write_fake_run
 
-from fedtrain.reproduce import paper_numbers
-from fedtrain.reproduce.data_match import find_impossible_runs, make_clients_preview
-from fedtrain.reproduce.estimate import estimate_total_seconds
-from fedtrain.reproduce.jobs import build_jobs, find_stored_runs, load_adopted_runs
-from fedtrain.reproduce.owned_files import check_owned, write_owned
-from fedtrain.reproduce.paper_item import PAPER_ITEM_NAMES
-from fedtrain.reproduce.plan import make_dataset_finder
+from fedtrain.reproduction import paper_numbers
+from fedtrain.reproduction.data_match import find_impossible_runs, make_clients_preview
+from fedtrain.reproduction.estimate import estimate_total_seconds
+from fedtrain.reproduction.jobs import build_jobs, find_stored_runs, load_adopted_runs
+from fedtrain.reproduction.owned_files import check_owned, write_owned
+from fedtrain.reproduction.paper_item import PAPER_ITEM_NAMES
+from fedtrain.reproduction.plan import make_dataset_finder
 from fedtrain.runs.folder import SUMMARY_FILE
 from theory.errors import InputError
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from fedtrain.aggregators import AGGREGATORS
 from fedtrain.config.old_names import OLD_NAMES
 from fedtrain.config.schema import SECTIONS, Config, get_method_class, serialize_config
 from fedtrain.config.toml import TomlTable, flatten_tables, serialize_section
+from fedtrain.report.records import DEFAULT_AGGREGATOR
 
 OPTION_FOR_SETTING = {
     "method.name": "--method",
@@ -21,6 +23,8 @@ OPTION_FOR_SETTING = {
     "seed": "--seed",
 }
 """Settings that have an option of their own; the others go by --set."""
+FIRST_SECTIONS = ("data", "local", "server", "model", "evaluation", "method")
+"""Sections that are hashed although nothing in them differs from the defaults, as in the first version."""
 PRECISION_SETTINGS = ("dtype", "amp")
 """All of the machine that a result depends on."""
 
@@ -79,6 +83,12 @@ def affects_result(key: str) -> bool:
     return section != "checkpoints" and key not in ("evaluation.report", "evaluation.test")
 
 
+def _default_aggregator(tables: Mapping[str, Any]) -> TomlTable:
+    """The mean, which runs of earlier versions do not mention; of another aggregator its name counts too."""
+    kind = AGGREGATORS.get(tables.get("aggregator", {}).get("name", DEFAULT_AGGREGATOR))
+    return {"name": DEFAULT_AGGREGATOR, **(serialize_section(kind()) if kind else {})}
+
+
 def hash_settings(tables: Mapping[str, Any], *, standin: bool) -> str:
     """Of all settings that decide a result. Defaults do not count, so that one that is new tomorrow changes nothing.
     Settings count by the names that they had first, so that runs of earlier versions are still recognised.
@@ -88,7 +98,8 @@ def hash_settings(tables: Mapping[str, Any], *, standin: bool) -> str:
     """
     kind = get_method_class(tables["method"]["name"])
     defaults = {name: serialize_section(section()) for name, section in SECTIONS.items()} | {
-        "method": serialize_section(kind())
+        "method": serialize_section(kind()),
+        "aggregator": _default_aggregator(tables),
     }
     settings = {**tables, "data": {**tables["data"], "source": "standin" if standin else "real"}}
     aside = () if settings["data"]["val_size"] else ("evaluation.every",)
@@ -102,8 +113,6 @@ def hash_settings(tables: Mapping[str, Any], *, standin: bool) -> str:
         for name, table in settings.items()
         if isinstance(table, Mapping)
     }
-    for name in ("machine", "checkpoints"):  # usually nothing is kept of them, and they go without saying
-        if not kept[name]:
-            del kept[name]
-    text = json.dumps([settings["seed"], kept], sort_keys=True)
+    said = {name: table for name, table in kept.items() if table or name in FIRST_SECTIONS}
+    text = json.dumps([settings["seed"], said], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]

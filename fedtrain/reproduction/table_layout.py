@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fedtrain.data.datasets import DATASETS
 from fedtrain.report.records import RunRecord
-from fedtrain.reproduce.paper_item import MethodVariant, Metric, PaperItem
-from fedtrain.reproduce.plan import Plan
+from fedtrain.reproduction.paper_item import MethodVariant, Metric, PaperItem
+from fedtrain.reproduction.plan import Plan
 
 MEAN_COLUMN = "mean"
 NumberReader = Callable[[RunRecord, MethodVariant], float | None]

@@ -12,9 +12,9 @@ from fedtrain.config.schema import Config, SelectionRule, get_method_class
 from fedtrain.config.toml import TomlTable, flatten_tables, merge_tables
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.data.source import LoadedDataset, load_dataset
-from fedtrain.reproduce.paper_item import Block, MethodVariant, PaperItem, load_paper_item
-from fedtrain.reproduce.request import Request, parse_seeds
-from fedtrain.reproduce.run_spec import RunSpec
+from fedtrain.reproduction.paper_item import Block, MethodVariant, PaperItem, load_paper_item
+from fedtrain.reproduction.request import Request, parse_seeds
+from fedtrain.reproduction.run_spec import RunSpec
 from theory.errors import InputError
 
 RESERVED_SETTINGS = {
@@ -118,12 +118,17 @@ def _build_run_spec(block: Block, row: MethodVariant, request: Request, found: L
 
 
 def _select_rows(whole: PaperItem, methods: tuple[str, ...]) -> tuple[MethodVariant, ...]:
+    """All rows, or those of these methods. A table that compares methods has room for any that the paper lacks."""
     for name in methods:
         get_method_class(name)
-    rows = tuple(row for row in whole.rows if not methods or row.method in methods)
+    if not methods:
+        return whole.rows
+    there = dict.fromkeys(row.method for row in whole.rows)
+    compares_methods = len(there) == len(whole.rows) > 1
+    more = [MethodVariant(name) for name in dict.fromkeys(methods) if name not in there] if compares_methods else []
+    rows = (*(row for row in whole.rows if row.method in methods), *more)
     if not rows:
-        there = ", ".join(dict.fromkeys(row.method for row in whole.rows))
-        raise InputError(f"{whole.name} has no row of {', '.join(methods)}; its methods are {there}")
+        raise InputError(f"{whole.name} has no row of {', '.join(methods)}; its methods are {', '.join(there)}")
     return rows
 
 

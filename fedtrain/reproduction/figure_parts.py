@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from fedtrain.report.curves import get_branch_style
 from fedtrain.report.plot_style import METHOD_STYLES, escape_mathtext
 from fedtrain.report.records import FUSED, RunRecord
-from fedtrain.reproduce.deviations import list_deviations
-from fedtrain.reproduce.paper_item import MethodVariant
-from fedtrain.reproduce.plan import Plan
-from fedtrain.reproduce.results import LEGACY_NOTE, ComparisonTable, RecordsByIdentity
+from fedtrain.reproduction.deviations import list_deviations
+from fedtrain.reproduction.paper_item import MethodVariant
+from fedtrain.reproduction.plan import Plan
+from fedtrain.reproduction.results import LEGACY_NOTE, ComparisonTable, RecordsByIdentity
 from theory.report.plot_style import FULL_WIDTH, MUTED_COLOUR, LineStyle, create_canvas
 
 if TYPE_CHECKING:

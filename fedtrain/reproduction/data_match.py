@@ -10,8 +10,8 @@ from typing import Any
 
 from fedtrain.config.data import DataSettings
 from fedtrain.data.build import assemble_federation
-from fedtrain.reproduce.plan import Plan
-from fedtrain.reproduce.run_spec import RunSpec
+from fedtrain.reproduction.plan import Plan
+from fedtrain.reproduction.run_spec import RunSpec
 from fedtrain.runs.manifest import describe_clients
 from theory.errors import InputError
 
@@ -30,7 +30,7 @@ def summarise_clients(data: Mapping[str, Any]) -> str:
 
 def make_clients_preview(plans: Iterable[Plan]) -> ClientsPreview:
     """Shares each data set out as often as there are settings for it."""
-    sources = {name: found.without_images() for plan in plans for name, found in plan.sources.items()}
+    sources = {name: found.without_inputs() for plan in plans for name, found in plan.sources.items()}
     return cache(
         lambda settings: summarise_clients(describe_clients(assemble_federation(settings, sources[settings.dataset])))
     )

@@ -7,9 +7,9 @@ from statistics import fmean
 import pytest
 from fake_reproduction import make_plan
 
-from fedtrain.reproduce import paper_numbers
-from fedtrain.reproduce.paper_item import PAPER_ITEM_NAMES
-from fedtrain.reproduce.table_layout import get_plan_panels
+from fedtrain.reproduction import paper_numbers
+from fedtrain.reproduction.paper_item import PAPER_ITEM_NAMES
+from fedtrain.reproduction.table_layout import get_plan_panels
 from theory.errors import InputError
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from fedtrain.report.records import RunRecord
 from fedtrain.report.rows import MeanStd, compute_mean_std
 from fedtrain.report.tables import RULE_DESCRIPTIONS
-from fedtrain.reproduce.deviations import list_deviations
-from fedtrain.reproduce.paper_numbers import PaperNumber, PaperNumbers
-from fedtrain.reproduce.plan import Plan
-from fedtrain.reproduce.table_layout import NumberReader, build_column_readers, get_panel_blocks, get_plan_panels
+from fedtrain.reproduction.deviations import list_deviations
+from fedtrain.reproduction.paper_numbers import PaperNumber, PaperNumbers
+from fedtrain.reproduction.plan import Plan
+from fedtrain.reproduction.table_layout import NumberReader, build_column_readers, get_panel_blocks, get_plan_panels
 
 LEGACY_NOTE = "with the quirks of the published code"
 MISSING_NUMBERS_NOTE = (
