@@ -133,20 +133,30 @@ def forecast_methods(
         variance = torch.stack([problem.y.double()[rows].var() for rows in problem.blocks])[owner]
         scores = {name: 1 - (predicted[name] - targets).squeeze(1) ** 2 / variance for name in order}
     else:
-        scores = {name: (predicted[name].argmax(1) == labels).double() for name in order}
+        scores = {name: score_classes(predicted[name], labels) for name in order}
     return Forecast(owner, scores, {name: fit.ridge for name, fit in fits.items()})
 
 
-def _validate_problem(problem: Problem, labels: Tensor | None, names: Sequence[str]) -> None:
-    """Refuse data that allow no forecast, before hours are spent on them."""
+def score_classes(predicted: Tensor, labels: Tensor) -> Tensor:
+    """1 for each sample whose class has the largest prediction, else 0."""
+    return (predicted.argmax(1) == labels).double()
+
+
+def validate_classes(labels: Tensor | None, sizes: Sequence[int], names: Sequence[str]) -> None:
+    """Refuse samples that allow no forecast, before hours are spent on them."""
     if labels is not None and len(labels.unique()) < 2:
         raise InputError("all samples are of one class, so there is nothing to forecast")
+    for name, size in zip(names, sizes, strict=True):
+        if size < FOLDS:
+            raise InputError(
+                f"client {name} has {size} samples; it needs {FOLDS}, one for each fold: give it more or leave it out"
+            )
+
+
+def _validate_problem(problem: Problem, labels: Tensor | None, names: Sequence[str]) -> None:
+    validate_classes(labels, problem.sizes, names)
     for name, rows in zip(names, problem.blocks, strict=True):
         y = problem.y[rows]
-        if len(y) < FOLDS:
-            raise InputError(
-                f"client {name} has {len(y)} samples; it needs {FOLDS}, one for each fold: give it more or leave it out"
-            )
         if labels is None and y.max() == y.min():
             raise InputError(
                 f"client {name}: its targets are all the same, so there is nothing to forecast for it; leave it out"

@@ -18,7 +18,7 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from theory.balls import ENLARGE, TINY, Array, Ball, bound_sum_error, multiply_matrices
+from theory.ball_arithmetic import ENLARGE, TINY, Array, Ball, bound_sum_error, multiply_matrices
 from theory.certify import Enclosure, Ordering, enclose_least_eigenvalue, enclose_mean, widen
 from theory.kernels.closed_form import Projection, Weights
 from theory.problem import Problem

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from theory.claims import Claim
 from theory.config import TheoryConfig
-from theory.prepare import prepare, show_progress
+from theory.progress import show_progress
 from theory.report.folder import reserve_folder, write_sweep
+from theory.resources import allot_resources
 from theory.sweep_table import SweepTable, expand_sweeps, measure_sweep
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def run_sweep(
     combinations = expand_sweeps(setting, sweeps)
     settings = [one for _, one in combinations]
     with (
-        prepare(settings, claims, figures=False, allow_parallel=allow_parallel, threads=threads, screen=screen),
+        allot_resources(settings, claims, figures=False, allow_parallel=allow_parallel, threads=threads, screen=screen),
         reserve_folder(out),
         show_progress(screen) as progress,
     ):

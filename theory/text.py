@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+CLOSE = 0.6
+"""How alike two names are of which one may be a misspelling of the other; resnet18 is not alexnet."""
+SHORT = 3
+"""Of so few letters one may differ: nu, mu."""
 FEW_NAMES = 20
 """Up to so many names are all listed beside the nearest."""
 
@@ -31,9 +35,9 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near!r}?" + (f" {listed}" if len(names) <= FEW_NAMES else "")
 
 
-def find_nearest_name(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
+def find_nearest_name(name: str, known: Iterable[str]) -> str | None:
     """The name that was probably meant, upper and lower case alike: one that it begins, else one spelt nearly so."""
     names = {one.lower(): one for one in known}
     longer = [one for one in names if name and one.startswith(name.lower())]  # best: best-by-validation, not last
-    near = longer or get_close_matches(name.lower(), names, n=1, cutoff=cutoff)
+    near = longer or get_close_matches(name.lower(), names, n=1, cutoff=CLOSE if len(name) > SHORT else 0.5)
     return names[near[0]] if near else None

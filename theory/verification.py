@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from theory.claims import Claim, select_claims
+from theory.collect_results import collect_results
 from theory.config import TheoryConfig
 from theory.errors import InputError
 from theory.kernels.closed_form import Projection
-from theory.measure import measure
-from theory.prepare import make_stderr_screen, prepare, show_progress
 from theory.problem import Covariance
+from theory.progress import make_stderr_screen, show_progress
 from theory.report.figures import plot_figures
 from theory.report.folder import reserve_folder, write_report
 from theory.report.verdict_table import format_html_table, format_text_table
+from theory.resources import allot_resources
 from theory.results import VerificationResults
 from theory.text import suggest_name
 from theory.user_data import UserData, build_user_data
@@ -150,13 +151,13 @@ def run_verification(
     screen: Console | None = None,
     command: str | None = None,
 ) -> VerificationReport:
-    """Check the setting, measure, and write the folder if one is named; the ``screen`` shows cost and progress."""
+    """Check the setting, collect results, write the folder if one is named; the ``screen`` shows cost and progress."""
     with (
-        prepare([setting], claims, allow_parallel=allow_parallel, threads=threads, screen=screen),
+        allot_resources([setting], claims, allow_parallel=allow_parallel, threads=threads, screen=screen),
         nullcontext() if out is None else reserve_folder(Path(out)) as folder,
         show_progress(screen) as progress,
     ):
-        results = measure(setting, claims, certify=certify, progress=progress)
+        results = collect_results(setting, claims, certify=certify, progress=progress)
         report = VerificationReport.from_results(replace(results, command=command))
         if folder is not None:
             progress("figures and page", 0, 1)

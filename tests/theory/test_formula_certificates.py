@@ -10,10 +10,10 @@ import torch
 from studies import compute_eigenvalues
 
 from theory import InputError, Problem, Study, draw_initial_weights, draw_synthetic_problem, formula_certificates
-from theory.balls import Ball
+from theory.ball_arithmetic import Ball
+from theory.collect_results import certify_study_formula
 from theory.config import TheoryConfig
 from theory.formula_certificates import certify_formula, enclose_kernel
-from theory.measure import certify_study_formula
 
 mpmath.mp.dps = 50
 

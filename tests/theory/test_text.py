@@ -10,6 +10,8 @@ def test_the_nearest_name_is_found_whatever_its_case():
     assert find_nearest_name("fedc", ["fedbn", "FedCO2"]) == "FedCO2"
     assert find_nearest_name("xyzzy", ["fedbn", "fedco2"]) is None
     assert find_nearest_name("", ["fedbn"]) is None
+    assert find_nearest_name("nu", ["mu", "squared"]) == "mu"
+    assert find_nearest_name("resnet18", ["digits", "alexnet"]) is None
 
 
 def test_all_names_are_listed_if_they_are_few_or_none_is_near():

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 import theory
 from theory import InputError, TheoryConfig, VerificationReport, verify
-from theory.prepare import choose_threads
+from theory.resources import choose_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"clients": 3, "samples": 4, "dim": 4, "width": 64, "steps": 5, "quiet": True}
@@ -139,7 +139,7 @@ def test_saving_later_writes_what_out_writes(tmp_path):
 
 def test_a_folder_in_use_is_refused_before_the_work(tmp_path, monkeypatch):
     (tmp_path / "report.html").write_text("mine")
-    monkeypatch.setattr("theory.verification.measure", None)
+    monkeypatch.setattr("theory.verification.collect_results", None)
     with pytest.raises(InputError, match=r"holds report\.html already.*choose another folder with out"):
         verify(**FAST, out=tmp_path)
     assert (tmp_path / "report.html").read_text() == "mine"

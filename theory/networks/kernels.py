@@ -73,15 +73,21 @@ class FederatedKernel:
 
 
 def compute_federated_ntk(
-    networks: Sequence[nn.Module], samples: ClientSamples, shared: Set[str], memory: int | None = None
+    networks: Sequence[nn.Module],
+    samples: ClientSamples,
+    shared: Set[str],
+    memory: int | None = None,
+    outputs: Sequence[int] | None = None,
 ) -> FederatedKernel:
     """The kernel of client i's network on client i's samples; ``shared`` are the entries that a method averages."""
     names = [name for name, p in networks[0].named_parameters() if p.requires_grad]
     groups = {name: SHARED if name in shared else PERSONAL for name in names}
-    found = compute_grouped_kernels(networks, samples.inputs, groups, apart=set(names) - shared, memory=memory)
+    found = compute_grouped_kernels(
+        networks, samples.inputs, groups, apart=set(names) - shared, outputs=outputs, memory=memory
+    )
     first = next(iter(found.values()))
-    outputs = len(first) // samples.total
-    sizes = torch.tensor([outputs * len(x) for x in samples.inputs])
+    rows = len(first) // samples.total
+    sizes = torch.tensor([rows * len(x) for x in samples.inputs])
     owner = torch.repeat_interleave(torch.arange(len(samples.names)), sizes).to(first.device)
     none = torch.zeros_like(first) if len(found) < 2 else first
     return FederatedKernel(found.get(SHARED, none), found.get(PERSONAL, none), owner)

@@ -113,16 +113,23 @@ def compare_round(
 ) -> RoundForecast:
     """Make the round both ways."""
     before = compute_outputs(networks, samples)
-    foretold = torch.cat([f.flatten() for f in forecast_round(kernel, before, samples, lr, steps)])
-    after = make_round(networks, samples, shared, lr, steps)
+    foretold = forecast_round(kernel, before, samples, lr, steps)
+    return compare_changes(before, make_round(networks, samples, shared, lr, steps), foretold, lr, max(steps))
+
+
+def compare_changes(
+    before: Sequence[Tensor], after: Sequence[Tensor], foretold: Sequence[Tensor], lr: float, steps: int
+) -> RoundForecast:
+    """Real outputs before and after a round beside the change that was foretold."""
     real = torch.cat([(b - a).flatten() for a, b in zip(before, after, strict=True)])
+    change = torch.cat([f.flatten() for f in foretold])
     size = torch.cat([f.flatten() for f in before]).norm().item()
     length = real.norm().item()
     return RoundForecast(
         lr,
-        max(steps),
-        (real - foretold).norm().item() / length if length else 0.0,
-        F.cosine_similarity(real, foretold, dim=0).item(),
+        steps,
+        (real - change).norm().item() / length if length else 0.0,
+        F.cosine_similarity(real, change, dim=0).item(),
         length / size if size else float("inf"),
     )
 

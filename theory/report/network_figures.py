@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from theory.networks.study import ModelFindings, NetworkStudy
+from theory.networks.network_study import ModelFindings, NetworkStudy
 from theory.report.plot_style import (
     BRANCH_STYLES,
     FULL_WIDTH,

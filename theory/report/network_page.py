@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from theory.networks.study import ORDERINGS, NetworkStudy
+from theory.networks.network_study import ORDERINGS, NetworkStudy
 from theory.report import html_format
 from theory.report.folder import stage_output, write_json
 from theory.report.html_page import VERDICT_KINDS, load_stylesheet

@@ -119,7 +119,7 @@ def test_wrong_input_is_refused(change, message):
 
 
 def test_deep_kernels_have_the_same_figure():
-    from theory.curves import examine_mixture
+    from theory.figure_data import examine_mixture
     from theory.report.mixture_figure import plot_criteria
     from theory.report.plot_style import use_plot_style
 

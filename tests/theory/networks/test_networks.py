@@ -9,10 +9,17 @@ from torch import nn
 
 from theory import InputError
 from theory.networks.kernels import ClientSamples, FederatedKernel, compute_federated_ntk
+from theory.networks.network_study import (
+    LocalSteps,
+    NetworkCheckpoint,
+    choose_models,
+    compute_model_kernels,
+    study_networks,
+)
 from theory.networks.next_round import compare_round, compare_tiny_round, forecast_round, make_round
 from theory.networks.orderings import judge_orderings
 from theory.networks.spectrum import encode_labels, measure_spectrum
-from theory.networks.study import LocalSteps, NetworkCheckpoint, choose_models, compute_model_kernels, study_networks
+from theory.networks.tangent_round import compare_real_round, foretell_round
 
 CLASSES = 3
 
@@ -174,6 +181,51 @@ def test_another_kernel_does_not_predict_the_round():
         for net, x, b in zip(nets, SAMPLES.inputs, make_round(nets, SAMPLES, SHARED, 1e-4, (1, 1, 1)), strict=True)
     ]
     assert (torch.cat(wrong) - torch.cat(real)).norm() > 0.1 * torch.cat(real).norm()
+
+
+def list_batches(size):
+    """Each client's samples twice over, in batches."""
+    found = []
+    for x, y in zip(SAMPLES.inputs, SAMPLES.labels, strict=True):
+        own = list(zip(x.split(size), y.split(size), strict=True))
+        found.append(lambda own=own: own * 2)
+    return found
+
+
+@pytest.mark.parametrize("shared", [SHARED, frozenset()])
+def test_the_tangent_round_is_what_the_kernel_foretells_of_full_batches(shared):
+    """Two roads: steps on the networks' tangents, and the matrix over all samples."""
+    nets = build_clients(personal_seed=40)
+    kernel = compute_federated_ntk(nets, SAMPLES, shared)
+    before = [net(x).detach() for net, x in zip(nets, SAMPLES.inputs, strict=True)]
+    expected = forecast_round(kernel, before, SAMPLES, 0.3, (2, 2, 2))
+    found = foretell_round(nets, list_batches(9), SAMPLES, shared, 0.3)
+    assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(found, expected, strict=True))
+    assert max(one.abs().max() for one in found) > 0.1
+
+
+def test_the_tangent_round_errs_on_real_batches_by_the_square_of_the_step():
+    nets, batches, errors = build_clients(personal_seed=40), list_batches(2), []
+    for lr in (1e-3, 1e-4):
+        trained = copy.deepcopy(nets)
+        for net, own in zip(trained, batches, strict=True):
+            optimiser = torch.optim.SGD(net.parameters(), lr=lr)
+            for x, y in own():
+                optimiser.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                optimiser.step()
+        states = [net.state_dict() for net in trained]
+        for name in SHARED:
+            mean = sum(w * state[name] for w, state in zip(SAMPLES.weights, states, strict=True))
+            for state in states:
+                state[name].copy_(mean)
+        after = [net(x).detach() for net, x in zip(trained, SAMPLES.inputs, strict=True)]
+        made = compare_real_round(nets, after, batches, SAMPLES, SHARED, lr)
+        assert (made.lr, made.steps) == (lr, 4)
+        errors.append(made.error)
+    assert errors[1] < 1e-2
+    assert 0.08 < errors[1] / errors[0] < 0.12
+    assert compare_real_round(nets, after, batches, SAMPLES, frozenset(), 1e-4).error > 0.1  # had nothing been shared
 
 
 # ---- all of it

@@ -16,8 +16,8 @@ from matplotlib.image import imread
 from theory import build_user_data
 from theory.certify import Enclosure, Ordering
 from theory.claims import CLAIMS, select_claims
+from theory.collect_results import collect_results
 from theory.config import TheoryConfig
-from theory.measure import measure
 from theory.report.figure_messages import build_messages
 from theory.report.figures import draw_figures, plot_figures
 from theory.report.html_format import (
@@ -42,7 +42,7 @@ HOSTILE = '</td><script>alert("1")</script><img src=http://example.invalid/x one
 @pytest.fixture(scope="module")
 def tiny() -> Report:
     setting = TheoryConfig(clients=2, samples=4, dim=4, width=64, steps=5)
-    return measure(setting, select_claims(None), certify=True)
+    return collect_results(setting, select_claims(None), certify=True)
 
 
 @pytest.fixture
@@ -217,8 +217,8 @@ def test_a_bound_of_zero_has_no_multiples(report: Report) -> None:
 def test_the_residuals_tell_of_the_draw_that_they_show() -> None:
     """D2's finding may be another draw's."""
     setting = TheoryConfig(clients=2, samples=4, dim=4, width=64, steps=5, draws=3)
-    results = measure(setting, select_claims("D2"))
-    first = measure(replace(setting, draws=1), select_claims("D2"))
+    results = collect_results(setting, select_claims("D2"))
+    first = collect_results(replace(setting, draws=1), select_claims("D2"))
     assert results["D2"].draws is not None
     assert results["D2"].draws.shown != 1
     assert results.curves.gains == first["D2"].evidence != results["D2"].evidence

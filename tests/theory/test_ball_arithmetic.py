@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from theory.balls import Ball, bound_sum_error, multiply_matrices
+from theory.ball_arithmetic import Ball, bound_sum_error, multiply_matrices
 from theory.errors import InputError
 
 NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False).filter(lambda x: x == 0 or abs(x) > 1e-6)

@@ -15,6 +15,7 @@ from theory.networks.kernels import ClientSamples, FederatedKernel, compute_fede
 from theory.networks.next_round import RoundForecast, compare_round, compare_tiny_round
 from theory.networks.orderings import judge_orderings
 from theory.networks.spectrum import Spectrum, measure_spectrum
+from theory.networks.tangent_round import Batches, compare_real_round
 
 FUSED = "fused"
 ORDERINGS = {
@@ -30,6 +31,17 @@ OUTSIDE = (
 
 
 @dataclass(frozen=True)
+class RealRound:
+    """The run's own next round: mini-batches of all training data, batch norm in training mode, the method's loss."""
+
+    outputs: Mapping[str, Sequence[Tensor]]
+    """After it: of each model, by each client's network on the client's samples."""
+    batches: Sequence[Batches]
+    """Of each client, as the round took them."""
+    lr: float
+
+
+@dataclass(frozen=True)
 class NetworkCheckpoint:
     """The networks of all clients after some rounds: for each model (branch) one network of each client."""
 
@@ -41,6 +53,7 @@ class NetworkCheckpoint:
     """Whether the prediction is the sum of all models' outputs, which have no entry in common."""
     fused: Sequence[nn.Module] = ()
     """The networks of the prediction where it is not that sum; none where there is one model."""
+    real_round: RealRound | None = None
 
 
 @dataclass(frozen=True)
@@ -63,10 +76,11 @@ class ModelFindings:
     """|K - K at the first checkpoint| / |K at the first checkpoint|."""
     tiny_round: RoundForecast | None = None
     own_round: RoundForecast | None = None
+    real_round: RoundForecast | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        rounds = {"tiny_round": self.tiny_round, "own_round": self.own_round}
+        rounds = {"tiny_round": self.tiny_round, "own_round": self.own_round, "real_round": self.real_round}
         return {
             "spectrum": self.spectrum.to_dict(),
             "clients": {name: one.to_dict() for name, one in self.clients.items()},
@@ -235,7 +249,11 @@ def _examine_model(
             own = compare_round(networks, kernel, samples, checkpoint.shared, local.lr, local.steps)
     drift = ((kernel.whole - first.whole).norm() / first.whole.norm()).item()
     spectrum = measure_spectrum(kernel.whole, torch.cat(list(samples.labels)), classes)
-    return ModelFindings(spectrum, clients, drift, tiny, own)
+    real = checkpoint.real_round
+    made = None
+    if networks is not None and real is not None:
+        made = compare_real_round(networks, real.outputs[name], real.batches, samples, checkpoint.shared, real.lr)
+    return ModelFindings(spectrum, clients, drift, tiny, own, made)
 
 
 def _name_dtype(kernels: Mapping[str, FederatedKernel]) -> str:

@@ -1,4 +1,4 @@
-"""What comes before the work: choose threads, predict and check the cost, refuse parallel samples, show progress."""
+"""What a verification may take of the machine: how many threads, how much memory, and how long it will be."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from theory.config import TheoryConfig
 from theory.cost import predict_cost, refuse_if_too_large
 from theory.errors import InputError
 from theory.memory import get_available_memory
-from theory.study import ProgressCallback
 from theory.text import format_duration
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ REPORT_SECONDS = 4
 
 
 @contextmanager
-def prepare(
+def allot_resources(
     settings: Sequence[TheoryConfig],
     claims: Sequence[Claim],
     *,
@@ -81,30 +80,3 @@ def check_cost(
             f"needs about {max(largest.bytes / 2**20, 1):.0f} MiB of {available / 2**30:.0f} GiB and "
             f"roughly {format_duration(seconds)}"
         )
-
-
-@contextmanager
-def show_progress(screen: Console | None) -> Iterator[ProgressCallback]:
-    """A bar while there is a terminal to see it."""
-    if screen is None or not screen.is_terminal:
-        yield lambda what, done, total: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=screen, transient=True) as bar:
-        task = bar.add_task("preparing", total=1)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
-
-
-def make_stderr_screen() -> Console:
-    """A console for what is said while the work goes on."""
-    from rich.console import Console
-
-    return Console(stderr=True, markup=False, highlight=False, emoji=False)

@@ -11,8 +11,8 @@ import torch
 from theory import CLAIMS, Claim, Finding, Study, draw_synthetic_problem
 from theory.certify import Enclosure
 from theory.claims import select_claims
+from theory.collect_results import certify_study, collect_eigenvalues, collect_results
 from theory.config import TheoryConfig
-from theory.measure import certify_study, collect_eigenvalues, measure
 from theory.report.figure_messages import build_messages
 from theory.results import EigenvalueRange
 
@@ -23,13 +23,13 @@ TINY = TheoryConfig(clients=3, samples=3, dim=4, width=64, steps=6, seed=1)
 def whole():
     """All claims and the certificates on a tiny setting as a report, their study, and the reported progress."""
     progress = []
-    results = measure(TINY, select_claims(None), certify=True, progress=lambda *step: progress.append(step))
+    results = collect_results(TINY, select_claims(None), certify=True, progress=lambda *step: progress.append(step))
     return results.to_dict(), TINY.build_study(), progress
 
 
 def report_on(setting, claims, **more):
     """What report.json would hold."""
-    return measure(setting, claims, **more).to_dict()
+    return collect_results(setting, claims, **more).to_dict()
 
 
 def compute_spectrum(K):
@@ -147,7 +147,7 @@ def test_a_singular_kernel_has_no_condition_number():
 
 def test_one_claim_over_three_draws():
     claim, shown = build_scripted_claim("K1", [("holds", 3.0), ("holds", -1e-12), ("holds", 6.0)])
-    results = measure(replace(TINY, draws=3), [claim])
+    results = collect_results(replace(TINY, draws=3), [claim])
     row = results.to_dict()["claims"][0]
     assert row["verdict"] == "holds"
     assert row["draws"] == {
@@ -314,7 +314,7 @@ def test_the_summary_does_not_take_rounding_for_a_gain(dtype, npz):
     X[2:4], X[12:14] = X[:2], X[10:12]
     setting = replace(npz(X, [0] * 10 + [1] * 10), dtype=dtype)
     for seed in range(4):
-        results = measure(replace(setting, seed=seed), select_claims("O3"))
+        results = collect_results(replace(setting, seed=seed), select_claims("O3"))
         assert results.summary[0].startswith("Adding an offline network does not raise λ_min"), seed
         messages = build_messages(results.curves)
         assert messages["draws"] == "λ_min rises from FedBN to Fed-CO2 in 0 of 20 draws"

@@ -17,8 +17,8 @@ from theory.certify import Ordering, certify_orderings
 from theory.claims import Claim, Finding
 from theory.claims.base import FAILS, HOLDS, UNDECIDED, format_conditional_verdict, parse_conditions
 from theory.config import TheoryConfig
-from theory.curves import collect_curves, collect_mixture
 from theory.errors import InputError
+from theory.figure_data import collect_curves, collect_mixture
 from theory.formula_certificates import FormulaCertificates, certify_formula
 from theory.results import ClaimFinding, DrawStatistics, EigenvalueRange, VerificationResults
 from theory.study import ProgressCallback, Study, compute_max_eigenvalue, compute_min_eigenvalue
@@ -31,7 +31,7 @@ ONE_CLIENT_NOTE = (
 )
 
 
-def measure(
+def collect_results(
     setting: TheoryConfig,
     claims: Sequence[Claim],
     *,
