@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from fedtrain.config.data import DataSettings
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, SamplePool, Samples
-from fedtrain.data.datasets import get_dataset_info
+from fedtrain.data.datasets import DATASETS, get_dataset_info
 from fedtrain.data.partition import compute_noise_levels, misalign_labels
 from fedtrain.data.partition.assign import assign_samples, validate_data_settings
+from fedtrain.data.partition.by_domain import assign_whole_domains
 from fedtrain.data.partition.client_indices import ClientIndices
 from fedtrain.data.partition.indices import Indices
 from fedtrain.data.readers.labelled_images import Split
 from fedtrain.data.source import LoadedDataset, load_dataset
+from fedtrain.data.standardise import standardise_client
 from theory.errors import InputError
 
 
 def build_federation(settings: DataSettings, root: Path | None = None) -> Federation:
     """The clients that the settings describe; ``root`` is the folder of the data if not the usual one."""
-    validate_data_settings(settings)
+    if settings.dataset in DATASETS:
+        validate_data_settings(settings)
     return assemble_federation(settings, load_dataset(settings, root))
 
 
 def assemble_federation(settings: DataSettings, found: LoadedDataset) -> Federation:
     """The clients that the settings make of these pools."""
-    parts = assign_samples(settings, found.pools)
+    found = found.merge_for(settings.skew)
+    parts = assign_samples(settings, found.pools, found.info)
     return _build_clients(
         settings, found, zip(parts, compute_noise_levels(len(parts), settings.noise).tolist(), strict=True)
     )
@@ -39,29 +44,47 @@ def build_single_client(settings: DataSettings, index: int, root: Path | None = 
     With a domain for each client, its own domain is all that has to be here. Under other skews what is whose depends
     on the labels of all.
     """
-    validate_data_settings(settings)
-    count = count_clients(settings)
+    is_catalogued = settings.dataset in DATASETS
+    found = None if is_catalogued else load_dataset(settings, root)
+    info = get_dataset_info(settings.dataset) if found is None else found.info
+    validate_data_settings(settings, info)
+    count = settings.clients or len(info.domains)
     if not 0 <= index < count:
         raise InputError(f"there is no client {index}: these settings make {count}, counted from 0")
     independent = settings.skew == "domain"
-    found = load_dataset(
-        settings, root, only=list(get_dataset_info(settings.dataset).domains)[index] if independent else None
-    )
-    part = assign_samples(settings, found.pools)[0 if independent else index]
+    if found is None:
+        found = load_dataset(settings, root, only=list(info.domains)[index] if independent else None)
+    elif independent:
+        found = replace(found, pools=[found.pools[index]])
+    found = found.merge_for(settings.skew)
+    part = assign_samples(settings, found.pools, info)[0 if independent else index]
     return _build_clients(settings, found, [(part, float(compute_noise_levels(count, settings.noise)[index]))])
 
 
+def build_natural_clients(settings: DataSettings) -> Federation:
+    """The clients that are in data of the user's own, even if there is but one."""
+    found = load_dataset(settings)
+    return _build_clients(settings, found, [(part, 0.0) for part in assign_whole_domains(settings, found.pools)])
+
+
 def count_clients(settings: DataSettings) -> int:
-    """How many clients the settings make; no data are looked at."""
-    return settings.clients or len(get_dataset_info(settings.dataset).domains)
+    """How many clients the settings make; of the paper's data none are looked at."""
+    if settings.clients:
+        return settings.clients
+    return len((DATASETS.get(settings.dataset) or load_dataset(settings).info).domains)
 
 
 def _build_clients(
     settings: DataSettings, found: LoadedDataset, pairs: Iterable[tuple[ClientIndices, float]]
 ) -> Federation:
     """Clients with their images, each with its share and its noise."""
-    clients = (build_client(settings, found.pools[part.pool_index], part, noise) for part, noise in pairs)
-    data = get_dataset_info(settings.dataset)
+    data = found.info
+    clients = (
+        standardise_client(
+            build_client(settings, found.pools[part.pool_index], part, noise), data, settings.standardise
+        )
+        for part, noise in pairs
+    )
     wrong = "labels do not belong to their images (misaligned, as in published results)"
     return Federation(
         tuple(clients),
@@ -70,6 +93,9 @@ def _build_clients(
         found.standin,
         Preprocessing(data.mean, data.std, settings.augment, settings.augment_val, settings.noise_unit),
         (*found.notes, *[wrong] * (settings.labels == "misaligned")),
+        is_own=not data.is_from_paper,
+        table=data.table,
+        scaling=data.scaling,
     )
 
 
@@ -79,7 +105,7 @@ def build_client(settings: DataSettings, pool: SamplePool, share: ClientIndices,
     def samples(part: Split, chosen: Indices) -> Samples:
         of_image, of_label = misalign_labels(chosen) if settings.labels == "misaligned" else (chosen, chosen)
         labels = pool.train if part == "train" else pool.test
-        return Samples(pool.load_images(part, of_image), torch.from_numpy(labels[of_label]))
+        return Samples(pool.load_inputs(part, of_image), torch.from_numpy(labels[of_label]))
 
     val = samples("train", share.val) if len(share.val) else None
     return ClientData(share.name, samples("train", share.train), samples("test", share.test), val, noise)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fedtrain.data.partition.indices import Indices
 from fedtrain.data.readers.labelled_images import Split
+from fedtrain.data.scaling import Scaling
+from fedtrain.data.table_schema import TableSchema
 
 ArrayPair = tuple[Any, Any]
 """Inputs and class numbers, tensors or numpy arrays."""
-LoadImages = Callable[[Split, Indices], Tensor]
-"""Images of a pool at these places, as bytes (n, 3, H, W), in this order."""
+LoadInputs = Callable[[Split, Indices], Tensor]
+"""Inputs of a pool at these places, in this order: images as bytes (n, C, H, W), or numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class SamplePool:
-    """One domain of a data set. Labels are at hand; images are fetched when a client is made of them."""
+    """One domain of a data set. Labels are at hand; inputs are fetched when a client is made of them."""
 
     domain: str
     """How it is named in commands and files: ``mnist_m``, ``dslr``."""
@@ -31,22 +34,39 @@ class SamplePool:
     train: Indices
     """Labels of the samples that may be trained on, in an order that is part of the data set."""
     test: Indices
-    load_images: LoadImages
-    image_size: int
-    """Images are squares of so many pixels."""
+    load_inputs: LoadInputs
+    input_shape: tuple[int, ...]
+    input_type: torch.dtype = torch.uint8
 
-    def without_images(self) -> SamplePool:
+    def without_inputs(self) -> SamplePool:
         """The same for who wants to know only how many they are: what is taken has a shape and no content."""
 
         def take(part: Split, indices: Indices) -> Tensor:
-            return torch.empty(len(indices), 3, self.image_size, self.image_size, dtype=torch.uint8, device="meta")
+            return torch.empty(len(indices), *self.input_shape, dtype=self.input_type, device="meta")
 
-        return replace(self, load_images=take)
+        return replace(self, load_inputs=take)
+
+
+def merge_pools(pools: Sequence[SamplePool], name: str) -> SamplePool:
+    """One pool of the samples of several, in their order."""
+
+    def take(part: Split, indices: Indices) -> Tensor:
+        sizes = [len(pool.train if part == "train" else pool.test) for pool in pools]
+        starts = np.cumsum([0, *sizes])
+        whose = np.searchsorted(starts, indices, side="right") - 1
+        inputs = pools[0].load_inputs(part, indices[:0]).new_empty(len(indices), *pools[0].input_shape)
+        for number in np.unique(whose):
+            at = np.flatnonzero(whose == number)
+            inputs[torch.from_numpy(at)] = pools[number].load_inputs(part, indices[at] - starts[number])
+        return inputs
+
+    train, test = (np.concatenate([getattr(pool, part) for pool in pools]) for part in ("train", "test"))
+    return replace(pools[0], domain=name, title=name, train=train, test=test, load_inputs=take)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Samples:
-    """Inputs, bytes (n, 3, H, W) or floating numbers of any shape, and a class number (int64) of each."""
+    """Inputs, bytes (n, C, H, W) or floating numbers of any shape, and a class number (int64) of each."""
 
     inputs: Tensor
     labels: Tensor
@@ -85,6 +105,8 @@ class ClientData:
     """What a round may be chosen by."""
     noise: float = 0.0
     """Standard deviation of the Gaussian noise that this client sees on its inputs."""
+    scaling: Scaling | None = None
+    """How its inputs were standardised, so that new ones can be."""
 
     @classmethod
     def from_arrays(cls, name: str, *, train: ArrayPair, test: ArrayPair, val: ArrayPair | None = None) -> ClientData:
@@ -145,7 +167,11 @@ class Federation:
     notes: tuple[str, ...] = ()
     """What a reader of the results must know: the split is ours, SynthDigits is re-created, ..."""
     is_own: bool = False
-    """Whether the clients were given in Python, so that no catalogue knows the shape of their inputs."""
+    """Whether the data are the user's own, so that no catalogue knows the shape of their inputs."""
+    table: TableSchema | None = None
+    """The columns, if inputs are rows of a table."""
+    scaling: Scaling | None = None
+    """Mean and deviation of numbers over everybody's training part: what a client that was never seen gets."""
 
     @property
     def fingerprint(self) -> str:

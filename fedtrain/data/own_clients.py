@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -14,6 +15,8 @@ OWN_DATASET = "own"
 INPUT_TYPES = {str(kind): kind for kind in (torch.uint8, torch.float32, torch.float64)}
 """Inputs may be bytes, which are divided by 255, or numbers, which are taken as they are."""
 
+WHOLE_TYPES = (torch.int8, torch.int16, torch.int32, torch.uint8)
+
 
 def build_own_federation(clients: Sequence[ClientData], classes: Sequence[str] | None = None) -> Federation:
     """The federation of these clients; classes are named by their numbers unless ``classes`` names them."""
@@ -22,18 +25,53 @@ def build_own_federation(clients: Sequence[ClientData], classes: Sequence[str] |
     names = [client.name for client in clients]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"two clients are called {twice!r}; give each a name of its own")
+    clients = [_convert_labels(client) for client in clients]
     like = clients[0].train.inputs
-    top = -1
     for client in clients:
-        for split, samples in (("train", client.train), ("val", client.val), ("test", client.test)):
-            if samples is not None:
-                _check_samples(f"client {client.name}, {split}", samples, like)
-                top = max(top, int(samples.labels.max()) if len(samples) else -1)
-    if classes is None:
-        classes = [str(number) for number in range(top + 1)]
-    if top >= len(classes):
-        raise InputError(f"a label is {top}, and there are {len(classes)} classes, counted from 0; name all of them")
-    return Federation(tuple(clients), tuple(classes), "your data", False, Preprocessing(), is_own=True)
+        for split, samples in _list_samples(client):
+            _check_samples(f"client {client.name}, {split}", samples, like)
+    known = _name_classes(clients, classes)
+    return Federation(tuple(clients), known, "your data", False, Preprocessing(), is_own=True)
+
+
+def _list_samples(client: ClientData) -> list[tuple[str, Samples]]:
+    parts = (("train", client.train), ("val", client.val), ("test", client.test))
+    return [(split, samples) for split, samples in parts if samples is not None]
+
+
+def _convert_labels(client: ClientData) -> ClientData:
+    """Whole numbers of any width will do."""
+    return replace(client, **{split: _widen(samples) for split, samples in _list_samples(client)})  # type: ignore[arg-type]
+
+
+def _widen(samples: Samples) -> Samples:
+    labels = samples.labels
+    return Samples(samples.inputs, labels.long()) if labels.dtype in WHOLE_TYPES else samples
+
+
+def _name_classes(clients: Sequence[ClientData], classes: Sequence[str] | None) -> tuple[str, ...]:
+    """The names given, or numbers; labels must count from 0, and one that only test data have cannot be learned."""
+    seen = {
+        split: {
+            label for client in clients for at, s in _list_samples(client) if at == split for label in s.labels.tolist()
+        }
+        for split in ("train", "val", "test")
+    }
+    everything = set().union(*seen.values())
+    top, least = max(everything, default=-1), min(everything, default=0)
+    count = len(classes) if classes is not None else top + 1
+    if least == 1 and (classes is None or top == count):
+        raise InputError(
+            f"labels go from 1 to {top}, and classes are counted from 0; subtract 1 from all labels"
+            + (f", or name {top + 1} classes if class 0 exists and has no sample" if classes is None else "")
+        )
+    if top >= count:
+        raise InputError(f"a label is {top}, and there are {count} classes, counted from 0; name all of them")
+    if unseen := (seen["test"] | seen["val"]) - seen["train"]:
+        raise InputError(
+            f"class {min(unseen)} is tested, and no client has a training sample of it; give one, or leave it out"
+        )
+    return tuple(classes) if classes is not None else tuple(str(number) for number in range(count))
 
 
 def _check_samples(where: str, samples: Samples, like: torch.Tensor) -> None:
@@ -50,4 +88,8 @@ def _check_samples(where: str, samples: Samples, like: torch.Tensor) -> None:
             f"{like.dtype} of shape {tuple(like.shape[1:])}; give all clients inputs of one kind"
         )
     if inputs.is_floating_point() and not bool(inputs.isfinite().all()):
-        raise InputError(f"{where}: an input is not finite; clean the data first")
+        place = (~inputs.isfinite()).nonzero()[0].tolist()
+        value = inputs[tuple(place)].item()
+        raise InputError(
+            f"{where}: X[{', '.join(map(str, place))}] is {value}; replace or drop values that are not finite"
+        )

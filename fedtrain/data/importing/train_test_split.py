@@ -6,6 +6,7 @@ NumPy's legacy generator is used on purpose: its streams never change, so the sp
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedtrain.data.partition.indices import Indices
 
@@ -39,6 +40,14 @@ def split_train_test(
     count = len(labels)
     size = wanted if wanted is not None and count >= 4 * wanted else max(1, round(DEFAULT_TEST_SHARE * count))
     alone = np.bincount(duplicate_groups)[duplicate_groups] == 1
+    return split_by_size(labels, duplicate_groups, alone, size, seed)
+
+
+def split_by_size(
+    labels: Indices, duplicate_groups: Indices, alone: NDArray[np.bool_], size: int, seed: int
+) -> tuple[Indices, Indices]:
+    """The same for a size; only samples that are ``alone``, without a twin here or elsewhere, are tested on."""
+    count = len(labels)
     rng = np.random.RandomState(seed)
     chosen = [
         rng.permutation(np.flatnonzero(alone & (labels == label)))[:quota]
@@ -53,9 +62,7 @@ def split_train_test(
     return np.concatenate([single[:middle], together, single[middle:]]), test
 
 
-def _compute_test_quotas(
-    labels: Indices, is_unique: np.ndarray[tuple[int], np.dtype[np.bool_]], size: int
-) -> list[tuple[int, int]]:
+def _compute_test_quotas(labels: Indices, is_unique: NDArray[np.bool_], size: int) -> list[tuple[int, int]]:
     """Test images of each class: its share rounded down, and one more for the largest remainders.
 
     At least one image of a class is left to train on, and only images without twins are there to choose from.

@@ -19,9 +19,14 @@ from fedtrain.data.partition.client_indices import NO_INDICES, ClientIndices, La
 from theory.errors import InputError
 
 
-def assign_samples(settings: DataSettings, pools: Sequence[LabelledPool]) -> list[ClientIndices]:
-    """One share a client; ``pools`` are the domains of the data set in the catalogue's order."""
-    validate_data_settings(settings)
+def assign_samples(
+    settings: DataSettings, pools: Sequence[LabelledPool], data: DatasetInfo | None = None
+) -> list[ClientIndices]:
+    """One share a client; ``pools`` are the domains of the data set in order, or one pool for a label skew.
+
+    ``data`` describes the data set if it is not one of the paper's.
+    """
+    validate_data_settings(settings, data)
     if settings.skew == "domain":
         return assign_whole_domains(settings, pools)
     if settings.skew == "label+feature":
@@ -49,13 +54,14 @@ def partition_by_label(settings: DataSettings, pool: LabelledPool) -> list[Train
 def list_valid_skews(data: DatasetInfo) -> list[str]:
     """The skews that make sense for a data set."""
     if len(data.domains) > 1:
-        return ["domain", "label+feature"]
+        return ["domain", "label+feature", *([] if data.is_from_paper else ["iid", "pathological", "dirichlet"])]
     return ["iid", "pathological", "dirichlet"] + ["pachinko"] * (data.name == "cifar100")
 
 
-def validate_data_settings(settings: DataSettings) -> None:
+def validate_data_settings(settings: DataSettings, data: DatasetInfo | None = None) -> None:
     """Refuse settings that contradict the data set or each other."""
-    data = get_dataset_info(settings.dataset)
+    data = data or get_dataset_info(settings.dataset)
+    by_label = settings.skew not in ("domain", "label+feature")
     domains = len(data.domains)
     if settings.skew not in list_valid_skews(data):
         what = f"has {domains} domains" if domains > 1 else "is one pool of images"
@@ -63,11 +69,11 @@ def validate_data_settings(settings: DataSettings) -> None:
         raise InputError(
             f"skew {settings.skew!r} does not fit {data.title}, which {what}; choose {_format_valid_skews(data)}"
         )
-    if domains > 1 and settings.clients not in (None, domains):
+    if not by_label and settings.clients not in (None, domains):
         raise InputError(
             f"clients is {settings.clients}; {data.title} has {domains} domains, a client each: leave data.clients out"
         )
-    if domains == 1 and settings.clients is None:
+    if by_label and settings.clients is None:
         raise InputError(f"skew {settings.skew!r} needs a number of clients; set data.clients")
     if settings.percent is not None and settings.train_size is not None:
         raise InputError("percent and train_size both say how much to train on; leave data.percent or data.train_size")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedtrain.config.data import DataSettings
+from fedtrain.data.datasets import DATASETS
 from fedtrain.data.partition import (
     DIGITS_POOL_SIZE,
     compute_part_sizes,
@@ -61,7 +62,7 @@ def assign_domain_parts(settings: DataSettings, pools: Sequence[LabelledPool]) -
 def _assign_domain_part(
     settings: DataSettings, number: int, pool: LabelledPool, rng: np.random.RandomState
 ) -> ClientIndices:
-    labels = pool.train
+    labels, domain = pool.train, pool.domain if settings.dataset in DATASETS else ""
     if settings.dataset == "digits":
         labels = labels[: sum(compute_part_sizes(DIGITS_POOL_SIZE)[: settings.divide])]
     try:
@@ -71,13 +72,13 @@ def _assign_domain_part(
             settings.alpha,
             settings.divide,
             settings.least_per_class,
-            get_kept_part(pool.domain, settings.alpha, settings.divide),
+            get_kept_part(domain, settings.alpha, settings.divide),
             seed=rng,
-            adjust_test=settings.thin_test == "all" or pool.domain not in UNTHINNED_TEST_DOMAINS,
+            adjust_test=settings.thin_test == "all" or domain not in UNTHINNED_TEST_DOMAINS,
         )
     except InputError as error:
         raise InputError(f"client {pool.domain}: {error}") from None
-    cut = OFFICE_CUT_FACTORS.get(pool.domain, 1)
+    cut = OFFICE_CUT_FACTORS.get(domain, 1)
     train = (
         subsample_stratified(labels, share.train, 1 / cut, rng)
         if 1 < cut <= len(labels) / MIN_SAMPLES_AFTER_CUT

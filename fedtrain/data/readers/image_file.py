@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +20,42 @@ FORMATS = ("JPEG", "PNG", "BMP", "GIF")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
 
 
+GREY_MODES = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F")
+
+
 def read_image(path: Path, size: tuple[int, int] | None = None) -> NDArray[np.uint8]:
     """The image, resized to ``size`` = (H, W) without regard to its aspect.
 
     What does not have three bands (grey, RGBA, palette, CMYK) becomes grey in three equal channels.
     """
+    with _open_image(path) as image:
+        colour = (image if len(image.getbands()) == 3 else image.convert("L")).convert("RGB")
+        if size is not None:
+            colour = colour.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+        return np.array(colour, dtype=np.uint8)
+
+
+def read_image_as(path: Path, size: tuple[int, int], channels: int) -> NDArray[np.uint8]:
+    """The image as (channels, H, W), grey or colour, resized without regard to its aspect; alpha is left out."""
+    with _open_image(path) as image:
+        plain: Image.Image = image
+        if image.mode.startswith("I"):  # 16 bits: the upper eight of them
+            plain = Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
+        found = plain.convert("L" if channels == 1 else "RGB")
+        if found.size != (size[1], size[0]):
+            found = found.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+        return np.array(found, dtype=np.uint8).reshape(*size, channels).transpose(2, 0, 1)
+
+
+def read_image_header(path: Path) -> tuple[int, int, bool]:
+    """(height, width, whether it is grey), without decoding it."""
+    with _open_image(path) as image:
+        return image.height, image.width, image.mode in GREY_MODES
+
+
+@contextmanager
+def _open_image(path: Path) -> Iterator[Image.Image]:
+    """The image, opened and bounded, not yet decoded; whatever goes wrong is said of the file."""
     with wrap_read_errors(path, "image"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd metadata harm no pixels
         warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -33,7 +66,4 @@ def read_image(path: Path, size: tuple[int, int] | None = None) -> NDArray[np.ui
         with opened as image:
             if image.width * image.height > MAX_PIXELS:
                 raise ValueError(f"{image.width} x {image.height} pixels, more than the {MAX_PIXELS} allowed")
-            colour = (image if len(image.getbands()) == 3 else image.convert("L")).convert("RGB")
-        if size is not None:
-            colour = colour.resize((size[1], size[0]), Image.Resampling.BILINEAR)
-        return np.array(colour, dtype=np.uint8)
+            yield image

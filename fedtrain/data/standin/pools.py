@@ -56,7 +56,7 @@ def build_standin_pools(name: str) -> list[SamplePool]:
             _draw_labels(name, domain, "train"),
             _draw_labels(name, domain, "test"),
             partial(_draw_images, name, domain),
-            get_standin_size(name),
+            (3, get_standin_size(name), get_standin_size(name)),
         )
         for domain, title in get_dataset_info(name).domains.items()
     ]

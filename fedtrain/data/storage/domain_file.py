@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.numpy import save_file
@@ -29,9 +28,9 @@ SPLITS: tuple[Split, Split] = ("train", "test")
 
 @dataclass(frozen=True, eq=False)
 class StoredImages:
-    """Images (n, 3, S, S) of bytes, and the class of each."""
+    """Inputs, images (n, C, H, W) of bytes or numbers, and the class of each."""
 
-    images: NDArray[np.uint8]
+    images: NDArray[np.uint8] | NDArray[np.float32]
     labels: Indices
 
 
@@ -84,9 +83,10 @@ def read_images(path: Path, split: Split, data: DatasetInfo) -> Tensor:
     """The images of a part, mapped from the file; reading them all once for the checksum is the price."""
     found = _read_tensor(path, f"{split}_images")
     with _wrap_file_errors(path):
-        if found.dtype != torch.uint8 or found.shape[1:] != (3, data.image_size, data.image_size):
+        if str(found.dtype) != f"torch.{data.input_type}" or found.shape[1:] != data.input_shape:
             raise ValueError(
-                f"its images are {tuple(found.shape[1:])}, not 3 x {data.image_size} x {data.image_size} bytes"
+                f"its inputs are {tuple(found.shape[1:])} of {found.dtype}, not "
+                f"{' x '.join(map(str, data.input_shape))} of {data.input_type}"
             )
         if len(found) != len(_read_tensor(path, f"{split}_labels")):
             raise ValueError("it does not hold a label for each image")

@@ -65,10 +65,11 @@ def load_real_pools(name: str, root: Path, wanted: Sequence[str] | None = None) 
             f"{root / name}: {data.title} lacks {', '.join(missing)}; "
             f"fetch it: fedco2 data get {name}, or import your files: fedco2 data add {name} PATH"
         )
-    return [_build_pool(data, found[domain], get_domain_path(name, domain, root)) for domain in wanted]
+    return [build_stored_pool(data, found[domain], get_domain_path(name, domain, root)) for domain in wanted]
 
 
-def _build_pool(data: DatasetInfo, about: domain_file.DomainInfo, path: Path) -> SamplePool:
+def build_stored_pool(data: DatasetInfo, about: domain_file.DomainInfo, path: Path) -> SamplePool:
+    """The pool of a domain that is in the store."""
     mapped = cache(
         partial(domain_file.read_images, path, data=data)
     )  # the checksum is verified once, not at every turn
@@ -77,4 +78,4 @@ def _build_pool(data: DatasetInfo, about: domain_file.DomainInfo, path: Path) ->
         return mapped(part)[torch.from_numpy(indices)]
 
     train, test = (domain_file.read_labels(path, part, data) for part in domain_file.SPLITS)
-    return SamplePool(about.domain, about.title, train, test, take, data.image_size)
+    return SamplePool(about.domain, about.title, train, test, take, data.input_shape, getattr(torch, data.input_type))

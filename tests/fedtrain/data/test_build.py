@@ -68,13 +68,16 @@ def build_pools(name: str) -> list[SamplePool]:
     order = np.random.RandomState(5)
     classes = len(get_dataset_info(name).classes)
     return [
-        SamplePool(domain, title, *(order.permutation(np.arange(n) % classes) for n in sizes), load_images, 2)
+        SamplePool(domain, title, *(order.permutation(np.arange(n) % classes) for n in sizes), load_images, (3, 2, 2))
         for (domain, title), sizes in zip(get_dataset_info(name).domains.items(), SIZES[name], strict=True)
     ]
 
 
 def assemble_toy(settings: DataSettings) -> Federation:
-    return assemble_federation(settings, LoadedDataset(build_pools(settings.dataset), "Title", False, ("a note",)))
+    return assemble_federation(
+        settings,
+        LoadedDataset(get_dataset_info(settings.dataset), build_pools(settings.dataset), "Title", False, ("a note",)),
+    )
 
 
 def count_samples(made: Federation) -> list[tuple[int, int, int]]:
@@ -105,11 +108,15 @@ def test_an_image_keeps_its_label_and_no_image_is_given_twice(settings: DataSett
 
 
 @every_settings
-def test_without_images_clients_differ_in_nothing_but_their_content(settings: DataSettings) -> None:
+def test_without_inputs_clients_differ_in_nothing_but_their_content(settings: DataSettings) -> None:
     found = LoadedDataset(
-        [replace(pool, load_images=fail_to_load) for pool in build_pools(settings.dataset)], "Title", False, ("a note",)
+        get_dataset_info(settings.dataset),
+        [replace(pool, load_inputs=fail_to_load) for pool in build_pools(settings.dataset)],
+        "Title",
+        False,
+        ("a note",),
     )
-    made, blank = assemble_toy(settings), assemble_federation(settings, found.without_images())
+    made, blank = assemble_toy(settings), assemble_federation(settings, found.without_inputs())
     assert (blank.title, blank.notes, blank.preprocessing) == (made.title, made.notes, made.preprocessing)
     assert count_samples(blank) == count_samples(made)
     for one, other in zip(blank.clients, made.clients, strict=True):
@@ -174,7 +181,9 @@ def test_label_skew_of_a_domain_is_a_part_of_the_published_pool() -> None:
 def test_the_parts_of_office_are_cut_to_the_size_of_the_smallest() -> None:
     amounts = [train for train, _, _ in count_samples(assemble_toy(OFFICE))]
     assert all(40 <= amount <= 85 for amount in amounts), amounts
-    short = [SamplePool(p.domain, p.title, p.train[:120], p.test, load_images, 2) for p in build_pools("office")]
+    short = [
+        SamplePool(p.domain, p.title, p.train[:120], p.test, load_images, (3, 2, 2)) for p in build_pools("office")
+    ]
     parts = [len(share.train) for share in assign_samples(OFFICE, short)]
     assert all(40 <= part <= 80 for part in parts), parts  # short lists are not cut again
 

@@ -141,7 +141,7 @@ def test_grey_becomes_three_equal_channels_of_the_right_size(tmp_path: Path) -> 
         write_npz(tmp_path / f"{domain}.npz", GREY if domain in ("mnist", "usps") else COLOUR)
     import_dataset("digits", sorted(tmp_path.glob("*.npz")), tmp_path / "data")
     for pool in load_real_pools("digits", tmp_path / "data"):
-        images = pool.load_images("test", np.arange(10))
+        images = pool.load_inputs("test", np.arange(10))
         assert images.shape == (10, 3, 28, 28)
         raw = (GREY if pool.domain in ("mnist", "usps") else COLOUR)[3]
         want = np.asarray(Image.fromarray(raw).resize((28, 28), Image.Resampling.BILINEAR))
@@ -154,7 +154,7 @@ def test_images_and_labels_stay_together(tmp_path: Path) -> None:
         write_npz(tmp_path / f"{domain}.npz", flat)
     import_dataset("digits", [tmp_path], tmp_path / "data")
     pool = load_real_pools("digits", tmp_path / "data")[0]
-    assert np.array_equal(pool.load_images("train", np.arange(20))[:, 0, 0, 0].numpy(), pool.train)
+    assert np.array_equal(pool.load_inputs("train", np.arange(20))[:, 0, 0, 0].numpy(), pool.train)
     assert not np.array_equal(pool.train, LABELS)  # shuffled
     assert sorted(pool.train[:10]) == sorted(pool.train[10:]) == list(range(10))
 
@@ -196,7 +196,7 @@ def test_every_layout_of_cifar(name: str, binary: bool, packed: bool, tmp_path: 
     import_dataset(name, [path], tmp_path / "data")
     (pool,) = load_real_pools(name, tmp_path / "data")
     assert list(pool.train[:20]) == LABELS.tolist()  # as in the source: partitions of others refer to places
-    assert np.array_equal(pool.load_images("test", np.arange(20)).numpy(), COLOUR.transpose(0, 3, 1, 2))
+    assert np.array_equal(pool.load_inputs("test", np.arange(20)).numpy(), COLOUR.transpose(0, 3, 1, 2))
 
 
 @pytest.mark.parametrize("nested", ["", "office_caltech_10", "a/office_caltech_10"])
@@ -401,7 +401,7 @@ def test_equal_images_are_found_and_stay_on_one_side(tmp_path: Path) -> None:
     import_dataset("office", [tmp_path / "in"], tmp_path / "data")
     pool = next(pool for pool in load_real_pools("office", tmp_path / "data") if pool.domain == "dslr")
     train, test = (
-        {image.numpy().tobytes() for image in pool.load_images(part, np.arange(len(getattr(pool, part))))}
+        {image.numpy().tobytes() for image in pool.load_inputs(part, np.arange(len(getattr(pool, part))))}
         for part in ("train", "test")
     )
     assert len(pool.train) - len(train) == 20

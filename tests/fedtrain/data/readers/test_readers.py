@@ -621,4 +621,6 @@ def test_a_list_may_not_ask_for_more_than_memory_holds(tmp_path: Path) -> None:
     (tmp_path / "i.pkl").write_bytes(pickle.dumps((["a.jpg"] * 10**4, ["mug"] * 10**4)))
     (tmp_path / "a.jpg").touch()
     with pytest.raises(DataError, match="import fewer"):
-        read_listed_images(replace(SMALL_OFFICE, image_size=4096), tmp_path / "i.pkl", [tmp_path], ignore_progress)
+        read_listed_images(
+            replace(SMALL_OFFICE, input_shape=(3, 4096, 4096)), tmp_path / "i.pkl", [tmp_path], ignore_progress
+        )

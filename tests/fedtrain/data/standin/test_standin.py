@@ -51,7 +51,7 @@ def hash_standin(name: str) -> str:
     for pool in build_standin_pools(name):
         for part in PARTS:
             digest.update(
-                get_labels(pool, part).tobytes() + pool.load_images(part, np.arange(SAMPLE)).numpy().tobytes()
+                get_labels(pool, part).tobytes() + pool.load_inputs(part, np.arange(SAMPLE)).numpy().tobytes()
             )
     return digest.hexdigest()
 
@@ -86,7 +86,7 @@ def test_classes_are_balanced_wherever_a_list_is_cut(name: str, part: Split) -> 
 def test_images_are_coloured_bytes_with_something_to_see(name: str) -> None:
     size = get_standin_size(name)
     for pool in build_standin_pools(name):
-        images = pool.load_images("train", np.arange(SAMPLE))
+        images = pool.load_inputs("train", np.arange(SAMPLE))
         assert images.shape == (SAMPLE, 3, size, size)
         assert images.dtype == torch.uint8
         assert (images.float().amax((1, 2, 3)) - images.float().amin((1, 2, 3)) > 25).all()
@@ -95,34 +95,34 @@ def test_images_are_coloured_bytes_with_something_to_see(name: str) -> None:
 @pytest.mark.parametrize("name", DATASETS)
 def test_no_image_is_seen_twice(name: str) -> None:
     for pool in build_standin_pools(name):
-        images = [pool.load_images(part, np.arange(SAMPLE)).numpy() for part in PARTS]
+        images = [pool.load_inputs(part, np.arange(SAMPLE)).numpy() for part in PARTS]
         assert len({image.tobytes() for image in np.concatenate(images)}) == 2 * SAMPLE
 
 
 def test_no_image_of_a_whole_domain_is_both_trained_on_and_tested() -> None:
     pool = build_standin_pools("digits")[2]
-    train, test = (pool.load_images(part, np.arange(len(get_labels(pool, part)))).numpy() for part in PARTS)
+    train, test = (pool.load_inputs(part, np.arange(len(get_labels(pool, part)))).numpy() for part in PARTS)
     assert not {image.tobytes() for image in train} & {image.tobytes() for image in test}
 
 
 def test_take_follows_the_indices() -> None:
     pool = build_standin_pools("digits")[1]
-    everything = pool.load_images("train", np.arange(300))
+    everything = pool.load_inputs("train", np.arange(300))
     wanted = np.array([250, 3, 199, 3, 200, 0])
-    assert torch.equal(pool.load_images("train", wanted), everything[wanted])
-    assert len(pool.load_images("test", np.array([], dtype=np.int64))) == 0
+    assert torch.equal(pool.load_inputs("train", wanted), everything[wanted])
+    assert len(pool.load_inputs("test", np.array([], dtype=np.int64))) == 0
     assert torch.equal(
-        pool.load_images("test", np.array([-1])), pool.load_images("test", np.array([len(pool.test) - 1]))
+        pool.load_inputs("test", np.array([-1])), pool.load_inputs("test", np.array([len(pool.test) - 1]))
     )
     with pytest.raises(IndexError):
-        pool.load_images("test", np.array([len(pool.test)]))
+        pool.load_inputs("test", np.array([len(pool.test)]))
 
 
 def test_what_is_taken_can_be_changed_without_harm() -> None:
     pool = build_standin_pools("digits")[0]
-    before = pool.load_images("train", np.arange(5))
-    pool.load_images("train", np.arange(5)).zero_()
-    assert torch.equal(pool.load_images("train", np.arange(5)), before)
+    before = pool.load_inputs("train", np.arange(5))
+    pool.load_inputs("train", np.arange(5)).zero_()
+    assert torch.equal(pool.load_inputs("train", np.arange(5)), before)
 
 
 def test_drawn_again_it_is_the_same() -> None:
@@ -136,11 +136,11 @@ def test_drawn_again_it_is_the_same() -> None:
 def test_a_fresh_process_draws_the_same() -> None:
     code = (
         "import hashlib, numpy as np; from fedtrain.data.standin import build_standin_pools;"
-        "images = build_standin_pools('digits')[3].load_images('test', np.arange(399, 0, -7));"
+        "images = build_standin_pools('digits')[3].load_inputs('test', np.arange(399, 0, -7));"
         "print(hashlib.sha256(images.numpy().tobytes()).hexdigest())"
     )
     fresh = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-    here = build_standin_pools("digits")[3].load_images("test", np.arange(399, 0, -7))
+    here = build_standin_pools("digits")[3].load_inputs("test", np.arange(399, 0, -7))
     assert hashlib.sha256(here.numpy().tobytes()).hexdigest() == fresh
 
 
@@ -148,7 +148,7 @@ def test_a_fresh_process_draws_the_same() -> None:
 def test_domains_look_different(name: str) -> None:
     looks = {}
     for pool in build_standin_pools(name):
-        images = pool.load_images("train", np.arange(SAMPLE)).float() / 255
+        images = pool.load_inputs("train", np.arange(SAMPLE)).float() / 255
         contrast = images.std((1, 2, 3)).mean()
         edges = (images.diff(dim=3).abs().mean() + images.diff(dim=2).abs().mean()) / contrast
         looks[pool.domain] = torch.stack([*images.mean((0, 2, 3)), contrast, edges])
@@ -161,7 +161,7 @@ def test_a_class_is_the_same_shape_in_every_domain() -> None:
     """Mean images, seen as departures from their domain's mean, are alike for one class across domains."""
     means = []
     for pool in build_standin_pools("digits")[:4:2]:
-        images = pool.load_images("train", np.arange(1000)).float().mean(1)
+        images = pool.load_inputs("train", np.arange(1000)).float().mean(1)
         own = torch.stack([images[torch.from_numpy(pool.train[:1000] == k)].mean(0).flatten() for k in range(10)])
         own = own - own.mean(0)
         means.append(own / own.norm(dim=1, keepdim=True))

@@ -58,10 +58,10 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     order = np.array([7, 0, 7, 3])
     for part in PARTS:
         assert np.array_equal(getattr(pool, part), blocks[part].labels)
-        assert np.array_equal(pool.load_images(part, order).numpy(), blocks[part].images[order])
-    taken = pool.load_images("train", order)
+        assert np.array_equal(pool.load_inputs(part, order).numpy(), blocks[part].images[order])
+    taken = pool.load_inputs("train", order)
     taken.zero_()  # a client's own copy
-    assert np.array_equal(pool.load_images("train", order).numpy(), blocks["train"].images[order])
+    assert np.array_equal(pool.load_inputs("train", order).numpy(), blocks["train"].images[order])
 
 
 def test_domains_come_in_the_catalogues_order(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_no_changed_byte_goes_unseen(tmp_path_factory: pytest.TempPathFactory, w
     data[at] ^= change
     path.write_bytes(data)
     with pytest.raises(DataError, match=r"cifar10\.safetensors: .*fedco2 data add cifar10"):
-        [load_real_pools("cifar10", root)[0].load_images(part, np.arange(3)) for part in PARTS]
+        [load_real_pools("cifar10", root)[0].load_inputs(part, np.arange(3)) for part in PARTS]
     assert verify_dataset("cifar10", root)["cifar10"]
 
 

@@ -1,0 +1,52 @@
+"""What every reader of tables returns: columns of numbers and of texts, nothing guessed that was not asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "?"})
+"""What stands for a missing value, upper and lower case alike."""
+MAX_COLUMNS = 4096
+MAX_ROWS = 50_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class TextColumn:
+    """Texts by number: ``texts[codes[i]]`` is that of row i, and a code of -1 is a missing one."""
+
+    codes: NDArray[np.int64]
+    texts: tuple[str, ...]
+
+    def to_list(self) -> list[str | None]:
+        """The texts, row by row."""
+        return [None if code < 0 else self.texts[code] for code in self.codes.tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class RawTable:
+    """Columns by name: floats, nan where one is missing, or texts."""
+
+    source: Path
+    columns: Mapping[str, NDArray[np.float64] | TextColumn]
+    lines: NDArray[np.int64]
+    """Where each row is in its file."""
+    row_word: str = "line"
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def locate(self, row: int) -> str:
+        """Where a row is, in words."""
+        return f"{self.row_word} {self.lines[row]}"
+
+
+def encode_texts(values: list[str | None]) -> TextColumn:
+    """Texts by number, in the order of their first appearance."""
+    known: dict[str, int] = {}
+    codes = np.array([-1 if value is None else known.setdefault(value, len(known)) for value in values], dtype=np.int64)
+    return TextColumn(codes, tuple(known))
