@@ -21,7 +21,7 @@ from distributed_cost_lib.event_log import (
     install_meters,
     read_events,
 )
-from distributed_cost_lib.flower_backends import run_deployment, run_simulation
+from distributed_cost_lib.flower_backends import run_cold_deployment, run_deployment, run_simulation
 from fedtrain.backends.distributed.process_group import STORE_VARIABLE, Rank, exit_process
 from fedtrain.runs.distributed import open_distributed_backend, serve_rank
 from fedtrain.runs.folder import RunFolder
@@ -86,6 +86,7 @@ BACKENDS: dict[str, Callable[[Case, Path], None]] = {
     "torchrun-1": run_distributed,
     "torchrun-2": run_distributed,
     "simulation": run_simulation,
+    "deployment-cold": run_cold_deployment,
     "deployment": run_deployment,
 }
 

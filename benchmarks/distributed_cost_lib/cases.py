@@ -51,7 +51,7 @@ class Case:
     def num_clients(self) -> int:
         """How many there are; no image is drawn for this."""
         config, found = self.config_and_source
-        return len(assemble_federation(config.data, found.without_images()).clients)
+        return len(assemble_federation(config.data, found.without_inputs()).clients)
 
     def build_experiment(self) -> Experiment:
         """With all clients' data."""

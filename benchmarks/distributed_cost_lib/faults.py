@@ -19,6 +19,7 @@ from fedtrain.config.schema import EvaluationSettings
 from fedtrain.flower.deployment.local_deployment import Deployment
 from fedtrain.flower.deployment.processes import Process, find_descendants
 from fedtrain.flower.deployment.state_file import load_deployment_state
+from fedtrain.flower.deployment.supervisor import LOGS_DIR
 from fedtrain.runs.experiment import Experiment, build_experiment
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.loop import run_rounds
@@ -141,8 +142,9 @@ def summarise_rounds(ends: Sequence[tuple[int, float]], struck: float, rounds: i
 
 
 def is_training(deployment: Deployment) -> bool:
-    """Whether the app of every node is at work: beside its helper it has a process then."""
-    return all(len(list_process_tree(node.process)) > 2 for node in load_deployment_state(deployment.folder).nodes)
+    """Whether every node is at a turn: it says what it receives and sends."""
+    told = [path.read_text(encoding="utf-8") for path in (deployment.folder / LOGS_DIR).glob("node-*.log")]
+    return all(text.count("Receiving: train message") > text.count("Sending: train message") for text in told)
 
 
 def read_logged_rounds(log: Path) -> list[int]:

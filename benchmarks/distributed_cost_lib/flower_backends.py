@@ -15,13 +15,14 @@ from distributed_cost_lib.cases import Case
 from distributed_cost_lib.event_log import LOG_VARIABLE, read_events
 from distributed_cost_lib.proxy import Proxy, open_proxy
 from fedtrain.flower.deployment.superlink_control import SuperLinkControl
-from fedtrain.flower.environment import build_environment
+from fedtrain.flower.environment import CLIENT_APP_VARIABLE, build_environment
 from fedtrain.runs.folder import RunFolder
 from fedtrain.utils.signals import defer_interrupts
 
 ROUND_TIMEOUT, STATUS_INTERVAL = 600.0, 30.0
 """Seconds of a round; between two looks whether a run that says nothing has failed."""
 TRAFFIC_FILE = "traffic.json"
+METERED_CLIENT_APP = "distributed_cost_lib.metered_apps:client_app"
 
 
 def run_simulation(case: Case, folder: Path) -> None:
@@ -44,12 +45,21 @@ def run_simulation(case: Case, folder: Path) -> None:
     simulate(case.num_clients, os.cpu_count() or 1, lambda grid: metered_apps.run_metered_server(grid, plan), Flag())
 
 
+def run_cold_deployment(case: Case, folder: Path) -> None:
+    """The same with nodes that start a process for every message."""
+    from fedtrain.flower.deployment import commands
+
+    commands.SUPERNODE_MODULE = "distributed_cost_lib.cold_supernode"
+    run_deployment(case, folder)
+
+
 def run_deployment(case: Case, folder: Path) -> None:
     """A node for each client; what the first one sends and receives is counted on its way."""
     from fedtrain.flower.app_project import write_app
     from fedtrain.flower.deployment.local_deployment import Deployment
     from fedtrain.flower.server_plan import ServerPlan
 
+    os.environ[CLIENT_APP_VARIABLE] = METERED_CLIENT_APP
     plan = ServerPlan(
         case.config_and_source[0],
         RunFolder(folder / "run"),
@@ -64,7 +74,7 @@ def run_deployment(case: Case, folder: Path) -> None:
         plan,
         folder / "log",
         server_app="distributed_cost_lib.metered_apps:server_app",
-        client_app="distributed_cost_lib.metered_apps:client_app",
+        client_app=METERED_CLIENT_APP,
     )
     deployment = Deployment(folder / "deployment")
     with proxy_first_node() as proxies:

@@ -43,18 +43,16 @@ def run_client_round(message: Message, context: Context) -> Message:
     return honest.run_client_round(message, context)
 
 
-def build_metered_session(
-    node: Mapping[str, Any], note: Mapping[str, Any], here: Any = ClientSession.from_node_config
-) -> ClientSession:
-    """Made anew for each message."""
+def find_metered_session(context: Context, note: Mapping[str, Any], here: Any = honest.find_session) -> ClientSession:
+    """Opened for the first message of a run, or for each one if every message has a process of its own."""
     begun = time.perf_counter()
-    site: ClientSession = here(node, note)
+    site: ClientSession = here(context, note)
     if "round" in note:
         log_event("site", begun, client=site.name, round=note["round"] + 1)
     return site
 
 
-ClientSession.from_node_config = build_metered_session  # type: ignore[method-assign]
+honest.find_session = find_metered_session
 server_app = ServerApp()
 server_app.main()(main)
 client_app = ClientApp()

@@ -146,6 +146,58 @@ def build_result_seeds() -> list[Seed]:
     return [Seed(tuple(line.encode() + b"\n" for line in rows)), build_plain_seed(json.dumps(manifest).encode())]
 
 
+def build_found_npz_seeds() -> list[Seed]:
+    """X, y, owner, split, and names: numbers and pixels, packed and stored."""
+    rng = np.random.default_rng(1)
+    split = np.tile(["train", "train", "test"], 4)
+    owner, names = np.repeat([0, 1], 6), {"clients.npy": encode_npy(np.array(["ward", "lab"]))}
+    inputs: list[np.ndarray] = [rng.standard_normal((12, 2)), rng.integers(0, 255, (12, 4, 3)).astype(np.uint8)]
+    files = [
+        {
+            "X.npy": encode_npy(x, fortran=bool(n)),
+            "y.npy": encode_npy(np.tile([0, 1], 6)),
+            "owner.npy": encode_npy(owner),
+            "split.npy": encode_npy(split),
+            **names,
+        }
+        for n, x in enumerate(inputs)
+    ]
+    return [build_zip_seed(one, method) for one in files for method in (0, 8)]
+
+
+CSV_TEXT = b"""site,age,pain,ill,part
+ward,40.5,some,0,train
+ward,,much,1,train
+ward,51,none,0,test
+"lab",33,"so, so",1,train
+lab,1e1,NA,0,train
+lab,77,some,1,test
+"""
+
+
+CSV_WORDS = [
+    b"nan",
+    b"inf",
+    b"1e999",
+    b'"',
+    b"\x00",
+    b"\xff",
+    b",,",
+    b"\n",
+    b"1_0",
+    b"../x",
+    b"\x1b[2J",
+    b"site",
+    b"9" * 400,
+]
+
+
+def build_csv_seeds() -> list[Seed]:
+    """Commas, semicolons and tabs; line ends of two kinds; a byte order mark."""
+    texts = [CSV_TEXT, CSV_TEXT.replace(b",", b";"), b"\xef\xbb\xbf" + CSV_TEXT.replace(b"\n", b"\r\n")]
+    return [Seed(tuple(line for line in text.splitlines(keepends=True))) for text in texts]
+
+
 def build_theory_npz_seeds() -> list[Seed]:
     """theory's X, y and owner: names, numbers; packed, stored."""
     rng = np.random.default_rng(0)

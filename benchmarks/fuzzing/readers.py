@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from fedtrain.config import presets, schema
+from fedtrain.config.data import DataSettings
 from fedtrain.data import importing, readers
 from fedtrain.data.datasets import get_dataset_info
+from fedtrain.data.found.finder import find_dataset
 from fedtrain.data.storage import domain_file
 from fedtrain.runs import checkpoint
 from fedtrain.runs.folder import MANIFEST_FILE, METRICS_FILE, RunFolder
@@ -21,6 +23,7 @@ from theory import user_data
 from theory.errors import InputError
 
 ReadFile = Callable[[Path, Path], object]
+CSV_SETTINGS = DataSettings(dataset="t.csv", client_column="site", target="ill", split_column="part")
 SPLITS: tuple[Literal["train", "test"], ...] = ("train", "test")
 
 
@@ -144,6 +147,20 @@ READERS: dict[str, Reader] = {
         dataset_files.build_npz_seeds,
         _select_header_attacks("npz"),
         [b"'|O'", b"'<U9'", b"'|V0'", b"True", b"(2**99,)", b"(-1,)", b"()", b"'<f8'"],
+    ),
+    "csv": Reader(
+        "t.csv",
+        lambda file, _: find_dataset(file, CSV_SETTINGS),
+        project_files.build_csv_seeds,
+        lambda canary: [*project_files.CSV_WORDS],
+        project_files.CSV_WORDS,
+    ),
+    "found-npz": Reader(
+        "a.npz",
+        lambda file, _: find_dataset(file, DataSettings(dataset="a.npz")),
+        project_files.build_found_npz_seeds,
+        _select_header_attacks("npz"),
+        [b"'|O'", b"'<U9'", b"'|V0'", b"'<U4'", b"True", b"(2**99,)", b"(-1,)", b"()", b"'<f2'", b"'<c16'"],
     ),
     "image": Reader(
         "a.png",

@@ -23,7 +23,8 @@ def run_reference_rounds(
 ) -> reference.Result:
     """The literal loop; with ``published`` it also reads its data as the published code does."""
     config, data, local = experiment.config, experiment.federation, experiment.config.local
-    preset = config.data.dataset
+    preset, options = config.data.dataset, asdict(config.method)
+    options.pop("norm", None)  # the literal loop keeps batch norm personal, as these networks have no other
     opened = SAMPLE_LOADERS.get(preset) if published else None
     with tempfile.TemporaryDirectory() as folder:
         in_files = opened and preset == "office"
@@ -34,7 +35,7 @@ def run_reference_rounds(
             weight_decay=local.weight_decay, epochs=local.epochs, batch_size=local.batch_size,
             participation=config.server.participation, weights=config.server.weights, mean=data.preprocessing.mean,
             std=data.preprocessing.std, evaluate_train="train" in splits, before_round=pace, load_sample=opened,
-            **asdict(config.method),
+            **options,
         )  # fmt: skip
 
 

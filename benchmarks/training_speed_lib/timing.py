@@ -32,11 +32,12 @@ def count_useful_flops(experiment: Experiment, splits: Sequence[Split], rounds: 
     data, config = experiment.federation.clients, experiment.config
     names = [client.name for client in data]
     inputs = tuple(data[0].train.inputs.shape[1:])
-    train, forward = count_flops(config.method, experiment.get_model_builder(), inputs, len(data), config.local.epochs)
+    flops = count_flops(config.method, experiment.get_model_builder(), inputs, len(data), config.local.epochs)
     scored = sum(len(getattr(client, split)) for client in data for split in splits)
     sizes = {client.name: len(client.train) for client in data}
     cohorts = [sample_cohort(names, config.server.participation, config.seed, round) for round in range(1, rounds)]
-    return [train * sum(sizes[name] for name in chosen) + forward * scored for chosen in cohorts]
+    evaluation = flops.prediction * scored + flops.preparation * sum(sizes.values())
+    return [flops.training * sum(sizes[name] for name in chosen) + evaluation for chosen in cohorts]
 
 
 class FlopRate(NamedTuple):

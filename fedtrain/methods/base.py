@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedtrain.models import Net, SplitPoint
-from fedtrain.parameters import EntryNames, batch_norm_entries
+from fedtrain.parameters import NORM_LAYERS, EntryNames, NormKind, norm_entries
 from fedtrain.rng import fork_rng
 from theory.errors import InputError
 
 Batch = tuple[Tensor, Tensor]
+PersonalNorm = Literal[NormKind, "all"]
+"""Which normalisation layers stay with the client."""
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -42,7 +45,10 @@ class ModelFactory:
         network = self.make()
         for part in ("features", "head"):
             if not isinstance(getattr(network, part, None), nn.Module):
-                raise InputError(f"{type(network).__name__} has no part {part!r}; a network needs features and head")
+                raise InputError(
+                    f"{type(network).__name__} has no part {part!r}; a network needs features and head, or name the "
+                    "submodule that is its head: model.head"
+                )
         return cast(Net, network)
 
 
@@ -69,6 +75,22 @@ class RoundContext(Generic[M]):
     class_counts: Tensor
     """How many samples of each class this client trains on."""
     frozen_start: M | None = None
+    class_weights: Tensor | None = None
+    """How much a sample of each class counts in `cross_entropy`; None: all alike."""
+    label_smoothing: float = 0.0
+    """The share of a label that `cross_entropy` gives to all classes alike."""
+    training_samples: Callable[[], Iterator[Batch]] = lambda: iter(())
+    """The client's training samples in their own order, batch by batch, as they look when it predicts."""
+    total_lr: float = 0.0
+    """How far the steps of this round carry a weight against a constant gradient of one."""
+    participation: float = 1.0
+    """The share of the clients that trains in a round."""
+    memory: Batch | None = None
+    """Features and labels that the client looks up when it predicts."""
+
+    def cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss on labels, as the settings in ``[local]`` want it; methods take this one."""
+        return F.cross_entropy(logits, labels, self.class_weights, label_smoothing=self.label_smoothing)
 
     @property
     def round_start_model(self) -> M:
@@ -79,6 +101,13 @@ class RoundContext(Generic[M]):
 
 
 LossFunction = Callable[[M, Batch, RoundContext[M]], Tensor]
+Phase = LossFunction[M] | tuple[LossFunction[M], ...]
+"""A pass over the local data: one loss, or several that every batch goes down one after the other."""
+
+
+def list_losses(phase: Phase[M]) -> tuple[LossFunction[M], ...]:
+    """The steps that a phase takes on each batch."""
+    return phase if isinstance(phase, tuple) else (phase,)
 
 
 @dataclass(frozen=True)
@@ -89,7 +118,16 @@ class Method(ABC, Generic[M]):
     split_at: ClassVar[SplitPoint] = "conv"
     """Where features end and head begins, unless the configuration says otherwise."""
     needs_batch_norm: ClassVar[bool] = False
-    """Whether it is another method on a network without batch norm."""
+    """Whether it is another method on a network without its `personal_norm`."""
+    needs_sgd: ClassVar[bool] = False
+    """Whether it reckons with steps of SGD."""
+    needs_training_data: ClassVar[bool] = False
+    """Whether a client looks at its training samples before it predicts."""
+
+    @property
+    def personal_norm(self) -> PersonalNorm:
+        """Which normalisation stays with the client, if any does."""
+        return "batch"
 
     @property
     def published(self) -> str:
@@ -110,21 +148,29 @@ class Method(ABC, Generic[M]):
 
     @abstractmethod
     def branches(self, module: M, x: Tensor, context: RoundContext[M]) -> Mapping[str, Tensor]:
-        """Logits of each part that has a say in the prediction."""
+        """Logits of each part of the module that is worth a look of its own."""
 
     def fuse(self, branches: Mapping[str, Tensor], context: RoundContext[M]) -> Tensor:
         """The prediction as logits: the sum of the branches."""
         return torch.stack(list(branches.values())).sum(0)
 
-    def phases(self, round: int, epochs: int) -> Sequence[LossFunction[M]]:
-        """One loss for each pass over the local data."""
+    def phases(self, round: int, epochs: int) -> Sequence[Phase[M]]:
+        """What each pass over the local data goes down."""
         return [self.loss] * epochs
+
+    def phases_before_prediction(self) -> Sequence[Phase[M]]:
+        """Passes over the local data that make the module fit for prediction; they are forgotten afterwards."""
+        return ()
+
+    def prepare_prediction(self, module: M, context: RoundContext[M]) -> RoundContext[M]:
+        """What `branches` is to see; a place for what a client looks up in its own data."""
+        return context
 
     def needs_round_start(self, round: int) -> bool:
         """Whether the losses of this round look at `RoundContext.round_start_model`."""
         return False
 
-    def finish(self, module: M) -> None:
+    def finish(self, module: M, context: RoundContext[M]) -> None:
         """Called once after local training."""
 
     def plain_sgd_parameters(self, module: M) -> Sequence[nn.Parameter]:
@@ -133,11 +179,12 @@ class Method(ABC, Generic[M]):
 
     def check(self, module: M) -> None:
         """Refuse a network on which this would be another method."""
-        if self.needs_batch_norm and not batch_norm_entries(module):
-            raise InputError(
-                f"{self.title} keeps batch norm personal and this network has none; "
-                "take one that has (model.norm = true) or another method"
-            )
+        if not self.needs_batch_norm or norm_entries(module, self.personal_norm):
+            return
+        kind = "normalisation" if self.personal_norm == "all" else f"{self.personal_norm} norm"
+        others = [other for other in NORM_LAYERS if norm_entries(module, other)]
+        way = f"set method.norm = {others[0]}" if others else "take one that has (model.norm = true) or another method"
+        raise InputError(f"{self.title} keeps {kind} personal and this network has none; {way}")
 
 
 AnyMethod = Method[Any]

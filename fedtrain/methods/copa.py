@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from fedtrain.methods.base import Batch, RoundContext
@@ -30,10 +29,10 @@ class Copa(FedPer):
         """Own loss plus the loss under each peer's head."""
         x, y = batch
         z = module.features(x)
-        own, others = F.cross_entropy(module.head(z), y), len(context.peers)
+        own, others = context.cross_entropy(module.head(z), y), len(context.peers)
         if not others:
             return own
-        return own + others * F.cross_entropy(context.peers(z).flatten(0, 1), y.repeat(others))
+        return own + others * context.cross_entropy(context.peers(z).flatten(0, 1), y.repeat(others))
 
     def branches(self, module: Net, x: Tensor, context: RoundContext[Net]) -> Mapping[str, Tensor]:
         """The own head, and the mean of the peers'."""

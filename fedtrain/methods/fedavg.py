@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from fedtrain.methods.base import Batch, Method, ModelFactory, RoundContext
@@ -31,7 +30,7 @@ class FedAvg(Method[Net]):
     def loss(self, module: Net, batch: Batch, context: RoundContext[Net]) -> Tensor:
         """Cross entropy."""
         x, y = batch
-        return F.cross_entropy(module(x), y)
+        return context.cross_entropy(module(x), y)
 
     def branches(self, module: Net, x: Tensor, context: RoundContext[Net]) -> Mapping[str, Tensor]:
         """The network."""

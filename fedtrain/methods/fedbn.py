@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from fedtrain.methods.base import PersonalNorm
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.models import Net
-from fedtrain.parameters import EntryNames, all_entries, batch_norm_entries
+from fedtrain.parameters import EntryNames, all_entries, norm_entries
 
 BatchNormStatistics = Literal["local", "shared"]
 
@@ -18,9 +19,16 @@ class FedBN(FedAvg):
 
     bn_stats: BatchNormStatistics = "local"
     """Whether the running statistics stay personal too, or only weight and bias (label-skew convention)."""
+    norm: PersonalNorm = "batch"
+    """Which normalisation layers stay personal."""
     title: ClassVar[str] = "FedBN"
     needs_batch_norm: ClassVar[bool] = True
 
+    @property
+    def personal_norm(self) -> PersonalNorm:
+        """As its option says."""
+        return self.norm
+
     def shared(self, module: Net) -> EntryNames:
         """All but batch norm."""
-        return all_entries(module) - batch_norm_entries(module, stats=self.bn_stats == "local")
+        return all_entries(module) - norm_entries(module, self.norm, stats=self.bn_stats == "local")

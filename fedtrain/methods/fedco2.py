@@ -9,13 +9,21 @@ from math import log
 from typing import ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedtrain.methods.base import Batch, LossFunction, Method, ModelFactory, RoundContext, check_non_negative
+from fedtrain.methods.base import (
+    Batch,
+    Method,
+    ModelFactory,
+    PersonalNorm,
+    Phase,
+    RoundContext,
+    check_non_negative,
+)
 from fedtrain.methods.fedbn import BatchNormStatistics
+from fedtrain.methods.two_models import kl_from_teacher
 from fedtrain.models import Net
-from fedtrain.parameters import EntryNames, batch_norm_entries, entries_under
+from fedtrain.parameters import EntryNames, entries_under, norm_entries
 
 BranchSwitch = Literal["none", "online", "offline", "both"]
 OTHER_BRANCH = {"online": "offline", "offline": "online"}
@@ -48,6 +56,8 @@ class FedCO2(Method[OnlineOfflineModel]):
     """What of the online model stays with the client."""
     bn_stats: BatchNormStatistics = "local"
     """Whether personal batch norm includes its running statistics."""
+    norm: PersonalNorm = "batch"
+    """Which normalisation layers ``bn`` means."""
     fusion: Literal["logits", "probabilities"] = "logits"
     """What of the two models is added up for the prediction."""
     start: Literal["common", "own"] = "common"
@@ -57,6 +67,11 @@ class FedCO2(Method[OnlineOfflineModel]):
 
     def __post_init__(self) -> None:
         check_non_negative("mu", self.mu)
+
+    @property
+    def personal_norm(self) -> PersonalNorm:
+        """As its option says."""
+        return self.norm
 
     @property
     def published(self) -> str:
@@ -72,7 +87,7 @@ class FedCO2(Method[OnlineOfflineModel]):
 
     def shared(self, module: OnlineOfflineModel) -> EntryNames:
         """The online model without its personal part."""
-        norm = batch_norm_entries(module, stats=self.bn_stats == "local")
+        norm = norm_entries(module, self.norm, stats=self.bn_stats == "local")
         return entries_under(module, "online" if self.personal == "bn" else "online.features") - (
             norm if "bn" in self.personal else frozenset()
         )
@@ -81,7 +96,7 @@ class FedCO2(Method[OnlineOfflineModel]):
         """Teachers are the models as the round began; in the first round they have nothing to teach."""
         return self.intra != "none" and round > 0
 
-    def phases(self, round: int, epochs: int) -> Sequence[LossFunction[OnlineOfflineModel]]:
+    def phases(self, round: int, epochs: int) -> Sequence[Phase[OnlineOfflineModel]]:
         """One pass of learning from each other, then from the labels."""
         return [*([self.mutual_loss] if self.needs_round_start(round) else []), *[self.loss] * epochs]
 
@@ -92,22 +107,21 @@ class FedCO2(Method[OnlineOfflineModel]):
         x, _ = batch
         terms = []
         for pupil in list_branches(self.intra):
-            p = F.log_softmax(context.round_start_model[OTHER_BRANCH[pupil]](x), -1)
-            q = F.log_softmax(module[pupil](x), -1)
-            terms.append(F.kl_div(q, p, reduction="batchmean", log_target=True))
+            teacher = context.round_start_model[OTHER_BRANCH[pupil]]
+            terms.append(kl_from_teacher(teacher(x), module[pupil](x)))
         return torch.stack(terms).sum()
 
     def loss(self, module: OnlineOfflineModel, batch: Batch, context: RoundContext[OnlineOfflineModel]) -> Tensor:
         """Σ over both models of CE under the own head + μ L_gen, L_gen = Σ_j CE under the head of peer j."""
         x, y = batch
         z = {branch: module[branch].features(x) for branch in list_branches("both")}
-        terms = [F.cross_entropy(module[branch].head(z[branch]), y) for branch in z]
+        terms = [context.cross_entropy(module[branch].head(z[branch]), y) for branch in z]
         judged = [z[branch] for branch in list_branches(self.inter)]
         if judged and context.peers:
             peer_logits = context.peers(torch.cat(judged))  # both models at once: a large head is read but once
             every = len(judged) * len(context.peers)
             scale = self.mu * (len(judged) if self.gen == "mean" else every)
-            terms.append(scale * F.cross_entropy(peer_logits.flatten(0, 1), y.repeat(every)))
+            terms.append(scale * context.cross_entropy(peer_logits.flatten(0, 1), y.repeat(every)))
         return torch.stack(terms).sum()
 
     def branches(

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedtrain.methods.base import Batch, Method, ModelFactory, RoundContext
@@ -51,7 +50,7 @@ class FedRoD(Method[TwoHeadModel]):
         generic = module.generic.head(z)
         fused = generic.detach() + module.personal(z.detach())
         prior = (context.class_counts.to(generic) / context.class_counts.sum()).log() if self.balanced else 0.0
-        return F.cross_entropy(generic + prior, y) + F.cross_entropy(fused, y)
+        return context.cross_entropy(generic + prior, y) + context.cross_entropy(fused, y)
 
     def branches(self, module: TwoHeadModel, x: Tensor, context: RoundContext[TwoHeadModel]) -> Mapping[str, Tensor]:
         """Both heads."""

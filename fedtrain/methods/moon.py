@@ -60,7 +60,7 @@ class Moon(Method[MoonModel]):
         """Cross entropy plus the contrast."""
         x, y = batch
         z = module.model.features(x)
-        own = F.cross_entropy(module.model.head(z), y)
+        own = context.cross_entropy(module.model.head(z), y)
         if self.mu == 0:
             return own
         near = F.cosine_similarity(z, context.round_start_model.model.features(x), dim=-1)
@@ -68,7 +68,7 @@ class Moon(Method[MoonModel]):
         contrast = -F.log_softmax(torch.stack([near, far], -1) / self.tau, dim=-1)[:, 0].mean()
         return own + self.mu * contrast
 
-    def finish(self, module: MoonModel) -> None:
+    def finish(self, module: MoonModel, context: RoundContext[MoonModel]) -> None:
         """Remember the network just trained."""
         if self.previous == "last":
             module.previous.load_state_dict(module.model.state_dict())

@@ -7,6 +7,7 @@ import torch
 from fedtrain.data.client_data import ClientData, Preprocessing, Samples
 from fedtrain.federated.aggregation import aggregate
 from fedtrain.methods.moon import Moon
+from fedtrain.methods.two_models import TwoModelMethod
 from fedtrain.models import Net
 from fedtrain.parameters import all_entries
 
@@ -64,8 +65,9 @@ def test_absent_clients_keep_theirs_bit_by_bit(method, toy, same):
 def test_batch_norm_goes_where_the_convention_says(method, toy):
     """Shared statistics are averaged like all else; of personal ones the server hears nothing."""
     run = toy.train(method, 1)
-    network = {"Fed-CO2": "online.", "FedRoD": "generic.", "MOON": "model."}.get(method.title, "")
-    alone = method.title == "SingleSet"
+    prefixes = {"Fed-CO2": "online.", "FedRoD": "generic.", **dict.fromkeys(("MOON", "SCAFFOLD", "FedProto"), "model.")}
+    network = "generic." if isinstance(method, TwoModelMethod) else prefixes.get(method.title, "")
+    alone = method.title in ("SingleSet", "LG-FedAvg", "FedProto")
     keeps_norm = method.title == "FedBN" or (method.title == "Fed-CO2" and "bn" in method.personal)
     keeps_stats = keeps_norm and method.bn_stats == "local"
     kept = {"weight": keeps_norm, "bias": keeps_norm, "running_mean": keeps_stats, "running_var": keeps_stats}

@@ -8,14 +8,24 @@ import pytest
 from torch import nn
 
 from fedtrain.methods import METHODS
+from fedtrain.methods.apfl import APFL
 from fedtrain.methods.copa import Copa
+from fedtrain.methods.ditto import Ditto
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.methods.fedper import FedPer
+from fedtrain.methods.fedproto import FedProto
 from fedtrain.methods.fedprox import FedProx
+from fedtrain.methods.fedrep import FedRep
 from fedtrain.methods.fedrod import FedRoD
+from fedtrain.methods.finetune import FineTune
+from fedtrain.methods.fml import FML
+from fedtrain.methods.knnper import KnnPer
+from fedtrain.methods.lgfedavg import LGFedAvg
 from fedtrain.methods.moon import Moon
+from fedtrain.methods.pfedme import PFedMe
+from fedtrain.methods.scaffold import Scaffold
 from fedtrain.methods.singleset import SingleSet
 from fedtrain.models import Net
 from theory.errors import InputError
@@ -35,6 +45,9 @@ LABEL_SKEW = {"momentum": 0.9, "weight_decay": 1e-5, "last_batch": "drop", "part
 BY_NAMES = [
     (FedAvg(), ALL),
     (FedPer(), FEATURES),
+    (LGFedAvg(), ALL - FEATURES),
+    (FineTune(), ALL),
+    (KnnPer(), ALL),
     (FedBN(), WEIGHTS),
     (FedBN(bn_stats="shared"), WEIGHTS | STATS),
     (SingleSet(), set()),
@@ -44,6 +57,10 @@ OTHERS = [
     (Copa(), FEATURES),
     (Moon(), {f"model.{name}" for name in ALL}),
     (FedRoD(), {f"generic.{name}" for name in ALL}),
+    *((two(), {f"generic.{name}" for name in ALL}) for two in (Ditto, PFedMe, APFL, FML)),
+    (FedRep(), FEATURES),
+    (Scaffold(), {f"model.{name}" for name in ALL} | {"server_variate"}),
+    (FedProto(), {"feature_sums", "class_shares"}),
     (FedCO2(), {f"online.{name}" for name in WEIGHTS}),
     (FedCO2(bn_stats="shared"), {f"online.{name}" for name in WEIGHTS | STATS}),
     (FedCO2(personal="head"), {f"online.{name}" for name in FEATURES}),
