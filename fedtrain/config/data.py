@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
+from theory.errors import InputError
+
+MAX_IMAGE_SIZE = 4096
 DataSource = Literal["auto", "real", "standin"]
 Skew = Literal["domain", "label+feature", "iid", "pathological", "dirichlet", "pachinko"]
 
@@ -24,7 +28,7 @@ class DataSettings:
     """The defaults are those of no data set: each has a preset."""
 
     dataset: str = "digits"
-    """digits, office, domainnet, cifar10 or cifar100."""
+    """digits, office, domainnet, cifar10, cifar100, the name of one that was added, or the path of your own."""
     source: DataSource = "auto"
     """Real data if they are there, else the stand-in; only real ones; only the stand-in."""
     skew: Skew = "domain"
@@ -63,6 +67,42 @@ class DataSettings:
     """misaligned: images without their own labels, as published for label + feature skew on Office and DomainNet."""
     thin_test: Literal["all", "published"] = "all"
     """Label + feature: test sets follow the training classes; ``published`` leaves DSLR's and WebCam's whole."""
+    sha256: str = ""
+    """Of the files at that path, when the run was planned; other files are refused."""
+    client_column: str | None = None
+    """Table: the column that says whose a row is."""
+    target: str | None = None
+    """Table: the column to be predicted."""
+    split_column: str | None = None
+    """Table: the column that says train or test; without it the split is fedco2's own."""
+    categories: tuple[str, ...] = ()
+    """Table: columns that are categories although they hold numbers."""
+    ignore: tuple[str, ...] = ()
+    """Table: columns that are left out."""
+    missing: Literal["mean", "drop", "refuse"] = "mean"
+    """Table: a missing number counts as the mean and a missing category as unknown; its row is dropped; an error."""
+    standardise: Literal["auto", "client", "pooled", "none"] = "auto"
+    """Numbers less their mean over their standard deviation, of the client's training part or of everybody's; auto:
+    the client's for tables, none for arrays."""
+    image_size: int | None = None
+    """Found images: resized to squares of so many pixels; without it the size that most have."""
+    test_share: float = 0.2
+    """Found data without a split of their own: the share of a client's samples to test on."""
+    split_seed: int = 0
+    """Of that split."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.test_share < 1:
+            raise InputError(f"data.test_share is {self.test_share}; it is a share: choose it between 0 and 1")
+        if not 0 <= self.split_seed < 2**32:
+            raise InputError(f"data.split_seed is {self.split_seed}; choose it from 0 to {2**32 - 1}")
+        if self.image_size is not None and not 1 <= self.image_size <= MAX_IMAGE_SIZE:
+            raise InputError(f"data.image_size is {self.image_size}; choose it from 1 to {MAX_IMAGE_SIZE} pixels")
+
+    @property
+    def short_name(self) -> str:
+        """Of the data set, without the folders that it lies in."""
+        return Path(self.dataset).name.split(".")[0] or "data"
 
     def with_resolved_source(self, *, standin: bool) -> DataSettings:
         """The same with its source said outright: what ``auto`` came to."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from fedtrain.config.toml import TomlTable, merge_tables, parse_override
@@ -12,21 +13,36 @@ from theory.text import suggest_name
 SETTING_FOR_OPTION = {
     "method": "method.name",
     "model": "model.name",
+    "head": "model.head",
     "dataset": "data.dataset",
     "data": "data.source",
+    "client_column": "data.client_column",
+    "target": "data.target",
+    "split_column": "data.split_column",
+    "categories": "data.categories",
+    "ignore": "data.ignore",
+    "missing": "data.missing",
+    "standardise": "data.standardise",
+    "image_size": "data.image_size",
     "skew": "data.skew",
     "alpha": "data.alpha",
     "clients": "data.clients",
     "data_seed": "data.seed",
     "rounds": "server.rounds",
     "participation": "server.participation",
+    "aggregator": "aggregator.name",
     "peers": "server.peers",
+    "codec": "server.codec",
     "local_epochs": "local.epochs",
     "batch_size": "local.batch_size",
+    "optimizer": "local.optimizer",
     "lr": "local.lr",
+    "lr_schedule": "local.lr_schedule",
     "momentum": "local.momentum",
     "weight_decay": "local.weight_decay",
     "eval_every": "evaluation.every",
+    "metrics": "evaluation.metrics",
+    "save_predictions": "evaluation.save_predictions",
     "checkpoint_every": "checkpoints.every",
     "on_client_failure": "server.on_client_failure",
     "device": "machine.device",
@@ -41,10 +57,28 @@ SETTING_FOR_OPTION = {
 class TrainOptions(TypedDict, total=False):
     """What ``fedco2 train --help`` lists, as keywords of `fedtrain.train`."""
 
-    dataset: str
-    """digits, office, domainnet, cifar10 or cifar100."""
+    dataset: str | Path
+    """digits, office, domainnet, cifar10, cifar100, the name of one that was added, or the path of your own."""
     data: Literal["auto", "real", "standin"]
     """Real data if they are there, else the built-in stand-in; only real data; only the stand-in."""
+    client_column: str
+    """Table: the column that says whose a row is."""
+    target: str
+    """Table: the column to be predicted."""
+    split_column: str
+    """Table: the column that says train or test."""
+    categories: Sequence[str]
+    """Table: columns that are categories although they hold numbers."""
+    ignore: Sequence[str]
+    """Table: columns that are left out."""
+    missing: Literal["mean", "drop", "refuse"]
+    """Table: what is done with missing values."""
+    standardise: Literal["auto", "client", "pooled", "none"]
+    """Whose mean and standard deviation numbers are standardised by."""
+    image_size: int
+    """Found images: resized to squares of so many pixels."""
+    head: str
+    """The submodule that is the head of a network of yours, if it has no parts features and head."""
     skew: Literal["domain", "label+feature", "iid", "pathological", "dirichlet", "pachinko"]
     """How the clients' data differ."""
     alpha: float
@@ -57,20 +91,30 @@ class TrainOptions(TypedDict, total=False):
     """Share of the clients that train in a round."""
     peers: int
     """Number of peer heads sent to each client (default: all)."""
+    codec: Literal["none", "float16"]
+    """How clients send what they learnt: in full, or in half as many bytes."""
     local_epochs: int
     """Passes over the local data in a round."""
     batch_size: int
     """Samples of a step."""
+    optimizer: str
+    """sgd, adam, adamw, or another class of ``torch.optim``."""
     lr: float
-    """Learning rate of SGD."""
+    """Learning rate."""
+    lr_schedule: Literal["constant", "cosine", "step"]
+    """How the learning rate falls over rounds."""
     momentum: float
     """Momentum of SGD."""
     weight_decay: float
-    """Weight decay of SGD."""
+    """Weight decay."""
     seed: int
     """Of networks, batches, noise and cohorts."""
     eval_every: int
     """Evaluate every so many rounds, and after the last."""
+    metrics: str
+    """Scores beside accuracy and loss: none, all, or names separated by commas, such as auroc,brier."""
+    save_predictions: bool
+    """Keep what the last weights say of every test sample in the run folder."""
     checkpoint_every: int
     """Keep the checkpoint of every so many rounds."""
     on_client_failure: Literal["stop", "skip"]
@@ -92,7 +136,11 @@ def nest_options(options: Mapping[str, Any], sets: Iterable[str] = ()) -> TomlTa
     for name in options:
         if name not in SETTING_FOR_OPTION:
             raise InputError(f"unknown option {name!r}; {suggest_name(name, SETTING_FOR_OPTION)}")
-    paths = {SETTING_FOR_OPTION[name]: value for name, value in options.items() if value is not None}
+    paths = {
+        SETTING_FOR_OPTION[name]: str(value) if isinstance(value, Path) else value
+        for name, value in options.items()
+        if value is not None
+    }
     return merge_tables(nest_settings(paths), *(_nest(*parse_override(text)) for text in sets))
 
 

@@ -11,24 +11,31 @@ from typing import Any, Literal
 import tomli_w
 import torch
 
+from fedtrain.aggregators import Aggregator, get_aggregator_class, get_aggregator_name
+from fedtrain.aggregators.mean import Mean
 from fedtrain.config.data import DataSettings
 from fedtrain.config.local import LocalSettings
 from fedtrain.config.old_names import NEW_NAMES
 from fedtrain.config.toml import (
     TomlTable,
+    coerce_value,
     format_error,
     format_value,
     parse_section,
     serialize_section,
 )
+from fedtrain.extensions.errors import explain_failure
+from fedtrain.extensions.references import BUILT_IN, build_unknown_error, find_extension, register
 from fedtrain.methods import METHODS, AnyMethod
 from fedtrain.methods.fedco2 import FedCO2
-from fedtrain.registry import BuiltInModel
+from fedtrain.methods.own import check_method_class
+from fedtrain.registry import METRIC_NAMES, TWO_CLASS_METRICS, MetricName
 from theory.errors import InputError
 from theory.text import suggest_name
 
 BackendName = Literal["auto", "serial", "threads", "vmap", "distributed"]
 ClientWeighting = Literal["uniform", "size"]
+CodecName = Literal["none", "float16"]
 SelectionRule = Literal["last", "best-by-validation", "window"]
 
 
@@ -36,18 +43,33 @@ SelectionRule = Literal["last", "best-by-validation", "window"]
 class ModelSettings:
     """Which network, and where it is cut into features and head."""
 
-    name: Literal[BuiltInModel, "own"] = "digits"
-    """``own``: a network given in Python."""
+    name: str = "digits"
+    """A network of ours or a plug-in, or a reference to one of yours; ``auto``: resnet for images, mlp for all else;
+    ``own``: one that was given in Python."""
+    head: str | None = None
+    """The submodule that is the head of a network of yours, if it has no parts ``features`` and ``head``."""
     norm: bool = True
-    """Batch norm: on the dense layers too (digits, alexnet), or anywhere at all (cifar)."""
+    """Normalisation: on the dense layers too (digits, alexnet), or anywhere at all (cifar, mlp, resnet)."""
+    norm_kind: Literal["batch", "group"] = "batch"
+    """Which normalisation mlp and resnet have."""
     split_at: Literal["auto", "conv", "last"] = "auto"
     """Where features end: before the dense layers, before the last of them, or where the method wants it."""
     width: int = 1024
     """Hidden units of two-layer."""
+    units: int = 64
+    """Of each hidden layer of mlp."""
+    channels: int = 16
+    """Of the first stage of resnet; each next one has twice as many."""
 
     def __post_init__(self) -> None:
-        if self.width < 1:
-            raise InputError(f"model.width is {self.width}; it must be at least 1")
+        ours = self.name in BUILT_IN["model"]
+        if not ours and find_extension("model", self.name) is None:
+            raise build_unknown_error("model", self.name)
+        if ours and self.name != "own" and self.head is not None:
+            raise InputError(f"model.head is for networks of yours; {self.name} has a head: leave it out", ("head",))
+        for name in ("width", "units", "channels"):
+            if getattr(self, name) < 1:
+                raise InputError(f"model.{name} is {getattr(self, name)}; it must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -58,9 +80,11 @@ class ServerSettings:
     participation: float = 1.0
     """The share of the clients that trains in a round."""
     weights: ClientWeighting = "uniform"
-    """Whether clients count alike in the mean, or by their number of samples."""
+    """Whether clients count alike in the mean, or by their number of samples; the median always counts them alike."""
     peers: int = 0
     """How many other clients' heads each one is sent, drawn afresh each round; 0 for all, as in the paper."""
+    codec: CodecName = "none"
+    """How clients send what they learnt and publish: in full, or as half-precision numbers."""
     on_client_failure: Literal["stop", "skip"] = "stop"
     """When a client cannot train: stop the run, or leave that client out of that round's mean."""
 
@@ -88,6 +112,10 @@ class EvaluationSettings:
     window_every: int = 5
     train: bool = False
     """Whether training data are evaluated too."""
+    metrics: str = "none"
+    """Scores beside accuracy and loss: none, all, or names separated by commas, such as auroc,brier."""
+    save_predictions: bool = False
+    """Whether what the last weights say of every test sample is kept in the run folder."""
     test: Literal["always", "chosen"] = "always"
     """chosen: test data only where a rule may report them, which is at a new best of validation, in the window and
     after the last round."""
@@ -96,6 +124,7 @@ class EvaluationSettings:
         for name in ("every", "window_every"):
             if getattr(self, name) < 1:
                 raise InputError(f"evaluation.{name} is {getattr(self, name)}; it must be at least 1")
+        parse_metrics(self.metrics)
         if self.window < 0 or (self.report == "window" and not self.window):
             raise InputError(f"evaluation.window is {self.window}; to report a window it must be at least 1")
 
@@ -111,6 +140,25 @@ class EvaluationSettings:
         """Whether this round is one of those whose mean is the window's; others may be evaluated between them."""
         counted = round == rounds or round % self.window_every == 0
         return self.window > 0 and round >= rounds - self.window and counted
+
+
+def parse_metrics(text: str, classes: int = 2) -> tuple[MetricName, ...]:
+    """The scores that ``evaluation.metrics`` names, for data of so many classes."""
+    known = [name for name in METRIC_NAMES if classes == 2 or name not in TWO_CLASS_METRICS]
+    if text in ("none", "all"):
+        return tuple(known) if text == "all" else ()
+    wanted = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in wanted:
+        if name not in METRIC_NAMES:
+            raise InputError(
+                f"unknown score {format_value(name)} in evaluation.metrics; "
+                f"{suggest_name(name, [*METRIC_NAMES, 'all', 'none'])}"
+            )
+        if name not in known:
+            raise InputError(
+                f"evaluation.metrics names {name}, which is of two classes, and there are {classes}; leave it out"
+            )
+    return tuple(name for name in known if name in wanted)
 
 
 @dataclass(frozen=True)
@@ -184,14 +232,22 @@ class Config:
     method: AnyMethod = field(default_factory=FedCO2)
     local: LocalSettings = field(default_factory=LocalSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
+    aggregator: Aggregator = field(default_factory=Mean)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     machine: MachineSettings = field(default_factory=MachineSettings)
 
     @property
     def method_name(self) -> str:
-        """What the command line calls the method."""
-        return next(name for name, kind in METHODS.items() if kind is type(self.method))
+        """What the command line calls the method; of a class that is not part of fedco2, where it is defined."""
+        kind = type(self.method)
+        ours = next((name for name, one in METHODS.items() if one is kind), None)
+        return ours or register("method", kind).name
+
+    @property
+    def aggregator_name(self) -> str:
+        """What the command line calls the aggregator."""
+        return get_aggregator_name(type(self.aggregator))
 
 
 SECTIONS: dict[str, type[Any]] = {
@@ -206,19 +262,22 @@ SECTIONS: dict[str, type[Any]] = {
 
 
 def get_method_class(name: object) -> type[AnyMethod]:
-    """The class of a method."""
-    if not isinstance(name, str) or name not in METHODS:
-        raise InputError(
-            f"unknown method {format_value(name)}; {suggest_name(name if isinstance(name, str) else '', METHODS)}"
-        )
-    return METHODS[name]
+    """The class of a method: one of ours, a plug-in, or one that the user has named in this process."""
+    if not isinstance(name, str):
+        raise InputError(f"unknown method {format_value(name)}; {suggest_name('', METHODS)}")
+    if name in METHODS:
+        return METHODS[name]
+    if (found := find_extension("method", name)) is None:
+        raise build_unknown_error("method", name)
+    return check_method_class(found)
 
 
 def parse_config(tables: Mapping[str, Any]) -> Config:
     """Read a configuration, every key and type checked."""
     for key, value in tables.items():
-        if key not in {*SECTIONS, "method", "seed"}:
-            raise InputError(f"unknown section {format_value(key)}; {suggest_name(key, [*SECTIONS, 'method', 'seed'])}")
+        if key not in {*SECTIONS, "method", "aggregator", "seed"}:
+            known = [*SECTIONS, "method", "aggregator", "seed"]
+            raise InputError(f"unknown section {format_value(key)}; {suggest_name(key, known)}")
         if key != "seed" and not isinstance(value, Mapping):
             raise InputError(f"{key} is {format_value(value)}; it must be a section: [{key}]")
         for path in (f"{key}.{name}" for name in value) if isinstance(value, Mapping) else ():
@@ -227,10 +286,20 @@ def parse_config(tables: Mapping[str, Any]) -> Config:
     sections = {name: parse_section(kind, tables.get(name, {}), name) for name, kind in SECTIONS.items()}
     method = dict(tables.get("method", {}))
     kind = get_method_class(method.pop("name", "fedco2"))
+    server = dict(tables.get("aggregator", {}))
+    server_kind = get_aggregator_class(coerce_value(server.pop("name", "mean"), str, "aggregator.name"))
     seed = tables.get("seed", 1)
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
         raise InputError(f"seed is {format_value(seed)}; it must be a whole number, 0 or more and below 2^63")
-    return Config(seed=seed, method=parse_section(kind, method, "method", kind.title), **sections)
+    with explain_failure(kind.title):
+        chosen = parse_section(kind, method, "method", kind.title)
+    sections["local"] = sections["local"].with_schedule_length(sections["server"].rounds)
+    return Config(
+        seed=seed,
+        method=chosen,
+        aggregator=parse_section(server_kind, server, "aggregator", server_kind.title),
+        **sections,
+    )
 
 
 def serialize_config(config: Config) -> TomlTable:
@@ -238,6 +307,7 @@ def serialize_config(config: Config) -> TomlTable:
     tables: TomlTable = {"seed": config.seed}
     for name in SECTIONS:
         tables[name] = serialize_section(getattr(config, name))
+    tables["aggregator"] = {"name": config.aggregator_name, **serialize_section(config.aggregator)}
     return tables | {"method": {"name": config.method_name, **serialize_section(config.method)}}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from math import inf, isfinite
 from sys import float_info
@@ -35,7 +35,10 @@ def parse_section(kind: type[T], table: Mapping[str, Any], section: str, owner: 
 def serialize_section(instance: Any) -> TomlTable:
     """Its fields as a table; TOML has no word for None, so it is spelt out."""
     pairs = {f.name: getattr(instance, f.name) for f in fields(instance)}
-    return {key: NONE_TEXT if value is None else value for key, value in pairs.items()}
+    return {
+        key: NONE_TEXT if value is None else list(value) if isinstance(value, tuple) else value
+        for key, value in pairs.items()
+    }
 
 
 def format_value(value: object) -> str:
@@ -60,6 +63,11 @@ def coerce_value(value: Any, hint: Any, name: str) -> Any:
             way = suggest_name(value if isinstance(value, str) else format_value(value), get_args(hint))
             raise InputError(f"{name} is {format_value(value)}; {way}")
         return value
+    if get_origin(hint) is tuple:
+        parts = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple):
+            raise InputError(f"{name} is {format_value(value)}; it must be a list of texts, or texts between commas")
+        return tuple(coerce_value(part, get_args(hint)[0], name) for part in parts)
     if get_origin(hint) in (Union, UnionType):
         if value is None or value == NONE_TEXT:
             return None
@@ -85,6 +93,12 @@ def parse_override(text: str) -> tuple[str, str, Any]:
         return section, key, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return section, key, value.strip()
+
+
+def parse_settings(texts: Iterable[str]) -> TomlTable:
+    """Several of these, as settings by their paths."""
+    each = map(parse_override, texts)
+    return {f"{section}.{key}" if key else section: value for section, key, value in each}
 
 
 def flatten_tables(tables: Mapping[str, Any]) -> TomlTable:

@@ -1,36 +1,41 @@
-"""How the server makes one model of the clients' answers."""
+"""From the clients' answers to the next message."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-import torch
-
+from fedtrain.aggregators import Aggregator, average_states
 from fedtrain.config.schema import ClientWeighting
+from fedtrain.errors import TrainingError
 from fedtrain.federated.messages import Broadcast, Update
-from fedtrain.parameters import StateDict
+from fedtrain.parameters import StateDict, is_finite
+
+CombineFunction = Callable[[Sequence[StateDict], Sequence[float]], StateDict]
+"""Makes one state of many, of which each has its weight."""
 
 
-@torch.no_grad()
-def average_states(states: Sequence[StateDict], weights: Sequence[float]) -> StateDict:
-    """Σ w_k s_k / Σ w_k, summed in the order given; whole numbers (batch counters) are those of the first."""
-    total = sum(weights)
-    result = {}
-    for name, first in states[0].items():
-        if first.is_floating_point():
-            entry = first * (weights[0] / total)
-            for state, weight in zip(states[1:], weights[1:], strict=True):
-                entry.add_(state[name], alpha=weight / total)
-        else:
-            entry = first.clone()
-        result[name] = entry
-    return result
-
-
-def aggregate(message: Broadcast, updates: Sequence[Update], weights: ClientWeighting) -> Broadcast:
+def aggregate(
+    message: Broadcast,
+    updates: Sequence[Update],
+    weights: ClientWeighting,
+    combine: CombineFunction = average_states,
+) -> Broadcast:
     """The next message. Replies are put in the order of their names, so that their arrival does not matter."""
     replies = sorted(updates, key=lambda update: update.client)
     each = [float(u.num_examples) if weights == "size" else 1.0 for u in replies]
-    shared = average_states([u.shared for u in replies], each)
+    shared = combine([u.shared for u in replies], each)
     heads = {u.client: u.published for u in replies if u.published}
     return Broadcast(message.round + 1, shared, {**message.peers, **heads})
+
+
+def check_combined(aggregator: Aggregator, before: StateDict, combined: StateDict) -> None:
+    """Refuse what the clients could not load, before a client is blamed for it."""
+    if combined.keys() != before.keys():
+        other = ", ".join(sorted(combined.keys() ^ before.keys()))
+        raise TrainingError(f"aggregator {aggregator.title}: its entries are others than those it was given: {other}")
+    for name, value in combined.items():
+        if (value.dtype, value.shape) != (before[name].dtype, before[name].shape):
+            forms = [f"{one.dtype} {tuple(one.shape)}" for one in (value, before[name])]
+            raise TrainingError(f"aggregator {aggregator.title}: {name} is {forms[0]}, not {forms[1]}")
+        if not is_finite(value):
+            raise TrainingError(f"aggregator {aggregator.title}: {name} is not finite; lower aggregator.lr or local.lr")

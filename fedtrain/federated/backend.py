@@ -23,6 +23,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def parameter_names(self) -> EntryNames:
+        """The entries of a client's module that are trained by gradients."""
+        ...
+
+    @property
     def client_states(self) -> Mapping[str, StateDict]:
         """What clients keep, as far as it is held here."""
         ...

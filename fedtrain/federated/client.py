@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -15,17 +15,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedtrain.config.local import LocalSettings
+from fedtrain.config.schema import CodecName
 from fedtrain.data.client_data import ClientData, Preprocessing, Samples
 from fedtrain.data.transforms import preprocess
 from fedtrain.errors import TrainingError
+from fedtrain.federated.codec import encode_head, encode_shared
 from fedtrain.federated.fast_path.factored_gradients import FactoredSGDStep, replace_large_linear_layers
 from fedtrain.federated.fast_path.fused_sgd import FusedSGDStep
 from fedtrain.federated.fast_path.pooling import move_pooling_before_relu
 from fedtrain.federated.messages import Broadcast, Score, Scores, Split, Update, extract_published
-from fedtrain.federated.sgd import SGDStep
-from fedtrain.methods.base import AnyMethod, Batch, LossFunction, ModelFactory, Peers, RoundContext
-from fedtrain.parameters import StateDict, all_entries, batch_norm_entries, copy_entries, is_finite
+from fedtrain.federated.sgd import OptimizerStep, SGDStep
+from fedtrain.methods.base import AnyMethod, Batch, LossFunction, ModelFactory, Peers, Phase, RoundContext, list_losses
+from fedtrain.metrics import compute_metrics
+from fedtrain.parameters import StateDict, all_entries, batch_norm_entries, copy_entries, is_finite, trained_entries
+from fedtrain.registry import MetricName
 from fedtrain.rng import make_generator
+from theory.errors import InputError
 
 EVAL_BATCH_SIZE = 256
 OffloadFunction = Callable[[StateDict], StateDict]
@@ -59,29 +64,46 @@ class ClientTrainer:
         device: torch.device | str = "cpu",
         precision: Precision | None = None,
         fast_path: bool = True,
+        metrics: Sequence[MetricName] = (),
+        codec: CodecName = "none",
+        participation: float = 1.0,
     ) -> None:
         self.method, self.make, self.classes, self.local, self.seed = method, make, classes, local, seed
+        self.codec = codec
         self.preprocessing, self.precision = preprocessing or Preprocessing(), precision or Precision()
-        self.device = torch.device(device)
+        self.metrics = tuple(metrics)
+        """Scores beside accuracy and loss."""
+        self.device, self.participation = torch.device(device), participation
         factory = ModelFactory(make, seed)
         # channels_last: twice as fast for convolutions on CPUs, and as fast as any for the rest
         self.module = self._move_to_device(method.build(factory)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.has_common_start = not factory.has_built_own
         """Whether all clients begin with the same weights."""
         method.check(self.module)
+        if method.needs_sgd and local.optimizer != "sgd":
+            raise InputError(
+                f"{method.title} takes mean gradients from how far SGD has moved the weights; set local.optimizer = sgd"
+            )
         self.batch_norm_names = batch_norm_entries(self.module)
+        self.parameter_names = trained_entries(self.module)
         self.shared_names = method.shared(self.module)
         self.personal_names = all_entries(self.module) - self.shared_names
-        self.step_class = self._enable_fast_path() if fast_path and self.device.type != "meta" else SGDStep
+        self.step_class = self._choose_step(fast_path and self.device.type != "meta")
         self.stop_requested = Event()
         """Set from another thread, it makes training and evaluation end at the next batch."""
         self._round_start_model: nn.Module | None = None
         self._peer_heads: tuple[Broadcast | None, Mapping[str, nn.Module]] = None, {}
 
-    def _enable_fast_path(self) -> type[SGDStep]:
-        """Put the tricks in their places; how to make a step with them."""
-        move_pooling_before_relu(self.module)
-        if self.local.momentum or self.device.type != "cpu" or self.precision.amp:
+    def _choose_step(self, fast_path: bool) -> type[OptimizerStep]:
+        """How to make a step; with the fast path, its tricks are put in their places."""
+        if fast_path:
+            move_pooling_before_relu(self.module)
+        if self.local.optimizer != "sgd":
+            return OptimizerStep
+        if not fast_path:
+            return SGDStep
+        gradients_needed = self.local.momentum or self.local.max_grad_norm is not None
+        if gradients_needed or self.device.type != "cpu" or self.precision.amp:
             return FusedSGDStep
         replace_large_linear_layers(self.module)
         return FactoredSGDStep
@@ -112,7 +134,7 @@ class ClientTrainer:
     def initial_broadcast(self, clients: Collection[str]) -> Broadcast:
         """The first message: the common start, and what every client publishes before it trained."""
         heads = (
-            self._build_for_each(clients, lambda module: extract_published(self.method, module.state_dict()))
+            self._build_for_each(clients, lambda module: self._encode_published(module.state_dict()))
             if self.method.published
             else {}
         )
@@ -142,34 +164,85 @@ class ClientTrainer:
             raise TrainingError(
                 f"client {data.name}, round {message.round + 1}: {what}; lower local.lr ({self.local.lr})"
             )
-        shown = extract_published(self.method, {**shared, **kept})
-        return Update(data.name, shared, shown, len(data.train), loss), kept
+        payload = encode_shared(shared, message.shared, self.codec)
+        shown = self._encode_published({**shared, **kept})
+        if self.codec != "none" and not all(map(is_finite, (*payload.values(), *shown.values()))):
+            raise TrainingError(
+                f"client {data.name}, round {message.round + 1}: its numbers are too large for server.codec "
+                f"{self.codec}; lower local.lr ({self.local.lr}), or set server.codec = none"
+            )
+        return Update(data.name, payload, shown, len(data.train), loss), kept
+
+    def _encode_published(self, entries: StateDict) -> StateDict:
+        return encode_head(extract_published(self.method, entries), self.codec)
 
     def train_locally(self, data: ClientData, personal: StateDict, message: Broadcast) -> Tensor:
         """Receive, then pass through every phase of the method; the mean loss of the last pass."""
         view = self.start_round(data, personal, message, keep_round_start=self.method.needs_round_start(message.round))
         self.module.train()
-        step = self.step_class(self.module, self.local, self.method.plain_sgd_parameters(self.module))
-        losses: list[Tensor] = []
-        for number, loss in enumerate(self.method.phases(message.round, self.local.epochs)):
-            batches = self.iterate_batches(data, message.round, number)
-            losses = [step(partial(self._compute_loss, loss, batch, view)) for batch in batches]
-        self.method.finish(self.module)
+        phases = self.method.phases(message.round, self.local.epochs)
+        losses = self._run_phases(phases, data, view, self.build_step(message.round))
+        self.method.finish(self.module, view)
         return torch.stack(losses).mean()
 
+    def _run_phases(
+        self,
+        phases: Sequence[Phase[nn.Module]],
+        data: ClientData,
+        view: RoundContext[nn.Module],
+        step: OptimizerStep,
+        purpose: str = "",
+    ) -> list[Tensor]:
+        """Go down the losses of every phase, batch by batch; the losses of the last pass, each before its steps."""
+        losses: list[Tensor] = []
+        for number, phase in enumerate(phases):
+            losses = []
+            for batch in self.iterate_batches(data, view.round, f"{purpose}{number}"):
+                value, *_ = [step(partial(self._compute_loss, loss, batch, view)) for loss in list_losses(phase)]
+                losses.append(value)
+        return losses
+
+    def build_step(self, round: int) -> OptimizerStep:
+        """The optimiser of a round, counted from 0, for the module at hand."""
+        local = self.local.at_round(round)
+        try:
+            return self.step_class(self.module, local, self.method.plain_sgd_parameters(self.module))
+        except (TypeError, ValueError) as error:
+            words = " ".join(str(error).split())
+            raise InputError(f"local.optimizer {local.optimizer} does not take this network: {words}") from None
+
     @torch.no_grad()
-    def evaluate(self, data: ClientData, personal: StateDict, message: Broadcast, splits: Collection[Split]) -> Scores:
-        """Accuracy and loss of the prediction and of each branch, on the client's own data."""
-        view = self.start_round(data, personal, message)
-        self.module.eval()
-        parts: dict[Split, Samples | None] = {"train": data.train, "val": data.val, "test": data.test}
-        return {split: self._score_split(data, split, part, view) for split in splits if (part := parts[split])}
+    def evaluate(
+        self,
+        data: ClientData,
+        personal: StateDict,
+        message: Broadcast,
+        splits: Collection[Split],
+        metrics: Sequence[MetricName] | None = None,
+    ) -> Scores:
+        """The scores of the prediction and of each branch, on the client's own data; without ``metrics`` its own."""
+        view = self.start_prediction(data, personal, message)
+        wanted = self.metrics if metrics is None else metrics
+        return {
+            split: self._score_split(data, split, part, view, wanted)
+            for split in splits
+            if (part := select_split(data, split))
+        }
+
+    @torch.no_grad()
+    def predict_split(
+        self, data: ClientData, personal: StateDict, message: Broadcast, split: Split
+    ) -> dict[str, Tensor]:
+        """Logits of the prediction ("fused") and of each branch, for the very inputs that `evaluate` scores."""
+        view = self.start_prediction(data, personal, message)
+        part = select_split(data, split)
+        pieces = [] if part is None else [logits for logits, _ in self._iterate_logits(data, split, part, view)]
+        return {branch: torch.cat([piece[branch] for piece in pieces]).cpu() for branch in pieces[0]} if pieces else {}
 
     @torch.no_grad()
     def predict(self, data: ClientData, personal: StateDict, message: Broadcast, inputs: Tensor) -> dict[str, Tensor]:
         """Logits of the prediction ("fused") and of each branch, for inputs of this client."""
-        view = self.start_round(data, personal, message)
-        self.module.eval()
+        view = self.start_prediction(data, personal, message)
         x = self._transform(
             inputs.to(self.device), data, make_generator(self.seed, "predict", data.name), training=False
         )
@@ -198,7 +271,54 @@ class ClientTrainer:
         peers = Peers([head for name, head in self._build_peer_heads(message).items() if name != data.name])
         classes = torch.arange(self.classes, device=self.device)
         counts = (data.train.labels[:, None] == classes).sum(0)
-        return RoundContext(message.round, peers, counts, self._copy_round_start_model() if keep_round_start else None)
+        return RoundContext(
+            message.round,
+            peers,
+            counts,
+            self._copy_round_start_model() if keep_round_start else None,
+            self.weigh_classes(counts),
+            self.local.label_smoothing,
+            training_samples=partial(self._iterate_training_samples, data, message.round),
+            total_lr=self._sum_learning_rates(data, message.round),
+            participation=self.participation,
+        )
+
+    def weigh_classes(self, counts: Tensor) -> Tensor | None:
+        """``balanced``: n / (k n_c) for each of the k classes that a client holds, so that the mean weight is 1."""
+        if self.local.class_weights == "none":
+            return None
+        held = counts > 0
+        samples = counts.to(self.precision.dtype)
+        return torch.where(held, samples.sum() / (held.sum() * samples.clamp(min=1)), 0.0)
+
+    def start_prediction(self, data: ClientData, personal: StateDict, message: Broadcast) -> RoundContext[nn.Module]:
+        """Load the client's entries and do what its method does before it predicts; nothing of that is kept."""
+        view = self.start_round(data, personal, message)
+        if self.method.needs_training_data and len(data.train.inputs) < len(data.train):
+            raise InputError(
+                f"{self.method.title} looks at a client's training samples before it predicts, and those of client "
+                f"{data.name} are not here; evaluate the run with its data instead"
+            )
+        if phases := self.method.phases_before_prediction():
+            self.module.train()
+            with torch.enable_grad():
+                step = self.build_step(max(0, view.round - 1))  # as in the last round
+                self._run_phases(phases, data, view, step, "before prediction ")
+        self.module.eval()
+        return self.method.prepare_prediction(self.module, view)
+
+    def _iterate_training_samples(self, data: ClientData, round: int) -> Iterator[Batch]:
+        chance = make_generator(self.seed, data.name, round, "training samples")
+        for rows in torch.arange(len(data.train), device=self.device).split(EVAL_BATCH_SIZE):
+            self._raise_if_stopped()
+            yield self._transform(data.train.inputs[rows], data, chance, training=False), data.train.labels[rows]
+
+    def _sum_learning_rates(self, data: ClientData, round: int) -> float:
+        """Over the steps of a round, each with what momentum makes of it: lr Σ_k (1 + m + ... + m^(k-1))."""
+        order, phases = torch.arange(len(data.train)), self.method.phases(round, self.local.epochs)
+        batches = sum(1 for _ in self.local.split_into_batches(order, bool(self.batch_norm_names)))
+        steps, m = batches * len(phases), self.local.momentum
+        return self.local.compute_lr(round) * (steps - m * (1 - m**steps) / (1 - m)) / (1 - m)
 
     def _copy_round_start_model(self) -> nn.Module:
         if self._round_start_model is None:
@@ -212,13 +332,14 @@ class ClientTrainer:
             blank = copy.deepcopy(self.module.get_submodule(self.method.published)).to("meta").eval()
             heads = {name: copy.deepcopy(blank) for name in message.peers}
             for name, head in heads.items():
-                mine = {key: value.to(self.device) for key, value in message.peers[name].items()}
+                forms = head.state_dict()
+                mine = {key: value.to(self.device, forms[key].dtype) for key, value in message.peers[name].items()}
                 head.load_state_dict(mine, assign=True)
                 head.requires_grad_(False)
             self._peer_heads = message, heads
         return self._peer_heads[1] if message.peers else {}
 
-    def iterate_batches(self, data: ClientData, round: int, phase: int) -> Iterator[Batch]:
+    def iterate_batches(self, data: ClientData, round: int, phase: int | str) -> Iterator[Batch]:
         """Shuffled and augmented by (seed, client, round, phase) alone, hence alike on every backend."""
         purpose = (self.seed, data.name, round, phase)
         order = torch.randperm(len(data.train), generator=make_generator(*purpose, "order"))
@@ -245,17 +366,45 @@ class ClientTrainer:
         found = fused if len(branches) == 1 else {**fused, **branches}
         return {name: logits.to(self.precision.dtype) for name, logits in found.items()}
 
-    def _score_split(
+    def _iterate_logits(
         self, data: ClientData, split: Split, samples: Samples, context: RoundContext[nn.Module]
-    ) -> dict[str, Score]:
+    ) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+        """Logits by branch, and labels, batch by batch."""
         augmented = split == "val" and self.preprocessing.augment_val
         chance = make_generator(self.seed, data.name, context.round, "evaluate", split)
-        sums: dict[str, Tensor] = {}
         for rows in torch.arange(len(samples), device=self.device).split(EVAL_BATCH_SIZE):
             self._raise_if_stopped()
-            x, y = self._transform(samples.inputs[rows], data, chance, augmented), samples.labels[rows]
-            for branch, logits in self._compute_logits(x, context).items():
+            x = self._transform(samples.inputs[rows], data, chance, augmented)
+            yield self._compute_logits(x, context), samples.labels[rows]
+
+    def _score_split(
+        self,
+        data: ClientData,
+        split: Split,
+        samples: Samples,
+        context: RoundContext[nn.Module],
+        metrics: Sequence[MetricName],
+    ) -> dict[str, Score]:
+        sums: dict[str, Tensor] = {}
+        kept: dict[str, list[Tensor]] = {}
+        for outputs, y in self._iterate_logits(data, split, samples, context):
+            for branch, logits in outputs.items():
                 both = torch.stack([(logits.argmax(-1) == y).sum(), F.cross_entropy(logits, y, reduction="sum")])
                 sums[branch] = sums.get(branch, 0) + both.double()
-        n = len(samples)
-        return {branch: Score(both[0].item() / n, both[1].item() / n, n) for branch, both in sums.items()}
+                if metrics:
+                    kept.setdefault(branch, []).append(logits)
+        n, labels = len(samples), samples.labels.cpu().numpy()
+        more = {
+            branch: compute_metrics(metrics, torch.cat(logits).double().softmax(-1).cpu().numpy(), labels)
+            for branch, logits in kept.items()
+        }
+        return {
+            branch: Score(both[0].item() / n, both[1].item() / n, n, more.get(branch, {}))
+            for branch, both in sums.items()
+        }
+
+
+def select_split(data: ClientData, split: Split) -> Samples | None:
+    """One part of a client's data, if it has that."""
+    parts: dict[Split, Samples | None] = {"train": data.train, "val": data.val, "test": data.test}
+    return parts[split]

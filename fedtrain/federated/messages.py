@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from fedtrain.aggregators import ServerState
 from fedtrain.methods.base import AnyMethod
 from fedtrain.parameters import StateDict
 
@@ -49,6 +50,8 @@ class Score:
     accuracy: float
     loss: float
     n: int
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    """Further scores by name, as far as they are wanted; None where the labels do not define one."""
 
 
 Scores = Mapping[Split, Mapping[str, Score]]
@@ -63,6 +66,8 @@ class RoundResult:
     message: Broadcast
     failures: tuple[Failure, ...] = ()
     """Clients of the cohort that are not in the mean."""
+    remembered: ServerState = field(default_factory=dict)
+    """What the server's aggregator remembers; it is not sent."""
 
 
 def extract_published(method: AnyMethod, entries: StateDict) -> StateDict:

@@ -8,12 +8,15 @@ from math import isfinite
 
 import torch
 
-from fedtrain.config.schema import ClientWeighting
+from fedtrain.aggregators import Aggregator, CohortReplies, ServerState
+from fedtrain.aggregators.mean import Mean
+from fedtrain.config.schema import ClientWeighting, CodecName
 from fedtrain.errors import TrainingError
-from fedtrain.federated.aggregation import aggregate
+from fedtrain.federated.aggregation import aggregate, check_combined
 from fedtrain.federated.backend import Backend
+from fedtrain.federated.codec import decode_shared, get_encoded_dtype
 from fedtrain.federated.messages import Broadcast, Failure, RoundResult, Update
-from fedtrain.parameters import is_finite
+from fedtrain.parameters import StateDict, is_finite
 from fedtrain.rng import make_generator
 
 
@@ -28,7 +31,7 @@ def sample_cohort(names: Sequence[str], participation: float, seed: int, round: 
     return [name for name in names if name in chosen]
 
 
-def validate_update(update: Update, client: str, message: Broadcast) -> str | None:
+def validate_update(update: Update, client: str, message: Broadcast, codec: CodecName = "none") -> str | None:
     """Why an answer from afar must not enter the mean; None if it may."""
     if update.client != client:
         return f"it speaks for {update.client}"
@@ -36,14 +39,17 @@ def validate_update(update: Update, client: str, message: Broadcast) -> str | No
         return f"it has {update.num_examples} examples"
     if not isinstance(update.loss, float) or not isfinite(update.loss):
         return f"its loss is {update.loss}"
-    for sent, known in ((update.shared, message.shared), (update.published, message.peers.get(client, {}))):
+    parts: tuple[tuple[StateDict, StateDict, CodecName], ...] = (
+        (update.shared, message.shared, codec),
+        (update.published, message.peers.get(client, {}), "none"),  # as it was published before, in this form
+    )
+    for sent, known, way in parts:
         if sent.keys() != known.keys():
             return f"its entries are others: {', '.join(sorted(sent.keys() ^ known.keys()))}"
         for name, value in sent.items():
-            if (value.dtype, value.shape) != (known[name].dtype, known[name].shape):
-                return (
-                    f"{name} is {value.dtype} {tuple(value.shape)}, not {known[name].dtype} {tuple(known[name].shape)}"
-                )
+            dtype = get_encoded_dtype(known[name].dtype, way)
+            if (value.dtype, value.shape) != (dtype, known[name].shape):
+                return f"{name} is {value.dtype} {tuple(value.shape)}, not {dtype} {tuple(known[name].shape)}"
             if not is_finite(value):
                 return f"{name} is not finite"
     return None
@@ -71,9 +77,26 @@ def federate(
     *,
     participation: float = 1.0,
     weights: ClientWeighting = "uniform",
+    aggregator: Aggregator | None = None,
+    remembered: ServerState | None = None,
+    codec: CodecName = "none",
     seed: int = 0,
 ) -> Iterator[RoundResult]:
-    """Make rounds until there were ``rounds``, and yield each as it ends."""
+    """Make rounds until there were ``rounds``, and yield each as it ends.
+
+    The ``aggregator`` makes one model of many, by default their mean; what it remembers of earlier rounds goes on from
+    ``remembered``.
+    """
+    server, memory = aggregator or Mean(), remembered or {}
+
+    def combine(states: Sequence[StateDict], weights: Sequence[float]) -> StateDict:
+        nonlocal memory
+        made = server.combine(CohortReplies(message.shared, states, weights, backend.parameter_names, memory))
+        if not isinstance(server, Mean):
+            check_combined(server, states[0], made.shared)
+        memory = made.remembered
+        return made.shared
+
     while message.round < rounds:
         chosen = sample_cohort(backend.client_names, participation, seed, message.round)
         answers = backend.train(message, chosen)
@@ -81,5 +104,6 @@ def federate(
         failures = tuple(answer for answer in answers if isinstance(answer, Failure))
         if not updates:
             raise TrainingError(f"round {message.round + 1}: no client could train; {failures[0].reason}")
-        message = aggregate(message, updates, weights)
-        yield RoundResult(updates, message, failures)
+        decoded = [replace(one, shared=decode_shared(one.shared, message.shared, codec)) for one in updates]
+        message = aggregate(message, decoded, weights, combine)
+        yield RoundResult(updates, message, failures, memory)

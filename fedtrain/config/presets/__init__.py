@@ -15,6 +15,7 @@ from typing import Any
 
 from fedtrain.config.schema import Config, parse_config
 from fedtrain.config.toml import NONE_TEXT, TomlTable, merge_tables
+from fedtrain.registry import DATASET_NAMES
 from theory.errors import InputError
 from theory.text import suggest_name
 
@@ -22,17 +23,19 @@ PRESET_FOLDER = files("fedtrain.config.presets")
 BASE_PRESETS = {"feature-skew", "label-skew"}
 OWN_PRESET = "own"
 """For clients that are given in Python; it means nothing on the command line."""
+FOUND_PRESET = "found"
+"""For data that are found at a path, or were added under a name."""
 
 
 def list_presets() -> list[str]:
     """All that can be chosen."""
     found = {entry.name.removesuffix(".toml") for entry in PRESET_FOLDER.iterdir() if entry.name.endswith(".toml")}
-    return sorted(found - BASE_PRESETS - {OWN_PRESET})
+    return sorted(found - BASE_PRESETS - {OWN_PRESET, FOUND_PRESET})
 
 
 def load_preset_chain(name: str) -> list[TomlTable]:
     """The preset and what it stands on, the base first."""
-    if name not in list_presets() and name != OWN_PRESET:
+    if name not in (*list_presets(), OWN_PRESET, FOUND_PRESET):
         raise InputError(f"unknown preset {name!r}; {suggest_name(name, list_presets())}")
     return _load_chain(name)
 
@@ -41,6 +44,11 @@ def _load_chain(name: str) -> list[TomlTable]:
     table = tomllib.loads((PRESET_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     base = table.pop("base", None)
     return [*(_load_chain(base) if base else []), table]
+
+
+def get_dataset_preset(dataset: str) -> str:
+    """The preset of a data set; one of the user's own has that of all that are found."""
+    return dataset if dataset in DATASET_NAMES else FOUND_PRESET
 
 
 def get_preset_title(name: str) -> str:

@@ -29,8 +29,8 @@ class FactoredLinear(nn.Linear):
     factors: GradientFactors
 
     def forward(self, x: Tensor) -> Tensor:
-        """As ever."""
-        if not (torch.is_grad_enabled() and self.weight.requires_grad):
+        """As ever; with a weight that was computed, as for a mixture of models, autograd must go on to its parts."""
+        if not (torch.is_grad_enabled() and self.weight.requires_grad and self.weight.is_leaf):
             return super().forward(x)
         y: Tensor = _FactoredLinearFunction.apply(x, self.weight, self.bias, self.factors)  # type: ignore[no-untyped-call]
         return y

@@ -19,8 +19,8 @@ class FusedSGDStep(SGDStep):
 
     def __init__(self, module: nn.Module, local: LocalSettings, plain_parameters: Collection[nn.Parameter]) -> None:
         super().__init__(module, local, plain_parameters)
-        for group in self.sgd.param_groups:
+        for group in self.optimizer.param_groups:
             for weight in group["params"] if group["momentum"] else ():
                 # It wants momenta of all or of none, and one phase may reach what another does not. From zero they
                 # begin as ever, with the first gradient.
-                self.sgd.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
+                self.optimizer.state[weight]["momentum_buffer"] = torch.zeros_like(weight)

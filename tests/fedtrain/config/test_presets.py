@@ -66,7 +66,7 @@ def test_the_common_setting_of_feature_skew(preset, method):
     assert config.model.norm == dense_norm
     assert config.model.name == ("digits" if preset == "digits" else "alexnet")
     wanted = config.method.split_at if config.model.split_at == "auto" else config.model.split_at
-    assert wanted == ("last" if method in ("moon", "copa") else "conv")
+    assert wanted == ("last" if method in ("moon", "copa", "knnper", "fedproto") else "conv")
 
 
 @pytest.mark.parametrize("preset", ["cifar10", "cifar100"])

@@ -54,7 +54,7 @@ def test_toml_holds_every_field():
         ({"method": {"name": "fedavg", "mu": 1.0}}, ("unknown key 'mu'", "of FedAvg")),
         ({"method": {"name": "fedprox", "nu": 1.0}}, ("of FedProx", "did you mean 'mu'?")),
         ({"local": {"lrr": 1.0}}, ("unknown key 'lrr' in [local]", "did you mean 'lr'?")),
-        ({"model": {"name": "alexnt"}}, ("model.name is 'alexnt'", "did you mean 'alexnet'?")),
+        ({"model": {"name": "alexnt"}}, ("unknown model 'alexnt'", "did you mean 'alexnet'?")),
         ({"evaluation": {"report": "best"}}, ("evaluation.report is 'best'", "did you mean 'best-by-validation'?")),
         ({"seed": -1}, ("seed is -1",)),
         ({"seed": True}, ("seed is True",)),

@@ -212,7 +212,7 @@ def test_validation_is_augmented_only_if_so_wished(toy):
 class Exploding(FedAvg):
     """Its last step goes too far."""
 
-    def finish(self, module):
+    def finish(self, module, context):
         next(module.parameters()).data.mul_(torch.inf)
 
 

@@ -8,8 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedtrain.aggregators import average_states
 from fedtrain.config.local import LocalSettings
-from fedtrain.federated.aggregation import aggregate, average_states
+from fedtrain.federated.aggregation import aggregate
 from fedtrain.federated.messages import Broadcast, Update
 from fedtrain.federated.server import federate, sample_cohort
 from fedtrain.rng import derive_seed, fork_rng, make_generator
@@ -78,6 +79,7 @@ class Roll:
     """A backend that only notes who was called."""
 
     client_names = ("d", "b", "a", "c")
+    parameter_names = frozenset("w")
 
     def __init__(self):
         self.calls = []
