@@ -9,6 +9,7 @@ import click
 
 from cli.console import INTERRUPTED
 from cli.flower.deployment import down, status, up
+from cli.flower.node import node
 from cli.train import train
 
 EXCLUDED_TRAIN_OPTIONS = {"backend", "nproc", "client_state", "dry_run"}
@@ -110,5 +111,5 @@ def train_on_flower(ctx: click.Context, options: dict[str, Any], *, simulated: b
     run.print_summary(finished, options)
 
 
-for command in (up, status, down):
+for command in (up, node, status, down):
     flower.add_command(command)

@@ -19,7 +19,12 @@ folder_option = click.option(
 
 
 @click.command()
-@click.option("--clients", type=click.IntRange(1, 1000), required=True, help="How many: each has a node of its own.")
+@click.option("--clients", type=click.IntRange(1, 1000), help="How many: each has a node of its own.")
+@click.option(
+    "--sites",
+    type=click.Path(path_type=Path),
+    help="In place of --clients: a folder with the data of each site, a folder or file each.",
+)
 @click.option("--tls", is_flag=True, help="Encrypt, and let in only nodes whose key is known, by a test CA of its own.")
 @click.option(
     "--data-dir",
@@ -29,7 +34,15 @@ folder_option = click.option(
 @folder_option
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads of each client.")
 @click.option("--hosts", metavar="NAME", help="Only print the commands for several hosts, NAME being the SuperLink's.")
-def up(clients: int, tls: bool, data_dir: Path | None, folder: Path, threads: int, hosts: str | None) -> None:
+def up(
+    clients: int | None,
+    sites: Path | None,
+    tls: bool,
+    data_dir: Path | None,
+    folder: Path,
+    threads: int,
+    hosts: str | None,
+) -> None:
     """Start a SuperLink and a SuperNode for each client, on 127.0.0.1.
 
     They go on by themselves until `fedco2 flower down`. Nothing is told to others, looked up or installed unless the
@@ -41,15 +54,20 @@ def up(clients: int, tls: bool, data_dir: Path | None, folder: Path, threads: in
       fedco2 flower up --clients 4
       fedco2 flower up --clients 4 --tls --dir /tmp/four
       fedco2 flower up --clients 4 --hosts superlink.example.org
+      fedco2 flower up --sites hospitals
     """
+    if (clients is None) == (sites is None):
+        raise click.UsageError("Give one of --clients and --sites.")
     from cli.flower.deployment_run import print_multi_host_guide, start_deployment
     from cli.interrupt import Interrupted
 
-    if hosts is not None:
+    if hosts is not None and clients is None:
+        raise click.UsageError("--hosts goes with --clients; a site starts its own node with `fedco2 flower node`.")
+    if hosts is not None and clients is not None:
         print_multi_host_guide(clients, hosts, threads, data_dir)
         return
     try:
-        start_deployment(folder, clients, tls, data_dir, threads)
+        start_deployment(folder, clients, sites, tls, data_dir, threads)
     except Interrupted as stop:
         click.echo(str(stop), err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None

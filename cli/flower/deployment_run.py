@@ -14,17 +14,22 @@ from cli.word_table import Column, print_word_table
 from fedtrain.flower.deployment.local_deployment import Deployment
 from fedtrain.flower.deployment.multi_host import format_multi_host_guide
 from fedtrain.flower.deployment.status import DeploymentStatus
+from fedtrain.flower.site_keys import list_sites
 
 
-def start_deployment(folder: Path, clients: int, tls: bool, data_dir: Path | None, threads: int) -> None:
-    """Start all of it."""
+def start_deployment(
+    folder: Path, clients: int | None, sites_folder: Path | None, tls: bool, data_dir: Path | None, threads: int
+) -> None:
+    """Start all of it, with so many clients or one for each site."""
+    sites = [] if sites_folder is None else list_sites(sites_folder)
+    number = clients or len(sites)
 
     def tell(line: str) -> None:
         click.echo(line, err=True)
 
     with handle_interrupts(lambda: "before all nodes were online; nothing is left running"):
-        Deployment(folder).up(clients, data_dir=data_dir, tls=tls, threads=threads, tell=tell)
-    click.echo(f"{clients} nodes are online; fedco2 flower down --dir {folder} ends them")
+        Deployment(folder).up(number, data_dir=data_dir, sites=sites, tls=tls, threads=threads, tell=tell)
+    click.echo(f"{number} nodes are online; fedco2 flower down --dir {folder} ends them")
 
 
 def print_status(folder: Path, as_json: bool) -> bool:

@@ -21,10 +21,12 @@ from cli.train.view import show_summary
 from fedtrain.config.old_names import upgrade_tables
 from fedtrain.config.options import SETTING_FOR_OPTION, nest_options
 from fedtrain.config.presets import resolve_preset
+from fedtrain.config.references import load_references
 from fedtrain.config.schema import Config, load_toml
 from fedtrain.config.toml import TomlTable, merge_tables
 from fedtrain.data.build import count_clients
 from fedtrain.data.partition.assign import validate_data_settings
+from fedtrain.flower.allowed_code import ALLOW_VARIABLE, list_code
 from fedtrain.flower.environment import require_flower
 from fedtrain.report.progress_view import ProgressView
 from fedtrain.run import Run
@@ -38,8 +40,9 @@ from theory.errors import InputError
 require_flower()  # before what needs it is loaded
 
 from fedtrain.flower.app_project import write_app  # noqa: E402
-from fedtrain.flower.server_app import run_server  # noqa: E402
+from fedtrain.flower.server_app import SIMULATION_COST, run_server  # noqa: E402
 from fedtrain.flower.server_plan import ServerPlan  # noqa: E402
+from fedtrain.flower.sites import SITES_DATASET  # noqa: E402
 
 
 def build_plan(options: dict[str, Any]) -> ServerPlan:
@@ -49,21 +52,37 @@ def build_plan(options: dict[str, Any]) -> ServerPlan:
     )
     if options["resume"] is not None:
         folder = RunFolder(options["resume"])
-        config = resume_config(folder, tables)
+        config = resume_config(folder, load_references(tables))
     else:
         config = resolve_new_run(tables, options)
-        folder = RunFolder(options["out"] or choose_new_folder(f"{config.data.dataset}-{config.method_name}"))
+        folder = RunFolder(options["out"] or choose_new_folder(f"{config.data.short_name}-{config.method_name}"))
     if config.machine.backend not in ("auto", "serial"):
         raise InputError(f"machine.backend is {config.machine.backend}; on Flower each client has a node: leave it out")
-    validate_data_settings(config.data)
-    clients = count_clients(config.data)
+    if config.data.dataset == SITES_DATASET:
+        clients = count_sites(config, options)
+    else:
+        validate_data_settings(config.data)
+        clients = count_clients(config.data)
     command = shlex.join(["fedco2", *sys.argv[1:]])
     return ServerPlan(config, folder, clients, options["min_clients"] or clients, options["timeout"], command)
 
 
+def count_sites(config: Config, options: dict[str, Any]) -> int:
+    """How many sites a run waits for: so many as were asked for, or all nodes of the deployment."""
+    from fedtrain.flower.deployment.local_deployment import Deployment
+
+    if config.data.clients:
+        return config.data.clients
+    if options.get("deployment") is None or options.get("app") is not None:
+        raise InputError("the server does not know how many sites there are; say how many", options=("clients",))
+    return Deployment(options["deployment"]).num_clients
+
+
 def resolve_new_run(tables: TomlTable, options: dict[str, Any]) -> Config:
     """What a new run is to be. Real data are the nodes'; without a word on it, what is here decides for all of them."""
-    own = merge_tables(upgrade_tables(load_toml(options["config"])) if options["config"] else {}, tables)
+    own = load_references(
+        merge_tables(upgrade_tables(load_toml(options["config"])) if options["config"] else {}, tables)
+    )
     preset = choose_preset(own, options["preset"])
     config = resolve_preset(preset, own)
     if config.data.source != "real":
@@ -82,10 +101,11 @@ def run_on_simulation(plan: ServerPlan, options: dict[str, Any]) -> Run:
     """On nodes of this process's."""
     from fedtrain.flower.simulation import simulate
 
-    folder, view = plan.folder, NotesView() if options["as_json"] else ProgressView(make_console())
+    folder, view = plan.folder, NotesView() if options["as_json"] else ProgressView(make_console(), SIMULATION_COST)
     tell = view.on_note
     if options["data_dir"] is not None:  # nodes have no settings of their own here
         os.environ["FEDCO2_DATA"] = str(options["data_dir"].absolute())
+    os.environ[ALLOW_VARIABLE] = list_code(plan.config)  # nodes of this process may load what it has loaded
     machine = replace(plan.config.machine, threads=plan.config.machine.threads or 1)
     plan = replace(plan, config=replace(plan.config, machine=machine))
     workers = options["workers"] or min(plan.num_clients, max(1, (os.cpu_count() or 1) // (machine.threads or 1)))
@@ -93,7 +113,7 @@ def run_on_simulation(plan: ServerPlan, options: dict[str, Any]) -> Run:
         simulate(plan.num_clients, workers, lambda grid: run_server(grid, plan, [view], tell), plan.stop_requested)
     except KeyboardInterrupt:
         raise Interrupted(
-            f"interrupted {describe_resume(folder, options['data_dir'], ['flower', 'simulate'])}"
+            f"interrupted {describe_resume(folder, options['data_dir'], ['flower', 'simulate'], options)}"
         ) from None
     return Run(folder.path)
 
@@ -114,7 +134,8 @@ def run_on_deployment(plan: ServerPlan, options: dict[str, Any]) -> Run:
 
     def state() -> str:
         control.stop_run(run_id)
-        return describe_resume(folder, options["data_dir"], ["flower", "run", "--dir", str(options["deployment"])])
+        command = ["flower", "run", "--dir", str(options["deployment"])]
+        return describe_resume(folder, options["data_dir"], command, options)
 
     control = deployment.control
     with TemporaryDirectory(prefix="fedco2-") as app:

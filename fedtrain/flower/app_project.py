@@ -7,16 +7,17 @@ from pathlib import Path
 import tomli_w
 
 from fedtrain.config.schema import format_config
+from fedtrain.flower.environment import OWN_CLIENT_APP
 from fedtrain.flower.server_plan import ServerPlan
 from fedtrain.runs.manifest import get_version
 
-SERVER_APP, CLIENT_APP = "fedtrain.flower.server_app:app", "fedtrain.flower.client_app:app"
+SERVER_APP = "fedtrain.flower.server_app:app"
 APP_VERSION = "0.0.0"
 """The version of an app that is installed nowhere; Flower wants one."""
 
 
 def write_app(
-    folder: Path, plan: ServerPlan, log_path: Path, *, server_app: str = SERVER_APP, client_app: str = CLIENT_APP
+    folder: Path, plan: ServerPlan, log_path: Path, *, server_app: str = SERVER_APP, client_app: str = OWN_CLIENT_APP
 ) -> None:
     """Write the folder that Flower sends to the server and the nodes; the code is the package installed there.
 

@@ -69,6 +69,11 @@ class FlowerBackend:
         """The batch-norm entries of a client's module."""
         return self.trainer.batch_norm_names
 
+    @property
+    def parameter_names(self) -> EntryNames:
+        """The entries of a client's module that are trained by gradients."""
+        return self.trainer.parameter_names
+
     def initial_broadcast(self) -> Broadcast:
         """The first message."""
         return self.trainer.initial_broadcast(self.client_names)
@@ -173,7 +178,7 @@ class FlowerBackend:
             raise TrainingError(f"client {name}: its answer is none of fedco2's ({error}); update its node") from None
         if isinstance(answer, Failure):
             raise TrainingError(answer.reason)
-        if reason := validate_update(answer, name, message):
+        if reason := validate_update(answer, name, message, self.config.server.codec):
             raise TrainingError(f"client {name}, round {message.round + 1}: refused, {reason}")
         return answer
 
@@ -195,7 +200,9 @@ def parse_client_scores(name: str, note: Mapping[str, Any], splits: Collection[S
 
 def is_valid_score(score: Score) -> bool:
     """Whether it can be one; a loss may be infinite, for which there are other words."""
-    return 0 <= score.accuracy <= 1 and isinstance(score.loss, float) and isinstance(score.n, int) and score.n > 0
+    metrics = all(value is None or isinstance(value, float) for value in score.metrics.values())
+    counted = isinstance(score.loss, float) and isinstance(score.n, int) and score.n > 0
+    return metrics and counted and 0 <= score.accuracy <= 1
 
 
 def build_node_query(config: Config, run: str) -> dict[str, Any]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
 
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedtrain.flower.client_session import ClientSession
 from fedtrain.flower.records import build_record, parse_record
+from fedtrain.flower.sites import hash_schema
 from fedtrain.runs.manifest import describe_data
 from fedtrain.serialization.message_codec import EncodedMessage
 
@@ -18,8 +22,9 @@ def describe_client(message: Message, context: Context) -> Message:
 
     def answer() -> EncodedMessage:
         note, _ = parse_record(message.content)
-        site = ClientSession.from_node_config(context.node_config, note)
-        return {"client": site.name, "place": site.client_index, "data": describe_data(site.experiment.federation)}, {}
+        site = find_session(context, note)
+        data = describe_data(site.experiment.federation)
+        return {"client": site.name, "place": site.client_index, "data": data, "schema": hash_schema(data)}, {}
 
     return Message(build_reply(answer), reply_to=message)
 
@@ -35,9 +40,21 @@ def run_client_round(message: Message, context: Context) -> Message:
     def answer() -> EncodedMessage:
         note, entries = parse_record(message.content)
         message.content = RecordDict()  # a second copy of all networks, which the process would keep to its end
-        return ClientSession.from_node_config(context.node_config, note).run_round(note, entries)
+        return find_session(context, note).run_round(note, entries)
 
     return Message(build_reply(answer), reply_to=message)
+
+
+def find_session(context: Context, note: Mapping[str, Any]) -> ClientSession:
+    """The one of the last message, if this is of the same run; its data are read already."""
+    query = {"config": note["config"], "run": note["run"]}
+    return open_session(context.run_id, json.dumps(dict(context.node_config)), json.dumps(query))
+
+
+@lru_cache(maxsize=1)
+def open_session(run_id: int, node_config: str, query: str) -> ClientSession:
+    """A client's data and experiment; in another run the data may have changed."""
+    return ClientSession.from_node_config(json.loads(node_config), json.loads(query))
 
 
 def build_reply(answer: Callable[[], EncodedMessage]) -> RecordDict:

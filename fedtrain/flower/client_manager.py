@@ -17,7 +17,7 @@ from fedtrain.flower.records import build_record
 from fedtrain.flower.replies import build_client_error, get_message_id, is_client_description, is_lost, parse_reply
 from theory.errors import InputError
 
-POLL_INTERVAL = 0.1
+POLL_INTERVAL = 0.2
 """Seconds between two looks for answers; ten times that after long waiting, for every look costs the SuperLink."""
 DISCOVERY_INTERVAL = 2.0
 """Seconds between two looks for nodes that are new."""
@@ -56,6 +56,8 @@ class ClientManager:
     """How often, since it was last heard of."""
     rejected_nodes: dict[int, InputError | TrainingError] = field(default_factory=dict)
     """Nodes that could not say who they are, and why; a run that has its clients does without them."""
+    is_complete: bool = False
+    """Whether the run has its clients, and no new ones are taken in."""
     last_discovery: float = float("-inf")
 
     def __post_init__(self) -> None:
@@ -102,6 +104,10 @@ class ClientManager:
                 text = note if "error" in note else {"error": "", "text": "its answer is none of fedco2's; update it"}
                 self.rejected_nodes[node] = build_client_error(f"node {node}", text)
                 continue
+            if (error := self._find_contradiction(note, node)) is not None:
+                self.rejected_nodes[node] = error
+                self.tell(str(error))
+                continue
             self.node_ids[note["client"]] = node
             self.descriptions[note["client"]] = note
         now = time.monotonic()
@@ -122,6 +128,18 @@ class ClientManager:
             if number:
                 self.pending_queries[number] = node
 
+    def _find_contradiction(self, note: Mapping[str, Any], node: int) -> InputError | None:
+        """What is wrong with who a node says it is, in view of what is known already."""
+        client, known = note["client"], self.descriptions.get(note["client"])
+        if known is None and self.is_complete:
+            return InputError(f"client {client} came when the run had begun; it can take part in the next one")
+        if known is not None and get_fingerprint(known) != get_fingerprint(note):
+            return InputError(
+                f"client {client}: node {node} has other data than {client} had before; "
+                "give it the same data, or another name"
+            )
+        return None
+
     def send_queries(self, nodes: list[int]) -> list[str]:
         """Ask these nodes who they are."""
         return self.mailbox.send("query", [(build_record(self.node_query, {}), node) for node in nodes])
@@ -133,6 +151,11 @@ class ClientManager:
         self.asked_at.pop(node, None)
         self.query_counts.pop(node, None)
         self.node_ids = {client: at for client, at in self.node_ids.items() if at != node}
+
+
+def get_fingerprint(description: Mapping[str, Any]) -> object:
+    """Of a client's data, as far as it has said."""
+    return next((one.get("sha256") for one in description["data"].get("clients", ())), None)
 
 
 class Notice:

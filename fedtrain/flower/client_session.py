@@ -5,16 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fedtrain.backends.serial import SerialBackend
+from fedtrain.config.data import DataSettings
 from fedtrain.config.schema import parse_config
 from fedtrain.config.toml import merge_tables
 from fedtrain.data.build import build_single_client
+from fedtrain.data.client_data import Federation
+from fedtrain.data.datasets import DATASETS
+from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.messages import Update
+from fedtrain.flower.allowed_code import load_allowed_code
+from fedtrain.flower.site_keys import DATA_KEY, NAMED_FILES_KEY, SITE_KEY
+from fedtrain.flower.sites import SITES_DATASET, build_site
 from fedtrain.parameters import StateDict
 from fedtrain.runs.client_state import ClientStateStore, make_folder_name
 from fedtrain.runs.experiment import Experiment
@@ -28,7 +36,7 @@ SIMULATION_VARIABLE = "FEDCO2_SIMULATED"
 
 @dataclass(frozen=True)
 class ClientSession:
-    """Made anew for each message: Flower gives every one a process of its own."""
+    """Holds nothing of a turn: that is on the disk, so it does not matter which process takes which turn."""
 
     experiment: Experiment
     """With this client alone."""
@@ -39,19 +47,19 @@ class ClientSession:
     @classmethod
     def from_node_config(cls, node: Mapping[str, Any], note: Mapping[str, Any]) -> ClientSession:
         """As the node's own settings say; the server says which experiment it is, and never names a folder here."""
-        if "partition-id" not in node:
+        if SITE_KEY not in node and "partition-id" not in node:
             raise InputError(
                 'no client is named for this node; start it with flower-supernode --node-config "partition-id=0"'
             )
-        place, simulated = int(node["partition-id"]), SIMULATION_VARIABLE in os.environ
+        place, simulated = int(node.get("partition-id", 0)), SIMULATION_VARIABLE in os.environ
         own = (
             {} if simulated else {"machine": {"device": str(node.get("device", "auto"))}}
         )  # a node's, not the server's
+        load_allowed_code(note["config"], node)
         config = parse_config(merge_tables(note["config"], own))
         if config.machine.threads is not None:
             torch.set_num_threads(config.machine.threads)
-        root = Path(str(node["data-dir"])) if "data-dir" in node else None
-        work = Experiment(config, build_single_client(config.data, place, root))
+        work = Experiment(config, build_node_federation(config.data, node, place))
         if "state-dir" in node:
             kept = Path(str(node["state-dir"])) / make_folder_name(str(note["run"]))
         elif simulated:
@@ -67,6 +75,11 @@ class ClientSession:
         """Of the client."""
         return self.experiment.federation.clients[0].name
 
+    @cached_property
+    def trainer(self) -> ClientTrainer:
+        """Loads what it needs for every turn anew."""
+        return self.experiment.build_client_trainer()
+
     def run_round(self, note: Mapping[str, Any], entries: StateDict) -> EncodedMessage:
         """Evaluate, then train, as far as asked for: the answer.
 
@@ -75,9 +88,7 @@ class ClientSession:
         hears of it.
         """
         message, turn, name = decode_broadcast(note, entries), int(note["turn"]), self.name
-        backend = SerialBackend(
-            self.experiment.build_client_trainer(), self.experiment.federation.clients, skip_failures=True
-        )
+        backend = SerialBackend(self.trainer, self.experiment.federation.clients, skip_failures=True)
         if turn:
             backend.client_states = {name: self.client_state_store.load(name, turn)}
         scores = encode_scores(backend.evaluate(message, note["splits"])) if note["splits"] else {}
@@ -87,3 +98,17 @@ class ClientSession:
             self.client_state_store.save(name, message.round + 1, backend.client_states[name])
         self.client_state_store.prune(name, {turn, *note["needed"]}, before=message.round + 1)
         return {**note_back, "client": name, "scores": scores}, sent
+
+
+def build_node_federation(settings: DataSettings, node: Mapping[str, Any], place: int) -> Federation:
+    """The one client of a node: that of its site, or the one with this number among those that the settings make."""
+    if SITE_KEY in node:
+        return build_site(settings, Path(str(node[DATA_KEY])), str(node[SITE_KEY]))
+    if settings.dataset == SITES_DATASET:
+        raise InputError("this node has no data of its own; start it with fedco2 flower node --name NAME --data PATH")
+    if settings.dataset not in DATASETS and NAMED_FILES_KEY not in node and SIMULATION_VARIABLE not in os.environ:
+        raise InputError(
+            f"the run names {settings.dataset!r}, and a node reads no file because a message names it; "
+            "give the node its own data: fedco2 flower node --name NAME --data PATH"
+        )
+    return build_single_client(settings, place, Path(str(node["data-dir"])) if "data-dir" in node else None)

@@ -12,11 +12,14 @@ from theory.errors import InputError
 
 OLDEST_VERSION, FIRST_UNTESTED_VERSION = (1, 41), (1, 43)
 INSTALL_HINT = "pip install -c constraints.txt -e '.[flower]' in the folder of fedco2's source"
+OWN_CLIENT_APP = "fedtrain.flower.client_app:app"
+CLIENT_APP_VARIABLE, ANY_APP = "FEDCO2_CLIENT_APP", "any"
+"""Environment of a node, set by its owner alone: the one app that it runs, if not ours, or that it runs whatever comes
+with a run."""
 DEFAULT_VARIABLES = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",  # seconds; Flower's own 1 s is waited for at every message
     "FLWR_PRIVATE_MAX_CONCURRENT_OBJ_PUSHES": "1",  # the SuperLink's database takes one at a time, others starve
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # else Ray listens on all interfaces

@@ -10,10 +10,12 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
+from fedtrain.analysis.cost import EngineCost
 from fedtrain.data.client_data import combine_fingerprints
 from fedtrain.flower.backend import FlowerBackend, WaitPolicy, build_node_query
 from fedtrain.flower.client_manager import ClientManager
 from fedtrain.flower.server_plan import ServerPlan, parse_plan
+from fedtrain.flower.sites import SITES_DATASET, check_same_schema
 from fedtrain.inference.trained_run import build_federation_from_manifest
 from fedtrain.report.progress_view import ProgressView
 from fedtrain.report.run_figures import DrawFigures
@@ -29,6 +31,9 @@ CLIENT_WAIT_TIMEOUT = 300.0
 """Seconds until all clients must have said who they are."""
 LOG_WIDTH = 200
 """Columns; a file has none."""
+SIMULATION_COST = EngineCost(first_round=10.0, each_round=0.2, each_byte=6e-9)
+DEPLOYMENT_COST = EngineCost(first_round=10.0, each_round=4.0, each_byte=2e-8)
+"""As measured on two cores: docs/guides/distributed.md, "What it costs"."""
 
 
 def run_server(
@@ -46,12 +51,11 @@ def run_server(
         manager.descriptions = (
             restore_client_descriptions(folder.read_json(MANIFEST_FILE)["data"]) | manager.descriptions
         )
-    data = merge_data_descriptions(
-        [
-            description["data"]
-            for description in sorted(manager.descriptions.values(), key=lambda one: int(one["place"]))
-        ]
-    )
+    manager.is_complete = True
+    if config.data.dataset == SITES_DATASET:
+        number_sites(manager.descriptions)
+    in_order = sorted(manager.descriptions.values(), key=lambda one: int(one["place"]))
+    data = merge_data_descriptions([description["data"] for description in in_order])
     manifest = build_manifest(config, data, plan.command)
     experiment = Experiment(config, build_federation_from_manifest(config, manifest, folder.path / MANIFEST_FILE))
     experiment.validate()
@@ -70,6 +74,13 @@ def restore_client_descriptions(data: Mapping[str, Any]) -> dict[str, dict[str, 
         one["name"]: {"client": one["name"], "place": place, "data": {**data, "clients": [one]}}
         for place, one in enumerate(data["clients"])
     }
+
+
+def number_sites(descriptions: Mapping[str, dict[str, Any]]) -> None:
+    """By their names, for sites do not know of each other; and check that they fit together."""
+    for place, name in enumerate(sorted(descriptions)):
+        descriptions[name]["place"] = place
+    check_same_schema([descriptions[name]["data"] for name in sorted(descriptions)])
 
 
 def merge_data_descriptions(parts: Sequence[DataDescription]) -> DataDescription:
@@ -95,7 +106,7 @@ def main(grid: Grid, context: Context) -> None:
     plan, log = parse_plan(context.run_config)
     with log.open("a", encoding="utf-8", buffering=1) as file:
         screen = Console(file=file, width=LOG_WIDTH, markup=False, highlight=False, emoji=False)
-        run_server(grid, plan, [ProgressView(screen)], screen.print)
+        run_server(grid, plan, [ProgressView(screen, DEPLOYMENT_COST)], screen.print)
 
 
 app = ServerApp()

@@ -10,6 +10,7 @@ from threading import Event
 from typing import Any
 
 from fedtrain.config.schema import Config, parse_config
+from fedtrain.flower.allowed_code import load_allowed_code
 from fedtrain.runs.folder import RunFolder
 from theory.errors import InputError
 
@@ -36,7 +37,9 @@ class ServerPlan:
 
 def parse_plan(run_config: Mapping[str, Any]) -> tuple[ServerPlan, Path]:
     """What the server is to do, and where it tells how it goes."""
-    config = parse_config(tomllib.loads(str(run_config["config"])))
+    tables = tomllib.loads(str(run_config["config"]))
+    load_allowed_code(tables)
+    config = parse_config(tables)
     plan = ServerPlan(
         config,
         RunFolder(Path(str(run_config["out"]))),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fedtrain.flower.deployment.ports import LOOPBACK
+from fedtrain.flower.site_keys import DATA_KEY, NAMED_FILES_KEY, SITE_KEY
 
 SUPERLINK_MODULE = "fedtrain.flower.deployment.patient_superlink"
 SUPERNODE_MODULE = "fedtrain.flower.deployment.patient_supernode"
@@ -38,10 +39,16 @@ def build_supernode_command(
     return _run_module(python, SUPERNODE_MODULE, [*secure, "--superlink", address, *here, "--node-config", config])
 
 
-def build_node_config(client: int, clients: int, state: Path, data: Path | None) -> str:
-    """Which client a node is, where it keeps what is its own, and where its data are."""
+def build_node_config(client: int, clients: int, state: Path, data: Path | None, *, named_files: bool = False) -> str:
+    """Which client a node is, where it keeps what is its own, and where its data are; or that a run may say so."""
     own: dict[str, int | str] = {"partition-id": client, "num-partitions": clients, "state-dir": str(state)}
+    own |= {NAMED_FILES_KEY: 1} if named_files else {}
     return format_node_config(own if data is None else own | {"data-dir": str(data)})
+
+
+def build_site_config(name: str, data: Path, state: Path) -> str:
+    """Which site a node is, where its data are, and where it keeps what is its own."""
+    return format_node_config({SITE_KEY: name, DATA_KEY: str(data), "state-dir": str(state)})
 
 
 def format_node_config(config: Mapping[str, int | str]) -> str:

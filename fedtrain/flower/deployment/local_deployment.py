@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fedtrain.errors import TrainingError
@@ -68,11 +68,15 @@ class Deployment:
         clients: int,
         *,
         data_dir: Path | None = None,
+        sites: Sequence[Path] = (),
         tls: bool = False,
         threads: int = 1,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """Start all; when this returns every node is online, and when it fails nothing is left behind."""
+        """Start all; when this returns every node is online, and when it fails nothing is left behind.
+
+        ``sites`` are the data of each node, if each has its own.
+        """
         version = require_flower()
         if data_dir is not None and not data_dir.is_dir():
             raise InputError(f"{data_dir}: no such folder; name that of all data", options=("data_dir",))
@@ -81,7 +85,7 @@ class Deployment:
             self._check_folder_unused()
             first, *others = map(ComponentState, find_free_ports(1 + clients))
             data = None if data_dir is None else str(data_dir.resolve())
-            deployed = DeploymentState(version, tls, threads, data, first, others)
+            deployed = DeploymentState(version, tls, threads, data, first, others, [str(site) for site in sites])
             deployed.write(self.folder)  # from here on there is something to end
             try:
                 self._start_all(Supervisor(self.folder, deployed), tell)

@@ -46,6 +46,8 @@ class DeploymentState:
     data_dir: str | None
     superlink: ComponentState
     nodes: list[ComponentState] = field(default_factory=list)
+    sites: list[str] = field(default_factory=list)
+    """What each node has for data, if each has its own."""
 
     def write(self, folder: Path) -> None:
         """Complete or absent."""

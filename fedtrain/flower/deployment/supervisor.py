@@ -12,6 +12,7 @@ from fedtrain.flower.deployment.ports import LOOPBACK
 from fedtrain.flower.deployment.processes import Process, find_by_environment, find_descendants, spawn
 from fedtrain.flower.deployment.state_file import ComponentState, DeploymentState
 from fedtrain.flower.environment import build_environment
+from fedtrain.flower.site_keys import get_site_name
 
 DEPLOYMENT_VARIABLE, COMPONENT_VARIABLE = "FEDCO2_DEPLOYMENT", "FEDCO2_PART"
 SUPERLINK = "superlink"
@@ -80,7 +81,12 @@ class Supervisor:
         """Return at once."""
         part, name = self.state.nodes[client], format_node_name(client)
         data = None if self.state.data_dir is None else Path(self.state.data_dir)
-        config = commands.build_node_config(client, len(self.state.nodes), self.folder / NODES_DIR / str(client), data)
+        state = self.folder / NODES_DIR / str(client)
+        if self.state.sites:
+            site = Path(self.state.sites[client])
+            config = commands.build_site_config(get_site_name(site), site, state)
+        else:
+            config = commands.build_node_config(client, len(self.state.nodes), state, data, named_files=True)
         key = self.certificates and self.certificates / name
         ca = self.certificates and self.certificates / commands.CA_FILE
         self._start_component(part, name, commands.build_supernode_command(self.address, part.port, config, ca, key))

@@ -80,6 +80,17 @@ def test_one_message_a_round_with_the_evaluation_in_it(tmp_path, alone):
     agree(RunFolder(tmp_path / "run"), alone("fedco2 all"))
 
 
+def test_a_server_that_remembers_gives_the_bits_of_one_process(tmp_path, alone):
+    go(Grid(tmp_path), "fedbn fedyogi", tmp_path)
+    agree(RunFolder(tmp_path / "run"), alone("fedbn fedyogi"))
+    assert RunFolder(tmp_path / "run").load_checkpoint().server.keys() == {"mean", "square"}
+
+
+def test_answers_in_half_as_many_bytes_give_the_bits_of_one_process(tmp_path, alone):
+    go(Grid(tmp_path), "fedco2 float16", tmp_path)
+    agree(RunFolder(tmp_path / "run"), alone("fedco2 float16"))
+
+
 def test_test_data_that_wait_for_a_better_round_are_asked_for_without_training_again(tmp_path, monkeypatch):
     """Every round is the best so far: the second request of a round tests what its clients had before they trained."""
     monkeypatch.setattr("fedtrain.runs.loop.find_best_round", lambda rows: rows[-1]["round"])
