@@ -7,7 +7,7 @@
 
 What is where: ``methods`` (nine small files), ``models``, ``data`` (data sets, partitions, stand-ins), ``config``
 (settings and presets), ``federated`` (messages, server, client), ``backends`` (where clients run), ``runs`` (loop,
-folder, checkpoints), ``inference``, ``report``, ``reproduce`` and ``flower``. The story of a run is ``training``.
+folder, checkpoints), ``inference``, ``report``, ``reproduction`` and ``flower``. The story of a run is ``training``.
 """
 
 from __future__ import annotations
@@ -18,34 +18,60 @@ from typing import TYPE_CHECKING, Any
 from fedtrain.registry import METHOD_CLASSES
 
 if TYPE_CHECKING:
+    from fedtrain.aggregators import AGGREGATORS, Aggregate, Aggregator, CohortReplies
+    from fedtrain.aggregators.mean import Mean
+    from fedtrain.aggregators.robust import CoordinateMedian, NormClipping, TrimmedMean
+    from fedtrain.aggregators.server_optimizers import FedAdagrad, FedAdam, FedAvgM, FedYogi
+    from fedtrain.analysis.forecast_report import ForecastReport
     from fedtrain.comparison import Comparison, compare
     from fedtrain.config.schema import Config
     from fedtrain.data.client_data import ClientData, Samples
     from fedtrain.errors import TrainingError
-    from fedtrain.methods import METHODS
+    from fedtrain.forecasting import forecast
+    from fedtrain.methods import METHODS, Method
+    from fedtrain.methods.apfl import APFL
     from fedtrain.methods.copa import Copa
+    from fedtrain.methods.ditto import Ditto
     from fedtrain.methods.fedavg import FedAvg
     from fedtrain.methods.fedbn import FedBN
     from fedtrain.methods.fedco2 import FedCO2
     from fedtrain.methods.fedper import FedPer
+    from fedtrain.methods.fedproto import FedProto
     from fedtrain.methods.fedprox import FedProx
+    from fedtrain.methods.fedrep import FedRep
     from fedtrain.methods.fedrod import FedRoD
+    from fedtrain.methods.finetune import FineTune
+    from fedtrain.methods.fml import FML
+    from fedtrain.methods.knnper import KnnPer
+    from fedtrain.methods.lgfedavg import LGFedAvg
     from fedtrain.methods.moon import Moon
+    from fedtrain.methods.pfedme import PFedMe
+    from fedtrain.methods.scaffold import Scaffold
     from fedtrain.methods.singleset import SingleSet
     from fedtrain.models.net import Net
+    from fedtrain.reproduction.outcome import Reproduction
+    from fedtrain.reproduction.reproduce import ReproductionPlan, plan_reproduction, reproduce
     from fedtrain.run import Run, evaluate, load_run
     from fedtrain.runs.callbacks import Callback, RoundProgress, RunStart
     from fedtrain.training import TrainingPlan, plan, train
     from theory.errors import InputError
 
 HOMES = {
+    "fedtrain.aggregators": ("AGGREGATORS", "Aggregate", "Aggregator", "CohortReplies"),
+    "fedtrain.aggregators.mean": ("Mean",),
+    "fedtrain.aggregators.robust": ("CoordinateMedian", "NormClipping", "TrimmedMean"),
+    "fedtrain.aggregators.server_optimizers": ("FedAdagrad", "FedAdam", "FedAvgM", "FedYogi"),
     "fedtrain.comparison": ("Comparison", "compare"),
     "fedtrain.config.schema": ("Config",),
     "fedtrain.data.client_data": ("ClientData", "Samples"),
     "fedtrain.errors": ("TrainingError",),
-    "fedtrain.methods": ("METHODS",),
+    "fedtrain.methods": ("METHODS", "Method"),
+    "fedtrain.analysis.forecast_report": ("ForecastReport",),
+    "fedtrain.forecasting": ("forecast",),
     **{f"fedtrain.methods.{name}": (kind,) for name, kind in METHOD_CLASSES.items()},
     "fedtrain.models.net": ("Net",),
+    "fedtrain.reproduction.outcome": ("Reproduction",),
+    "fedtrain.reproduction.reproduce": ("ReproductionPlan", "plan_reproduction", "reproduce"),
     "fedtrain.run": ("Run", "evaluate", "load_run"),
     "fedtrain.runs.callbacks": ("Callback", "RoundProgress", "RunStart"),
     "fedtrain.training": ("TrainingPlan", "plan", "train"),
@@ -55,32 +81,61 @@ HOMES = {
 quick and takes no torch."""
 
 __all__ = [
+    "AGGREGATORS",
+    "APFL",
+    "FML",
     "METHODS",
+    "Aggregate",
+    "Aggregator",
     "Callback",
     "ClientData",
+    "CohortReplies",
     "Comparison",
     "Config",
+    "CoordinateMedian",
     "Copa",
+    "Ditto",
+    "FedAdagrad",
+    "FedAdam",
     "FedAvg",
+    "FedAvgM",
     "FedBN",
     "FedCO2",
     "FedPer",
+    "FedProto",
     "FedProx",
+    "FedRep",
     "FedRoD",
+    "FedYogi",
+    "FineTune",
+    "ForecastReport",
     "InputError",
+    "KnnPer",
+    "LGFedAvg",
+    "Mean",
+    "Method",
     "Moon",
     "Net",
+    "NormClipping",
+    "PFedMe",
+    "Reproduction",
+    "ReproductionPlan",
     "RoundProgress",
     "Run",
     "RunStart",
     "Samples",
+    "Scaffold",
     "SingleSet",
     "TrainingError",
     "TrainingPlan",
+    "TrimmedMean",
     "compare",
     "evaluate",
+    "forecast",
     "load_run",
     "plan",
+    "plan_reproduction",
+    "reproduce",
     "train",
 ]
 

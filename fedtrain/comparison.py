@@ -26,6 +26,17 @@ class Comparison:
         """Of the mean accuracy over clients, B - A."""
         return float(self.result["rows"][-1]["difference"])
 
+    def _list_sample_tests(self) -> list[str]:
+        """McNemar's test over all clients, a line for each pair of runs that saved predictions."""
+        lines = []
+        for test in self.result["samples"]:
+            last = test["rows"][-1]
+            lines.append(
+                f"McNemar's test, seed {test['pair'][0]}: of {last['samples']:,} samples only A is right on "
+                f"{last['only_a']:,}, only B on {last['only_b']:,}; p {format_p_value(last['p'])}"
+            )
+        return lines
+
     def _list_cells(self) -> list[list[str]]:
         rows: list[dict[str, Any]] = self.result["rows"]
         heads = ["client", self.result["a"]["label"], self.result["b"]["label"], "B - A", "p"]
@@ -41,7 +52,9 @@ class Comparison:
         cells = self._list_cells()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
-        return "\n".join([self.result["title"], *lines, self.result["test"], *self.result["notes"]])
+        return "\n".join(
+            [self.result["title"], *lines, self.result["test"], *self._list_sample_tests(), *self.result["notes"]]
+        )
 
     def _repr_html_(self) -> str:
         heads, *rows = self._list_cells()

@@ -12,12 +12,41 @@ METHOD_CLASSES = {
     "moon": "Moon",
     "fedrod": "FedRoD",
     "copa": "Copa",
+    "finetune": "FineTune",
+    "scaffold": "Scaffold",
+    "fedrep": "FedRep",
+    "lgfedavg": "LGFedAvg",
+    "ditto": "Ditto",
+    "pfedme": "PFedMe",
+    "apfl": "APFL",
+    "fml": "FML",
+    "knnper": "KnnPer",
+    "fedproto": "FedProto",
     "fedbn": "FedBN",
     "fedco2": "FedCO2",
 }
 """The class of each method; it is in the module of ``fedtrain.methods`` that has the method's name."""
 
-BuiltInModel = Literal["digits", "alexnet", "cifar", "two-layer"]
+AGGREGATOR_CLASSES = {
+    "mean": ("mean", "Mean"),
+    "fedavgm": ("server_optimizers", "FedAvgM"),
+    "fedadam": ("server_optimizers", "FedAdam"),
+    "fedyogi": ("server_optimizers", "FedYogi"),
+    "fedadagrad": ("server_optimizers", "FedAdagrad"),
+    "median": ("robust", "CoordinateMedian"),
+    "trimmed-mean": ("robust", "TrimmedMean"),
+    "norm-clipping": ("robust", "NormClipping"),
+}
+"""The module of ``fedtrain.aggregators`` and the class of each way to aggregate."""
+
+TRACKER_CLASSES = {"tensorboard": "TensorBoard", "wandb": "Wandb", "mlflow": "MLflow"}
+"""The class of each tracker; it is in the module of ``fedtrain.trackers`` that has the tracker's name."""
+
+BuiltInModel = Literal["digits", "alexnet", "cifar", "two-layer", "mlp", "resnet"]
 MODEL_NAMES: tuple[BuiltInModel, ...] = get_args(BuiltInModel)
+
+MetricName = Literal["balanced_accuracy", "macro_f1", "auroc", "auprc", "sensitivity", "specificity", "ece", "brier"]
+METRIC_NAMES: tuple[MetricName, ...] = get_args(MetricName)
+TWO_CLASS_METRICS: tuple[MetricName, ...] = ("sensitivity", "specificity")
 
 DATASET_NAMES = ("digits", "office", "domainnet", "cifar10", "cifar100")

@@ -10,27 +10,31 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
 
-from fedtrain.config.schema import Config
+from fedtrain.config.references import load_references
+from fedtrain.config.schema import Config, parse_metrics
 from fedtrain.data.client_data import ClientData, Federation
 from fedtrain.data.own_clients import build_own_federation
 from fedtrain.federated.messages import Split
 from fedtrain.inference.evaluate import check_run_data, evaluate_clients, load_run_data
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
+from fedtrain.methods.base import AnyMethod
+from fedtrain.methods.own import name_method
+from fedtrain.models.own import ModelBuilder
 from fedtrain.report import tables
 from fedtrain.report.png import render_png
 from fedtrain.report.records import RunRecord, read_record
 from fedtrain.report.run_figures import draw_accuracy_figure
 from fedtrain.runs import selection
-from fedtrain.runs.experiment import ModelBuilder
 from fedtrain.runs.folder import MANIFEST_FILE, SUMMARY_FILE, RunFolder
-from fedtrain.runs.json_types import ByBranch, Manifest, MetricRow, RunSummary
+from fedtrain.runs.json_types import ByBranch, Manifest, MetricRow, MetricStatistics, RuleResult, RunSummary
+from fedtrain.runs.predictions import PREDICTIONS_FILE, SavedPredictions, load_predictions
 from theory.errors import InputError
 from theory.text import suggest_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from theory.networks.study import NetworkStudy
+    from theory.networks.network_study import NetworkStudy
 
 
 class AccuracyTable(Mapping[str, ByBranch]):
@@ -83,6 +87,10 @@ class ClientModel(nn.Module):
 
     def compute_branches(self, inputs: Tensor) -> dict[str, Tensor]:
         """Logits of every branch."""
+        shape = self._run.federation.clients[0].train.inputs.shape[1:]
+        if not isinstance(inputs, Tensor) or inputs.shape[1:] != shape:
+            given = tuple(inputs.shape) if isinstance(inputs, Tensor) else type(inputs).__name__
+            raise InputError(f"inputs are {given}; give a tensor of shape (n, {', '.join(map(str, shape))})")
         return self._run.compute_logits(self.client, inputs)
 
 
@@ -156,13 +164,23 @@ class Run:
             rule: last, best-by-validation or window; without it the rule that the run reports by.
         """
         record = self.record
-        chosen = record.reporting_rule if rule is None else rule
-        if chosen not in record.rules:
-            raise InputError(f"this run has no result by rule {chosen!r}; {suggest_name(chosen, record.rules)}")
-        result = record.rules[chosen]
+        chosen, result = self._get_result(rule)
         words = selection.RULE_DESCRIPTIONS if self.folder.is_finished else tables.RULE_DESCRIPTIONS
         title = f"{record.title} on {record.data['title']}: test accuracy in %, {words[chosen]}"
         return AccuracyTable(title, result["clients"], result["mean"])
+
+    def scores(self, rule: str | None = None) -> dict[str, MetricStatistics]:
+        """Further test scores by name (``evaluation.metrics``), by client and branch and as means over clients.
+
+        Args:
+            rule: last, best-by-validation or window; without it the rule that the run reports by.
+        """
+        return self._get_result(rule)[1].get("metrics", {})
+
+    @property
+    def predictions(self) -> SavedPredictions:
+        """What the last weights say of every test sample, if the run saved it; refused if not."""
+        return load_predictions(self.path / PREDICTIONS_FILE)
 
     def plot(self) -> Figure:
         """Test accuracy over rounds, of every client and branch; a notebook shows it."""
@@ -191,10 +209,11 @@ class Run:
 
         Args:
             client: The name of the client.
-            inputs: A batch as the client holds it, for images bytes (n, 3, H, W); or image files, which are resized.
+            inputs: A batch as the client holds it, for images bytes (n, C, H, W); or files of images, which are
+                resized, or of tables, whose rows are standardised as the client's were.
         """
         if not isinstance(inputs, Tensor):
-            inputs = self.trained.read_images([Path(path) for path in inputs])
+            inputs = self.trained.read_inputs([Path(path) for path in inputs], client).inputs
         logits = self.model(client)(inputs)
         return Predictions(logits.double().softmax(-1).cpu(), self.trained.federation.classes)
 
@@ -205,6 +224,7 @@ class Run:
         client: str | None = None,
         data_dir: Path | str | None = None,
         clients: Sequence[ClientData] | None = None,
+        metrics: str | None = None,
     ) -> list[MetricRow]:
         """Evaluate the last checkpoint again, each client's own model on the client's own data.
 
@@ -213,11 +233,13 @@ class Run:
             client: Only this client.
             data_dir: The folder of the data sets, if not the usual one.
             clients: The clients of a run on data of your own, which its folder does not hold.
+            metrics: Further scores: none, all, or names separated by commas; without it those of the run.
 
         Returns:
             Rows like those of ``metrics.jsonl``.
         """
-        return evaluate_clients(self.trained, self._load_data(data_dir, clients), split, client)
+        wanted = None if metrics is None else parse_metrics(metrics, len(self.trained.federation.classes))
+        return evaluate_clients(self.trained, self._load_data(data_dir, clients), split, client, wanted)
 
     def theory(
         self,
@@ -226,6 +248,7 @@ class Run:
         dtype: Literal["float64", "float32"] = "float64",
         seed: int = 0,
         next_round: bool = True,
+        real_round: bool = False,
         memory: int | None = None,
         out: Path | str | None = None,
         data_dir: Path | str | None = None,
@@ -241,6 +264,8 @@ class Run:
             dtype: float64 or float32; in float32 small eigenvalues are rounding.
             seed: Of the choice of samples.
             next_round: Whether to make a round with the networks, beside the one that the kernel predicts.
+            real_round: Whether to make the run's own next round from every checkpoint too, on all its data, beside the
+                one that the kernel foretells for its batches. It takes as long as a few rounds of training each.
             memory: Bytes for the kernels; without it most of what is free. What does not fit is refused.
             out: Write report.html, report.json and figures into this folder.
             data_dir: The folder of the data sets, if not the usual one.
@@ -248,7 +273,7 @@ class Run:
         """
         from fedtrain.inference.kernel_study import KernelStudyOptions, find_checkpoints, study_run
 
-        options = KernelStudyOptions(samples, dtype, seed, next_round, memory)
+        options = KernelStudyOptions(samples, dtype, seed, next_round, memory, real_round)
         find_checkpoints(self.folder)  # refused before the data are read
         data = self._load_data(data_dir, clients)
         if out is None:
@@ -260,6 +285,14 @@ class Run:
             study = study_run(self.folder, data, options, self._device, self._build_model)
             write_network_report(folder, study)
         return study
+
+    def _get_result(self, rule: str | None) -> tuple[str, RuleResult]:
+        """By the rule, or by the one that the run reports by."""
+        record = self.record
+        chosen = record.reporting_rule if rule is None else rule
+        if chosen not in record.rules:
+            raise InputError(f"this run has no result by rule {chosen!r}; {suggest_name(chosen, record.rules)}")
+        return chosen, record.rules[chosen]
 
     def _load_data(self, data_dir: Path | str | None, clients: Sequence[ClientData] | None) -> Federation:
         """The data that this run was trained with; others are refused."""
@@ -280,14 +313,28 @@ class Run:
             return f"<p>{escape(repr(self))}</p>"
 
 
-def load_run(path: Path | str, *, device: str | None = None, model: ModelBuilder | None = None) -> Run:
-    """Open a run folder.
+def load_run(
+    path: Path | str,
+    *,
+    device: str | None = None,
+    model: str | ModelBuilder | None = None,
+    method: str | AnyMethod | type[AnyMethod] | None = None,
+) -> Run:
+    """Open a run folder. A folder never makes fedtrain load code: give again what was your own when it was trained.
 
     Args:
         path: The folder.
         device: Where to load the models, if not where the run had them.
-        model: The class or function that builds the network, if it was one of your own.
+        model: The class or function that builds the network, or a reference to it, if it was one of your own.
+        method: The method, its class or a reference to it, if it was one of your own.
     """
+    if isinstance(method, str):
+        load_references({"method": {"name": method}})
+    elif method is not None:
+        name_method(method)
+    if isinstance(model, str):
+        load_references({"model": {"name": model}})
+        model = None
     return Run(path, device=device, build_model=model)
 
 

@@ -18,6 +18,7 @@ from typing import Any, NoReturn, Unpack
 
 import torch
 
+from fedtrain.aggregators import Aggregator, get_aggregator_name
 from fedtrain.analysis.cost import estimate_round_seconds, estimate_seconds_left
 from fedtrain.analysis.model_summary import ModelSummary, summarise_experiment
 from fedtrain.backends.distributed.launch import launch_ranks
@@ -25,26 +26,31 @@ from fedtrain.backends.distributed.process_group import Rank, exit_process
 from fedtrain.config.data import SETTINGS_OF_SKEW
 from fedtrain.config.old_names import upgrade_tables
 from fedtrain.config.options import TrainOptions, nest_options, nest_settings
-from fedtrain.config.presets import OWN_PRESET, load_preset_chain, resolve_preset
+from fedtrain.config.presets import FOUND_PRESET, OWN_PRESET, load_preset_chain, resolve_preset
+from fedtrain.config.references import load_references
 from fedtrain.config.schema import Config, load_toml
 from fedtrain.config.toml import TomlTable, merge_tables, serialize_section
 from fedtrain.data.client_data import ClientData, Federation
-from fedtrain.data.datasets import get_dataset_info
+from fedtrain.data.datasets import DATASETS
 from fedtrain.data.own_clients import OWN_DATASET, build_own_federation
 from fedtrain.data.source import LoadedDataset, load_dataset
 from fedtrain.errors import TrainingError
-from fedtrain.methods import METHODS
+from fedtrain.federated.server import sample_cohort
+from fedtrain.inference.evaluate import SavePredictions
 from fedtrain.methods.base import AnyMethod
+from fedtrain.methods.own import name_method
+from fedtrain.models.own import ModelBuilder
 from fedtrain.report.progress_view import ProgressView
 from fedtrain.report.run_figures import DrawFigures
 from fedtrain.run import Run
 from fedtrain.runs.callbacks import Callback
 from fedtrain.runs.distributed import check_rank_count, open_distributed_backend, serve_rank
-from fedtrain.runs.experiment import Experiment, ModelBuilder, build_experiment, plan_experiment
+from fedtrain.runs.experiment import Experiment, build_experiment, plan_experiment
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.loop import run_experiment
 from fedtrain.runs.manifest import build_manifest, describe_data
 from fedtrain.runs.resume import resolve_original_data, resume_config
+from fedtrain.trackers import build_trackers
 from fedtrain.utils.malloc import keep_freed_memory
 from fedtrain.utils.new_folder import choose_new_folder
 from fedtrain.utils.text import format_count
@@ -55,8 +61,10 @@ def train(
     *,
     clients: int | Sequence[ClientData] | None = None,
     model: str | ModelBuilder | None = None,
-    method: str | AnyMethod | None = None,
+    method: str | AnyMethod | type[AnyMethod] | None = None,
+    aggregator: str | Aggregator | None = None,
     callbacks: Sequence[Callback] = (),
+    track: str | Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
     preset: str | None = None,
     config: Path | str | None = None,
@@ -74,8 +82,12 @@ def train(
         clients: How many clients a label skew makes, or the clients themselves, with data of your own.
         model: digits, alexnet, cifar or two-layer; or a module class or function that builds your own network. It is
             called with ``classes`` and ``shape`` if it has parameters of these names.
-        method: The name of a method, or an instance such as ``fedtrain.FedProx(mu=0.1)``.
+        method: The name of a method, a reference to one (``lg:LGFedAvg``, ``./lg.py:LGFedAvg``), or an instance
+            such as ``fedtrain.FedProx(mu=0.1)`` or of a class of your own.
+        aggregator: How the server makes one model of many: the name of an aggregator, or an instance such as
+            ``fedtrain.FedAdam(lr=0.03)``; by default the mean.
         callbacks: Watch the run, see `fedtrain.Callback`.
+        track: Trackers that copy the run's numbers: tensorboard, wandb or mlflow, or several of them.
         settings: Any setting by its path, such as ``{"method.mu": 0.5}``.
         preset: A protocol by name; without it that of the data set.
         config: A TOML file of settings.
@@ -91,14 +103,16 @@ def train(
         The run: its accuracies, rows, figures and models.
     """
     keywords: dict[str, Any] = {
-        "clients": clients, "model": model, "method": method, "settings": settings, "preset": preset, "config": config,
+        "clients": clients, "model": model, "method": method, "aggregator": aggregator,
+        "settings": settings, "preset": preset, "config": config,
         "classes": classes, "data_dir": data_dir, "out": out, "resume": resume, **options,
     }  # fmt: skip
     given = {name: value for name, value in keywords.items() if value is not None}
     if nproc is not None:
-        return _train_on_processes({**given, "quiet": quiet}, nproc, callbacks)
+        return _train_on_processes({**given, "quiet": quiet, "track": track}, nproc, callbacks)
     shown = [] if quiet else [ProgressView()]
-    return run_plan(plan(**given), [*shown, *callbacks], command=_format_call(given))
+    trackers = build_trackers(track)
+    return run_plan(plan(**given), [*shown, *trackers, *callbacks], command=_format_call(given))
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,6 +137,12 @@ class TrainingPlan:
         return summarise_experiment(self.experiment)
 
     @property
+    def client_turns(self) -> int:
+        """How often a client trains in a round, over all rounds: each turn sends the bytes of ``model_summary``."""
+        server, names = self.config.server, [client.name for client in self.experiment.federation.clients]
+        return server.rounds * len(sample_cohort(names, server.participation, self.config.seed, 0))
+
+    @property
     def seconds(self) -> float:
         """Roughly how long the run would take."""
         return estimate_seconds_left(self.config, estimate_round_seconds(self.experiment))
@@ -137,7 +157,8 @@ def plan(
     *,
     clients: int | Sequence[ClientData] | None = None,
     model: str | ModelBuilder | None = None,
-    method: str | AnyMethod | None = None,
+    method: str | AnyMethod | type[AnyMethod] | None = None,
+    aggregator: str | Aggregator | None = None,
     settings: Mapping[str, Any] | None = None,
     preset: str | None = None,
     config: Path | str | None = None,
@@ -156,6 +177,7 @@ def plan(
     tables = merge_tables(
         nest_options({**options, "clients": clients if isinstance(clients, int) else None}),
         _nest_method(method),
+        _nest_aggregator(aggregator),
         {} if model is None else {"model": {"name": model if isinstance(model, str) else "own"}},
         nest_settings(settings or {}),
     )
@@ -169,13 +191,13 @@ def plan(
         folder = RunFolder(Path(resume))
         if not folder.has_run:
             raise InputError(f"{folder.path}: no run is here to go on with; name the folder that a run has written")
-        chosen = resume_config(folder, tables)
+        chosen = resume_config(folder, load_references(tables))
         data = _load_resumed_data(folder, chosen, own_clients, classes, root, load_images)
     else:
-        own = merge_tables(upgrade_tables(load_toml(Path(config))) if config else {}, tables)
+        own = load_references(merge_tables(upgrade_tables(load_toml(Path(config))) if config else {}, tables))
         chosen, data = _plan_new_run(own, preset, own_clients, classes, root, load_images)
         check_alpha_is_used(chosen, tables)
-        folder = RunFolder(Path(out) if out else choose_new_folder(f"{chosen.data.dataset}-{chosen.method_name}"))
+        folder = RunFolder(Path(out) if out else choose_new_folder(f"{chosen.data.short_name}-{chosen.method_name}"))
     threads = chosen.machine.threads or torch.get_num_threads()  # written down, so that the run can be repeated
     chosen = replace(chosen, machine=replace(chosen.machine, threads=threads))
     return TrainingPlan(build_experiment(chosen, data, build_model), folder, root)
@@ -198,8 +220,11 @@ def run_plan(
     with use_threads(experiment.config.machine.threads):
         if rank is not None and rank.rank:
             return Run(serve_rank(experiment, rank).path)
-        manifest = build_manifest(experiment.config, describe_data(experiment.federation), command)
-        run_experiment(experiment, folder, manifest, [*callbacks, DrawFigures()], open_backend)
+        manifest = build_manifest(
+            experiment.config, describe_data(experiment.federation), command, experiment.build_model
+        )
+        keep = [SavePredictions()] if experiment.config.evaluation.save_predictions else []
+        run_experiment(experiment, folder, manifest, [*callbacks, DrawFigures(), *keep], open_backend)
     return Run(folder.path, build_model=experiment.build_model)
 
 
@@ -224,13 +249,17 @@ def use_threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _nest_method(method: str | AnyMethod | None) -> TomlTable:
+def _nest_method(method: str | AnyMethod | type[AnyMethod] | None) -> TomlTable:
     if method is None or isinstance(method, str):
         return {} if method is None else {"method": {"name": method}}
-    name = next((name for name, kind in METHODS.items() if kind is type(method)), None)
-    if name is None:
-        raise InputError(f"method {type(method).__name__} is not one of {', '.join(METHODS)}; give one of these")
-    return {"method": {"name": name, **serialize_section(method)}}
+    name = name_method(method)
+    return {"method": {"name": name} if isinstance(method, type) else {"name": name, **serialize_section(method)}}
+
+
+def _nest_aggregator(aggregator: str | Aggregator | None) -> TomlTable:
+    if aggregator is None or isinstance(aggregator, str):
+        return {} if aggregator is None else {"aggregator": {"name": aggregator}}
+    return {"aggregator": {"name": get_aggregator_name(type(aggregator)), **serialize_section(aggregator)}}
 
 
 def _plan_new_run(
@@ -247,14 +276,16 @@ def _plan_new_run(
             raise InputError("dataset contradicts clients that bring their own data; leave one of them out")
         return resolve_preset(preset or OWN_PRESET, own), build_own_federation(clients, classes)
     config, found = plan_experiment(choose_preset(own, preset), own, root)
-    return config, found if load_images else found.without_images()
+    return config, found if load_images else found.without_inputs()
 
 
 def choose_preset(own: TomlTable, preset: str | None) -> str:
     """The preset of a new run: the one that is asked for, or that of the data set."""
     data = own.get("data")
     wanted = str(data["dataset"]) if isinstance(data, Mapping) and "dataset" in data else None
-    chosen = preset or (get_dataset_info(wanted).name if wanted is not None else "digits")
+    if wanted is not None and wanted not in DATASETS and preset in (None, FOUND_PRESET):
+        return FOUND_PRESET
+    chosen = preset or wanted or "digits"
     meant = merge_tables(*load_preset_chain(chosen))["data"]["dataset"]
     if wanted not in (None, meant):
         raise InputError(f"preset {chosen!r} is for {meant}, not for {wanted}; leave one of them out")
@@ -281,12 +312,13 @@ def _load_resumed_data(
             raise InputError(f"{folder.path} was trained on clients given in Python; give them again: clients=[...]")
         return build_own_federation(clients, classes)
     found = load_dataset(resolve_original_data(folder, config), root)
-    return found if load_images else found.without_images()
+    return found if load_images else found.without_inputs()
 
 
 def _train_on_processes(given: dict[str, Any], nproc: int, callbacks: Sequence[Callback]) -> Run:
     """Start so many processes that run this module; what they are told must fit into a JSON file."""
-    here = [name for name in ("clients", "model", "method") if not isinstance(given.get(name, ""), str | int)]
+    objects = ("clients", "model", "method", "aggregator")
+    here = [name for name in objects if not isinstance(given.get(name, ""), str | int)]
     if callbacks or here:
         what = here[0] if here else "callbacks"
         raise InputError(
@@ -296,7 +328,9 @@ def _train_on_processes(given: dict[str, Any], nproc: int, callbacks: Sequence[C
     if given.get("backend") not in (None, "distributed"):
         raise InputError(f"nproc is for backend distributed, not for {given['backend']}; leave one of them out")
     given = {**given, "backend": "distributed"}
-    planned = plan(**{name: value for name, value in given.items() if name != "quiet"}, load_images=False)
+    planned = plan(
+        **{name: value for name, value in given.items() if name not in ("quiet", "track")}, load_images=False
+    )
     check_rank_count(planned.experiment, nproc)
     given |= {} if "resume" in given else {"out": str(planned.folder.path)}
     with TemporaryDirectory(prefix="fedco2-") as place:

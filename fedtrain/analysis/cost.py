@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from fedtrain.analysis.flops import FlopCounter, fill_with_virtual_zeros
 from fedtrain.config.schema import Config
 from fedtrain.federated.server import count_heads_sent, sample_cohort
-from fedtrain.methods.base import AnyMethod, ModelFactory, Peers, RoundContext
+from fedtrain.methods.base import AnyMethod, ModelFactory, Peers, Phase, RoundContext, list_losses
 from fedtrain.models import Net
 from fedtrain.runs.experiment import Experiment
 
@@ -22,18 +25,38 @@ MATRIX_SIDE = 512
 """Of the matrices: as fast as larger ones, and over in milliseconds."""
 
 
+@dataclass(frozen=True)
+class EngineCost:
+    """Seconds beyond training that the place where clients train takes: roughly, as measured on two cores."""
+
+    first_round: float = 0.0
+    """More than in any other: processes are started, data are read."""
+    each_round: float = 0.0
+    each_byte: float = 0.0
+    """That is sent, to any client or from it."""
+
+    def estimate_seconds(self, rounds: int, bytes_per_round: float) -> float:
+        """From now to the end, if there are so many rounds left."""
+        return self.first_round + rounds * (self.each_round + self.each_byte * bytes_per_round)
+
+
+NO_ENGINE_COST = EngineCost()
+"""Of clients that train in this very process."""
+
+
 def estimate_round_seconds(experiment: Experiment) -> tuple[float, float]:
     """Roughly: (training, evaluation) of one round on this machine, right within a factor of two or three."""
     data, config = experiment.federation.clients, experiment.config
     names, inputs = [client.name for client in data], data[0].train.inputs.shape[1:]
     heard = 1 + count_heads_sent(len(data), config.server.peers)
-    train, forward = count_flops(config.method, experiment.get_model_builder(), inputs, heard, config.local.epochs)
+    flops = count_flops(config.method, experiment.get_model_builder(), inputs, heard, config.local.epochs)
     chosen = sample_cohort(names, config.server.participation, config.seed, 0)
     trained = len(chosen) * sum(len(client.train) for client in data) / len(data)
     always = config.evaluation.test == "always"  # else so seldom that it hardly counts
     tested = sum(len(client.test) * always + len(client.val or ()) for client in data)
+    prepared = sum(len(client.train) for client in data)
     rate = EFFICIENCY * measure_matmul_rate(config.machine.resolve_device())
-    return train * trained / rate, forward * tested / rate
+    return flops.training * trained / rate, (flops.prediction * tested + flops.preparation * prepared) / rate
 
 
 def estimate_seconds_left(config: Config, round_seconds: tuple[float, float], done: int = 0) -> float:
@@ -44,10 +67,21 @@ def estimate_seconds_left(config: Config, round_seconds: tuple[float, float], do
     return (rounds - done) * training + evaluations * evaluation
 
 
+class FlopCounts(NamedTuple):
+    """Of one round of one client."""
+
+    training: float
+    """For each training sample."""
+    prediction: float
+    """For each evaluated sample."""
+    preparation: float = 0.0
+    """For each training sample, before a client predicts."""
+
+
 def count_flops(
     method: AnyMethod, make: Callable[[], Net], inputs: tuple[int, ...], clients: int, epochs: int
-) -> tuple[float, float]:
-    """Flops for each training sample of a round, and for each evaluated sample, whatever engine trains."""
+) -> FlopCounts:
+    """What a round and its evaluation take, whatever engine trains."""
     with torch.device("meta"):  # no memory, no time for weights
         module = method.build(ModelFactory(make, 0))
         frozen = copy.deepcopy(module).requires_grad_(False)
@@ -56,12 +90,21 @@ def count_flops(
     peers = [frozen.get_submodule(method.published)] * (clients - 1) if method.published else []
     x, y = torch.zeros(2, *inputs), torch.zeros(2, dtype=torch.int64)
     view = RoundContext(1, Peers(peers), torch.ones(1), frozen)
+
+    def go_down(phases: Sequence[Phase[nn.Module]]) -> None:
+        for phase in phases:
+            for loss in list_losses(phase):
+                loss(module, (x, y), view)
+
     with FlopCounter() as training:
-        for loss in method.phases(view.round, epochs):
-            loss(module, (x, y), view)
+        go_down(method.phases(view.round, epochs))
+    with FlopCounter() as preparation:
+        go_down(method.phases_before_prediction())
+        with torch.no_grad():
+            view = method.prepare_prediction(module, replace(view, training_samples=lambda: iter([(x, y)])))
     with FlopCounter() as forward, torch.no_grad():
         method.branches(module, x, view)
-    return training.flops / len(x), forward.flops / len(x)
+    return FlopCounts(training.flops / len(x), forward.flops / len(x), preparation.flops / len(x))
 
 
 @cache

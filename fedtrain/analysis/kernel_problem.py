@@ -29,6 +29,7 @@ class KernelProblem:
     problem: Problem
     labels: Tensor
     side: int
+    """Pixels a side, 0 if inputs are no images."""
 
 
 def count_used_samples(federation: Federation, samples: int | None) -> list[int]:
@@ -40,17 +41,11 @@ def count_used_samples(federation: Federation, samples: int | None) -> list[int]
 def build_kernel_problem(federation: Federation, samples: int | None = None, seed: int = 0) -> KernelProblem:
     """Training images of each client, drawn at random, made small, less their client's mean."""
     clients, counts = federation.clients, count_used_samples(federation, samples)
-    channels, height = clients[0].train.inputs.shape[1:3]
-    fits = [
-        side
-        for side in IMAGE_SIDES
-        if len(clients) * (channels * min(side, height) ** 2) ** 2 <= MAX_COVARIANCE_NUMBERS
-    ]
-    side = min((fits or IMAGE_SIDES[-1:])[0], height)
+    side = choose_side(clients[0].train.inputs, len(clients))
     x, labels = [], []
     for number, (client, count) in enumerate(zip(clients, counts, strict=True)):
         chosen = torch.from_numpy(make_data_rng(seed, number).permutation(len(client.train))[:count]).sort().values
-        flat = downsample_images(client.train, chosen, side)
+        flat = downsample_images(client.train, chosen, side) if side else client.train.inputs[chosen].float().flatten(1)
         x.append(flat - flat.mean(0))
         labels.append(client.train.labels[chosen])
     owner = torch.repeat_interleave(torch.arange(len(clients)), torch.tensor(counts))
@@ -59,6 +54,15 @@ def build_kernel_problem(federation: Federation, samples: int | None = None, see
     )
     whole = torch.cat(x)
     return KernelProblem(Problem(whole, torch.zeros(len(whole)), owner, S), torch.cat(labels), side)
+
+
+def choose_side(inputs: Tensor, clients: int) -> int:
+    """Pixels a side of what is left of images; 0 for inputs that are no images, which are taken whole."""
+    if inputs.ndim != 4 or inputs.dtype != torch.uint8:
+        return 0
+    channels, height = inputs.shape[1], min(inputs.shape[2:])
+    fits = [s for s in IMAGE_SIDES if clients * (channels * min(s, height) ** 2) ** 2 <= MAX_COVARIANCE_NUMBERS]
+    return min((fits or IMAGE_SIDES[-1:])[0], height)
 
 
 def downsample_images(data: Samples, chosen: Tensor, side: int) -> Tensor:

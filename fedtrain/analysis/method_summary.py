@@ -17,7 +17,14 @@ from fedtrain.parameters import all_entries, entries_under
 from fedtrain.runs.experiment import get_model_builder
 from theory.errors import InputError
 
-PRESET_FOR_MODEL = {"digits": "digits", "alexnet": "office", "cifar": "cifar10", "two-layer": "digits"}
+PRESET_FOR_MODEL = {
+    "digits": "digits",
+    "alexnet": "office",
+    "cifar": "cifar10",
+    "two-layer": "digits",
+    "mlp": "digits",
+    "resnet": "digits",
+}
 """The data set that each network is for; its preset decides batch norm, the cut and the method's options."""
 
 
@@ -44,7 +51,7 @@ def summarise_method(name: str, model: str, clients: int | None = None) -> Metho
         raise InputError(f"clients is {clients}; there must be at least 1")
     method, make = (
         config.method,
-        get_model_builder(config.model, config.method, len(data.classes), (3, data.image_size, data.image_size)),
+        get_model_builder(config.model, config.method, len(data.classes), data.input_shape),
     )
     with torch.device("meta"):
         module = method.build(ModelFactory(make, 0))

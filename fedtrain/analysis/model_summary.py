@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from fedtrain.config.schema import CodecName
+from fedtrain.federated.codec import encode_head, encode_shared
 from fedtrain.federated.communication import CommunicationCost, PayloadBytes, measure_message
 from fedtrain.federated.messages import extract_published
 from fedtrain.federated.server import count_heads_sent
@@ -38,17 +40,23 @@ class ModelSummary:
 
 
 def summarise_model(
-    method: AnyMethod, make: Callable[[], Net], clients: int, dtype: torch.dtype = torch.float32, peers: int = 0
+    method: AnyMethod,
+    make: Callable[[], Net],
+    clients: int,
+    dtype: torch.dtype = torch.float32,
+    peers: int = 0,
+    codec: CodecName = "none",
 ) -> ModelSummary:
-    """Take a method's module apart, without memory for its weights; ``peers`` as in the server's settings."""
+    """Take a method's module apart, without memory for its weights; ``peers`` and ``codec`` are the server's."""
     with torch.device("meta"):
         module = method.build(ModelFactory(make, 0)).to(dtype)
     shared = method.shared(module)
     head = extract_published(method, module.state_dict())
     state, norm = module.state_dict(), batch_norm_entries(module)
     averaged = {name: value for name, value in state.items() if name in shared}
-    up = measure_message(averaged, norm, [head])
-    down = PayloadBytes(up.shared, up.bn, up.head * count_heads_sent(clients, peers))
+    up = measure_message(encode_shared(averaged, averaged, codec), norm, [encode_head(head, codec)])
+    received = measure_message(averaged, norm, [])
+    down = PayloadBytes(received.shared, received.bn, up.head * count_heads_sent(clients, peers))
     names = frozenset(f"{method.published}.{name}" for name in head)
     personal = all_entries(module) - shared
     return ModelSummary(
@@ -68,6 +76,7 @@ def summarise_experiment(experiment: Experiment) -> ModelSummary:
         len(experiment.federation.clients),
         DTYPES[config.machine.dtype],
         config.server.peers,
+        config.server.codec,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from fedtrain.data.client_data import ClientData
 from fedtrain.errors import TrainingError
+from fedtrain.extensions.errors import describe_code_error
 from fedtrain.federated.client import ClientTrainer, OffloadFunction
 from fedtrain.federated.messages import Broadcast, Failure, Scores, Split, Update
 from fedtrain.federated.server import message_for
@@ -49,6 +50,11 @@ class SerialBackend:
     def batch_norm_names(self) -> EntryNames:
         """The batch-norm entries of a client's module."""
         return self.trainer.batch_norm_names
+
+    @property
+    def parameter_names(self) -> EntryNames:
+        """The entries of a client's module that are trained by gradients."""
+        return self.trainer.parameter_names
 
     def initial_broadcast(self) -> Broadcast:
         """The first message."""
@@ -132,4 +138,4 @@ def wrap_client_error(error: Exception, client: str, round: int) -> Exception:
     """The error with the client's name; what speaks for itself, or of the whole machine, as it is."""
     if isinstance(error, InputError | MemoryError) or "tried to allocate" in str(error).lower():
         return error
-    return TrainingError(f"client {client}, round {round}: {type(error).__name__}: {error}")
+    return TrainingError(f"client {client}, round {round}: {describe_code_error(error)}")

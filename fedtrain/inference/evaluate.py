@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from fedtrain.data.build import assemble_federation
 from fedtrain.data.client_data import Federation
@@ -10,10 +13,21 @@ from fedtrain.data.errors import DataError
 from fedtrain.data.own_clients import OWN_DATASET
 from fedtrain.data.source import load_dataset
 from fedtrain.data.storage.store import resolve_data_dir
+from fedtrain.federated.client import select_split
 from fedtrain.federated.messages import Split
-from fedtrain.inference.trained_run import TrainedRun
-from fedtrain.runs.json_types import MetricRow
+from fedtrain.inference.trained_run import TrainedRun, load_trained_run
+from fedtrain.registry import MetricName
+from fedtrain.runs.callbacks import Callback, RunStart
+from fedtrain.runs.folder import RunFolder
+from fedtrain.runs.json_types import MetricRow, RunSummary
 from fedtrain.runs.loop import build_rows
+from fedtrain.runs.predictions import (
+    PREDICTIONS_FILE,
+    SavedPredictions,
+    identify_samples,
+    join_predictions,
+    save_predictions,
+)
 from theory.errors import InputError
 
 
@@ -42,14 +56,64 @@ def check_run_data(run: TrainedRun, data: Federation, root: Path | None = None) 
         )
 
 
-def evaluate_clients(run: TrainedRun, data: Federation, split: Split, only: str | None = None) -> list[MetricRow]:
-    """Rows as in metrics.jsonl, for the last checkpoint: each client's own model on the client's own data."""
+def evaluate_clients(
+    run: TrainedRun,
+    data: Federation,
+    split: Split,
+    only: str | None = None,
+    metrics: Sequence[MetricName] | None = None,
+) -> list[MetricRow]:
+    """Rows as in metrics.jsonl, for the last checkpoint: each client's own model on the client's own data.
+
+    Without ``metrics``, those that the run has.
+    """
     known = {client.name: client for client in data.clients}
     trainer, state, scores = run.trainer, run.state, {}
     for name in known if only is None else [run.get_client(only).name]:
         scores[name] = trainer.evaluate(
-            known[name].to(trainer.device), state.client_states[name], run.broadcast_for(name), [split]
+            known[name].to(trainer.device), state.client_states[name], run.broadcast_for(name), [split], metrics
         )
         if split not in scores[name]:
             raise InputError(f"client {name} has no {split} data in this run; choose another", options=("split",))
     return build_rows(state.message.round, scores)
+
+
+def collect_predictions(
+    run: TrainedRun, data: Federation, splits: Sequence[Split] = ("val", "test")
+) -> SavedPredictions:
+    """What the last checkpoint says of every sample of these splits, each client's own model of the client's own."""
+    names = tuple(client.name for client in data.clients)
+    parts = []
+    for place, client in enumerate(data.clients):
+        mine, message = client.to(run.trainer.device), run.broadcast_for(client.name)
+        for number, split in enumerate(splits):
+            if not (samples := select_split(client, split)):
+                continue
+            logits = run.trainer.predict_split(mine, run.state.client_states[client.name], message, split)
+            labels = samples.labels.cpu().numpy()
+            parts.append(
+                SavedPredictions(
+                    message.round,
+                    names,
+                    tuple(splits),
+                    np.full(len(labels), place),
+                    np.full(len(labels), number),
+                    identify_samples(samples),
+                    labels,
+                    {branch: each.float().numpy() for branch, each in logits.items()},
+                )
+            )
+    return join_predictions(parts)
+
+
+class SavePredictions(Callback):
+    """Writes ``predictions.npz`` into the folder of a run when it ends; an earlier file is replaced."""
+
+    def on_run_start(self, start: RunStart) -> None:
+        """Remember what is trained."""
+        self.experiment = start.experiment
+
+    def on_run_end(self, folder: RunFolder, summary: RunSummary) -> None:
+        """Predict with the last weights, which are saved by now."""
+        run = load_trained_run(folder.path, build_model=self.experiment.build_model)
+        save_predictions(folder.path / PREDICTIONS_FILE, collect_predictions(run, self.experiment.federation))

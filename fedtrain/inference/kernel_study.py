@@ -5,37 +5,53 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fedtrain.backends.serial import SerialBackend
 from fedtrain.config.schema import Config, parse_config
 from fedtrain.config.toml import merge_tables
-from fedtrain.data.client_data import Federation
+from fedtrain.data.client_data import ClientData, Federation
 from fedtrain.data.transforms import preprocess
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.messages import Broadcast
-from fedtrain.federated.server import message_for
+from fedtrain.federated.server import federate, message_for
 from fedtrain.inference.branch_networks import (
     PREFIX,
     BranchNetwork,
     is_sum_of_disjoint_branches,
     list_branch_names,
 )
+from fedtrain.methods.base import Batch
+from fedtrain.models.own import ModelBuilder
 from fedtrain.parameters import StateDict
 from fedtrain.rng import make_generator
 from fedtrain.runs.checkpoint import RunState, load_checkpoint, read_round
-from fedtrain.runs.experiment import DTYPES, Experiment, ModelBuilder
+from fedtrain.runs.experiment import DTYPES, Experiment
 from fedtrain.runs.folder import LAST_CHECKPOINT, RunFolder
 from theory.errors import InputError
 from theory.networks.kernels import ClientSamples
-from theory.networks.study import LocalSteps, NetworkCheckpoint, NetworkStudy, study_networks
+from theory.networks.network_study import (
+    LocalSteps,
+    NetworkCheckpoint,
+    NetworkStudy,
+    RealRound,
+    study_networks,
+)
+from theory.networks.next_round import compute_outputs
 from theory.rng import make_data_rng
 
 TOTAL_SAMPLES, MOST_SAMPLES, LEAST_SAMPLES = 100, 20, 2
 """Of all clients together, and of each, unless it is said how many."""
+REAL_ROUND = (
+    "The real round is the run's own next one: batches of all training data, batch norm in training mode, momentum, "
+    "weight decay and the method's whole loss. The kernel foretells it for the same batches from the cross entropy of "
+    "each model alone, by plain SGD."
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,8 @@ class KernelStudyOptions:
     """Whether to make a round with the networks, beside the one that the kernel predicts."""
     memory: int | None = None
     """Bytes for the kernels; without it most of what is free."""
+    real_round: bool = False
+    """Whether to make the run's own next round from every checkpoint, on all its data: as slow as training."""
 
     def __post_init__(self) -> None:
         if self.samples is not None and self.samples < 1:
@@ -92,13 +110,13 @@ def study_run(
     trainer = Experiment(config, data, build_model).build_client_trainer()
     samples = draw_samples(data, config, options, trainer.device)
     steps = [count_steps(config, len(client.train), trainer) for client in data.clients]
-    checkpoints = iterate_checkpoints(folder, paths, config, data, trainer, samples)
+    checkpoints = iterate_checkpoints(folder, paths, config, data, trainer, samples, options.real_round)
     try:
         study = study_networks(
             checkpoints,
             samples,
             local=LocalSteps(config.local.lr, tuple(steps)),
-            next_round=options.next_round,
+            next_round=options.next_round and config.local.optimizer == "sgd",  # it foretells steps down the gradient
             memory=options.memory,
         )
     except InputError as error:
@@ -112,7 +130,8 @@ def study_run(
         "title": data.title, "standin": data.standin, "classes": list(data.classes),
         "rounds": config.server.rounds, "seed": options.seed,
     }  # fmt: skip
-    return replace(study, about=about, notes=[*study.notes, *describe_sampling(config, data)])
+    notes = [*study.notes, *([REAL_ROUND] if options.real_round else []), *describe_sampling(config, data)]
+    return replace(study, about=about, notes=notes)
 
 
 def count_samples(data: Federation, samples: int | None) -> list[int]:
@@ -152,11 +171,18 @@ def iterate_checkpoints(
     data: Federation,
     trainer: ClientTrainer,
     samples: ClientSamples,
+    real_round: bool = False,
 ) -> Iterator[NetworkCheckpoint]:
     """The networks as training began, then as each checkpoint has them."""
     names = [client.name for client in data.clients]
-    start = RunState(trainer.initial_broadcast(names), trainer.initial_client_states(names))
-    yield build_checkpoint(start, config, data, trainer, samples)
+
+    def build(state: RunState) -> NetworkCheckpoint:
+        found = build_checkpoint(state, config, data, trainer, samples)
+        return (
+            replace(found, real_round=make_real_round(state, config, data, trainer, samples)) if real_round else found
+        )
+
+    yield build(RunState(trainer.initial_broadcast(names), trainer.initial_client_states(names)))
     for round, path in paths.items():
         if round == 0:
             continue
@@ -165,7 +191,7 @@ def iterate_checkpoints(
             name: state.load_client_state(name, folder.client_state_store, trainer.initial_client_state)
             for name in names
         }
-        yield build_checkpoint(replace(state, client_states=own), config, data, trainer, samples)
+        yield build(replace(state, client_states=own))
 
 
 def build_checkpoint(
@@ -173,11 +199,7 @@ def build_checkpoint(
 ) -> NetworkCheckpoint:
     """Every client's module, loaded with what the server and the client had."""
     method, dtype, device = trainer.method, trainer.precision.dtype, trainer.device
-    message = Broadcast(
-        state.message.round,
-        convert_entries(state.message.shared, dtype, device),
-        {name: convert_entries(entries, dtype, device) for name, entries in state.message.peers.items()},
-    )
+    message = convert_message(state.message, dtype, device)
     modules, contexts = [], []
     for client in data.clients:
         personal = convert_entries(state.client_states[client.name], dtype, device)
@@ -201,6 +223,40 @@ def build_checkpoint(
         is_sum,
         wrap(None) if len(names) > 1 and not is_sum else (),
     )
+
+
+def make_real_round(
+    state: RunState, config: Config, data: Federation, trainer: ClientTrainer, samples: ClientSamples
+) -> RealRound:
+    """The round that the run itself makes next, and what its networks then say of the samples."""
+    dtype, device = trainer.precision.dtype, trainer.device
+    message = convert_message(state.message, dtype, device)
+    backend = SerialBackend(trainer, data.clients, peers=config.server.peers)
+    backend.client_states = {name: convert_entries(own, dtype, device) for name, own in state.client_states.items()}
+    server = config.server
+    made = next(
+        federate(
+            backend, message, message.round + 1, participation=server.participation, weights=server.weights,
+            aggregator=config.aggregator, remembered=state.server, codec=server.codec, seed=config.seed,
+        )
+    )  # fmt: skip
+    after = build_checkpoint(RunState(made.message, backend.client_states), config, data, trainer, samples)
+    outputs = {name: compute_outputs(networks, samples) for name, networks in after.networks.items()}
+    passes = len(trainer.method.phases(message.round, config.local.epochs))
+
+    def list_batches(client: ClientData) -> Iterator[Batch]:
+        """Of the passes over the labels, which are the last ones."""
+        for number in range(passes - config.local.epochs, passes):
+            yield from trainer.iterate_batches(client, message.round, number)
+
+    batches = [partial(list_batches, client.to(device)) for client in data.clients]
+    return RealRound(outputs, batches, config.local.lr)
+
+
+def convert_message(message: Broadcast, dtype: torch.dtype, device: torch.device) -> Broadcast:
+    """The same in another precision."""
+    peers = {name: convert_entries(entries, dtype, device) for name, entries in message.peers.items()}
+    return Broadcast(message.round, convert_entries(message.shared, dtype, device), peers)
 
 
 def convert_entries(entries: StateDict, dtype: torch.dtype, device: torch.device) -> StateDict:

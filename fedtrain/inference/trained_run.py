@@ -13,17 +13,19 @@ from torch import Tensor
 from fedtrain.config.schema import Config, parse_config
 from fedtrain.config.toml import format_error, merge_tables
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
-from fedtrain.data.datasets import get_dataset_info
-from fedtrain.data.errors import DataError
-from fedtrain.data.own_clients import INPUT_TYPES, OWN_DATASET
-from fedtrain.data.readers.image_file import read_image
+from fedtrain.data.datasets import DATASETS, get_dataset_info
+from fedtrain.data.own_clients import INPUT_TYPES
+from fedtrain.data.scaling import Scaling
 from fedtrain.data.standin import get_standin_size
+from fedtrain.data.table_schema import TableSchema
 from fedtrain.federated.client import EVAL_BATCH_SIZE, ClientTrainer
 from fedtrain.federated.messages import Broadcast
 from fedtrain.federated.server import message_for
+from fedtrain.inference.read_inputs import NamedInputs, read_inputs
+from fedtrain.models.own import ModelBuilder
 from fedtrain.parameters import StateDict
 from fedtrain.runs.checkpoint import RunState, build_damage_error
-from fedtrain.runs.experiment import Experiment, ModelBuilder
+from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import LAST_CHECKPOINT, MANIFEST_FILE, RunFolder
 from theory.errors import InputError
 from theory.text import suggest_name
@@ -71,11 +73,9 @@ class TrainedRun:
         """What the server tells this client: of the others' heads as many as the run has it."""
         return message_for(self.state.message, client, self.config.server.peers, self.config.seed)
 
-    def read_images(self, paths: Sequence[Path]) -> Tensor:
-        """Image files as bytes (n, 3, H, W), resized to what the network reads."""
-        if missing := [str(path) for path in paths if not path.exists()]:
-            raise DataError(f"no such image file: {', '.join(missing)}; give the path of an image")
-        return torch.stack([torch.from_numpy(read_image(path, self.image_size)).permute(2, 0, 1) for path in paths])
+    def read_inputs(self, paths: Sequence[Path], client: str | None = None) -> NamedInputs:
+        """Image files, resized to what the network reads, or rows of tables, standardised as the client's."""
+        return read_inputs(self.federation, client, paths)
 
 
 def load_trained_run(path: Path, device: str | None = None, build_model: ModelBuilder | None = None) -> TrainedRun:
@@ -126,6 +126,7 @@ def build_federation_from_manifest(config: Config, manifest: Mapping[str, Any], 
                 held(one["test"]),
                 held(one["val"]) if sum(one["val"]) else None,
                 noise=float(one["noise"]),
+                scaling=Scaling.from_table(one["scaling"]) if "scaling" in one else None,
             )
             for one in about["clients"]
         )
@@ -136,6 +137,9 @@ def build_federation_from_manifest(config: Config, manifest: Mapping[str, Any], 
             about["standin"],
             how,
             tuple(about["notes"]),
+            is_own="input_shape" in about,
+            table=TableSchema.from_table(about["table"]) if "table" in about else None,
+            scaling=Scaling.from_table(about["scaling"]) if "scaling" in about else None,
         )
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise InputError(f"{path}: not what fedco2 writes ({format_error(error)}); train anew") from None
@@ -144,8 +148,10 @@ def build_federation_from_manifest(config: Config, manifest: Mapping[str, Any], 
 def _describe_inputs(config: Config, about: Mapping[str, Any]) -> tuple[Tensor, Preprocessing]:
     """No inputs, of the shape and type that clients hold, and how they become what the network reads."""
     settings = config.data
-    if settings.dataset == OWN_DATASET:
-        return torch.empty((0, *about["input_shape"]), dtype=INPUT_TYPES[about["input_type"]]), Preprocessing()
+    if settings.dataset not in DATASETS:
+        mean, std = (tuple(map(float, about.get(key, default))) for key, default in (("mean", [0]), ("std", [1])))
+        how = Preprocessing(mean, std, settings.augment, settings.augment_val, settings.noise_unit)
+        return torch.empty((0, *about["input_shape"]), dtype=INPUT_TYPES[about["input_type"]]), how
     data = get_dataset_info(settings.dataset)
     side = get_standin_size(data.name) if about["standin"] else data.image_size
     how = Preprocessing(data.mean, data.std, settings.augment, settings.augment_val, settings.noise_unit)

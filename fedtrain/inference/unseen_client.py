@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fedtrain.aggregators import average_states
 from fedtrain.analysis.entry_description import describe_entries
 from fedtrain.data.client_data import ClientData
-from fedtrain.federated.aggregation import average_states
 from fedtrain.inference.trained_run import TrainedRun
 from fedtrain.parameters import EntryNames, StateDict, batch_norm_entries, copy_entries, entries_under
 from theory.errors import InputError
@@ -40,6 +40,8 @@ class BranchChoice:
 BRANCH_CHOICES = {
     "moon": BranchChoice("model", "fused"),
     "fedrod": BranchChoice("generic", "generic"),
+    **dict.fromkeys(("ditto", "pfedme", "apfl", "fml"), BranchChoice("generic", "generic")),
+    "scaffold": BranchChoice("model", "fused"),
     "copa": BranchChoice("features", "peers"),
     "fedco2": BranchChoice("online", "online"),
 }
@@ -82,6 +84,12 @@ def build_unseen_client(run: TrainedRun, images: Tensor) -> UnseenClient:
 def choose_branch(run: TrainedRun) -> BranchChoice:
     """How a newcomer predicts in this run; refused if that takes more than batch norm of what is personal."""
     way, module = BRANCH_CHOICES.get(run.config.method_name, BranchChoice("", "fused")), run.trainer.module
+    if run.config.method.needs_training_data:
+        raise InputError(
+            f"{run.config.method.title} has no model for {UNSEEN_CLIENT}: a client looks at its labelled "
+            "samples before it predicts; predict as one of its clients, or train with fedavg",
+            options=("client",),
+        )
     apart = run.trainer.personal_names & entries_under(module, way.path)
     if apart - batch_norm_entries(module):
         raise InputError(

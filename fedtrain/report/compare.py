@@ -7,7 +7,9 @@ from dataclasses import asdict
 from typing import Any, TypedDict
 
 from fedtrain.report.grouping import build_labels, get_configuration_key, get_test_data_key
+from fedtrain.report.intervals import load_run_predictions
 from fedtrain.report.records import FUSED, RunRecord
+from fedtrain.report.sample_test import compare_samples
 from fedtrain.report.significance import DifferenceEstimate, run_paired_tests, run_two_proportion_test
 from fedtrain.report.tables import RULE_DESCRIPTIONS, ResultTable, build_result_tables
 from theory.errors import InputError
@@ -40,6 +42,8 @@ class ComparisonResult(TypedDict):
     notes: list[str]
     higher: int
     """Clients on which B is higher."""
+    samples: list[dict[str, Any]]
+    """McNemar's test of each pair that has saved its predictions: ``pair``, and ``rows`` by client and of all."""
     rows: list[dict[str, Any]]
     """One for each client, and one for their mean."""
 
@@ -54,7 +58,7 @@ def compare_runs(a: Sequence[RunRecord], b: Sequence[RunRecord], rule: str | Non
     (table,) = build_result_tables([*a, *b], rule)
     pairs = pair_by_seed(a, b)
     several = len(pairs) > 1
-    names = build_labels([a, b])
+    names, samples = build_labels([a, b]), _compare_samples(pairs)
     rows = [_compare_client(name, several, pairs, table) for name in [*table.clients, MEAN_ROW]]
     return {
         "title": table.title,
@@ -65,9 +69,10 @@ def compare_runs(a: Sequence[RunRecord], b: Sequence[RunRecord], rule: str | Non
         "b": {"label": names[1], "runs": [str(one.path) for one in b]},
         "pairs": [[_format_seeds(one), _format_seeds(other)] for one, other in pairs],
         "paired": several,
-        "test": _describe_test(len(pairs)),
+        "test": _describe_test(len(pairs), bool(samples)),
         "notes": [*_list_unpaired(a, b, pairs), *table.cautions],
         "higher": sum(row["difference"] > 0 for row in rows[:-1]),
+        "samples": samples,
         "rows": rows,
     }
 
@@ -114,15 +119,27 @@ def _compare_client(name: str, several: bool, pairs: Sequence[RunPair], table: R
     return {"name": name, "a": sum(a) / len(a), "b": sum(b) / len(b), **asdict(verdict)}
 
 
-def _describe_test(pairs: int) -> str:
+def _compare_samples(pairs: Sequence[RunPair]) -> list[dict[str, Any]]:
+    """The pairs of which both runs have saved what they say of each sample."""
+    tests = []
+    for one, other in pairs:
+        a, b = load_run_predictions(one.path), load_run_predictions(other.path)
+        if a is not None and b is not None:
+            rows = [asdict(test) for test in compare_samples(a, b)]
+            tests.append({"pair": [_format_seeds(one), _format_seeds(other)], "rows": rows})
+    return tests
+
+
+def _describe_test(pairs: int, has_samples: bool) -> str:
     if pairs > 1:
         return (
             f"{pairs} pairs of runs with the same seeds: paired t test with its interval, and Wilcoxon's signed-rank "
             f"test, whose p cannot be below {2 ** (1 - pairs):.2g} with {pairs} pairs."
         )
+    same = " (McNemar's test does not)" if has_samples else ", because the runs saved no predictions"
     return (
         "One run each, so this is approximate: each accuracy is taken as a share of so many independent test images "
-        "(z test of two proportions). That both saw the same images is ignored, because runs do not store predictions; "
+        f"(z test of two proportions). That both saw the same images is ignored{same}; "
         "and it says nothing about how much another seed would change. For a paired test name several seeds of each."
     )
 

@@ -33,3 +33,8 @@ def format_points(value: float | None) -> str:
 def format_p_value(p: float | None) -> str:
     """A p value."""
     return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def format_score(value: float | None) -> str:
+    """A score between 0 and 1 that is no share of samples; a dash where it is undefined."""
+    return "–" if value is None else f"{value:.3f}"

@@ -12,6 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from fedtrain.report import formatting, page_tables
 from fedtrain.report.compare import ComparisonResult
 from fedtrain.report.grouping import find_setting_differences
+from fedtrain.report.score_rows import format_interval_rows, format_score_rows
 from fedtrain.report.svg import draw_label_figures, draw_svg_figures
 from fedtrain.report.tables import RULE_DESCRIPTIONS, ResultTable, table_to_dict
 from fedtrain.utils.atomic_files import check_new_file, replace_atomically
@@ -86,6 +87,8 @@ def _build_table_view(number: int, table: ResultTable) -> dict[str, Any]:
         if len(table.clients) > page_tables.MAX_CLIENT_COLUMNS
         else None,
         "branches": page_tables.format_branches(table),
+        "scores": format_score_rows(table),
+        "intervals": format_interval_rows(table),
         "pictures": draw_svg_figures(table),
         "labels": draw_label_figures(table),
         "runs": page_tables.describe_runs(table),

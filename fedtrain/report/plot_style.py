@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from textwrap import fill
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from fedtrain.report.rows import TableRow
 from theory.report.plot_style import DASHED, FULL_WIDTH, MODEL_STYLES, LineStyle, create_canvas
@@ -28,16 +29,36 @@ METHOD_STYLES = {
     "moon": LineStyle("", "#7a7a7a", "X", DASHED, 6.2, 1.6),
     "fedrod": LineStyle("", "#882255", "<", "-", 6.2, 1.7),
     "copa": LineStyle("", "#332288", ">", DASHED, 6.2, 1.6),
+    "finetune": LineStyle("", "#88CCEE", "D", DASHED, 5.0, 1.6),
+    "scaffold": LineStyle("", "#117733", "v", "-", 6.4, 1.6),
+    "fedrep": LineStyle("", "#AA4499", "P", DASHED, 6.4, 1.6),
+    "lgfedavg": LineStyle("", "#DDCC77", "p", "-", 6.4, 1.6),
+    "ditto": LineStyle("", "#44AA99", "<", DASHED, 6.2, 1.6),
+    "pfedme": LineStyle("", "#CC6677", ">", "-", 6.2, 1.6),
+    "apfl": LineStyle("", "#6699CC", "H", "-", 6.4, 1.6),
+    "fml": LineStyle("", "#997700", "X", "-", 6.2, 1.6),
+    "knnper": LineStyle("", "#EE99AA", "d", DASHED, 6.0, 1.6),
+    "fedproto": LineStyle("", "#994455", "8", DASHED, 6.0, 1.6),
     "fedbn": MODEL_STYLES["V_on"],
     "fedco2": MODEL_STYLES["V"],
 }
-"""Colours of Okabe and Ito, and two of Tol's; those of the theory's figures mean the same here."""
+"""Colours of Okabe and Ito, and of Tol; those of the theory's figures mean the same here."""
 
 SPARE_STYLES = (
     LineStyle("", "#000000", "h", DOTTED, 6.2, 1.7),
     LineStyle("", "#999933", "*", "-", 7.5, 1.7),
     LineStyle("", "#661100", "d", DOTTED, 6.0, 1.7),
 )
+OTHER_STYLES = (
+    LineStyle("", "#AA4499", "p", DOTTED, 6.4, 1.8),
+    LineStyle("", "#117733", "H", DOTTED, 6.4, 1.8),
+    LineStyle("", "#4477AA", "8", DOTTED, 6.2, 1.8),
+    LineStyle("", "#B8860B", "d", DOTTED, 6.4, 1.8),
+    LineStyle("", "#A50026", "*", DOTTED, 7.5, 1.8),
+    LineStyle("", "#5F4690", "X", DOTTED, 6.4, 1.8),
+    LineStyle("", "#38666B", "P", DOTTED, 6.4, 1.8),
+)
+"""Of methods outside fedco2."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +74,19 @@ class CurveEnd:
 def assign_styles(rows: Sequence[TableRow]) -> list[LineStyle]:
     """Each method has its own; a second row of the same method takes one that no other row wants."""
     wanted = [str(row.first.settings["method"]["name"]) for row in rows]
+    styles = METHOD_STYLES | assign_other_styles(name for name in wanted if name not in METHOD_STYLES)
     spare = cycle([*SPARE_STYLES, *(look for name, look in METHOD_STYLES.items() if name not in wanted)])
-    return [METHOD_STYLES[name] if name not in wanted[:i] else next(spare) for i, name in enumerate(wanted)]
+    return [styles[name] if name not in wanted[:i] else next(spare) for i, name in enumerate(wanted)]
+
+
+def assign_other_styles(names: Iterable[str]) -> dict[str, LineStyle]:
+    """Of methods outside fedco2: by its name, so that it looks the same in every report, unless two meet there."""
+    chosen: dict[str, LineStyle] = {}
+    for name in sorted(set(names)):
+        first = crc32(name.encode()) % len(OTHER_STYLES)
+        order = [*OTHER_STYLES[first:], *OTHER_STYLES[:first]]
+        chosen[name] = next((look for look in order if look not in chosen.values()), order[0])
+    return chosen
 
 
 def create_figure(title: str, narrow: bool, height: float) -> SubFigure:

@@ -9,9 +9,12 @@ from statistics import fmean
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedtrain.analysis.cost import estimate_round_seconds, estimate_seconds_left
+from fedtrain.aggregators.mean import Mean
+from fedtrain.analysis.cost import NO_ENGINE_COST, EngineCost, estimate_round_seconds, estimate_seconds_left
 from fedtrain.analysis.model_summary import EntrySummary, ModelSummary, summarise_experiment
 from fedtrain.config.data import SETTINGS_OF_SKEW
+from fedtrain.config.local import LocalSettings
+from fedtrain.config.schema import Config
 from fedtrain.federated.communication import CommunicationCost
 from fedtrain.federated.messages import Scores
 from fedtrain.report.formatting import format_percent
@@ -33,9 +36,13 @@ DIVERGED = 4.0
 
 
 class ProgressView(Callback):
-    """Prints what happens; on a terminal with a bar, elsewhere in plain lines."""
+    """Prints what happens; on a terminal with a bar, elsewhere in plain lines.
 
-    def __init__(self, screen: Console | None = None) -> None:
+    ``engine`` is what the place where clients train adds to the time that the run will take.
+    """
+
+    def __init__(self, screen: Console | None = None, engine: EngineCost = NO_ENGINE_COST) -> None:
+        self.engine = engine
         self.screen = screen or Console(markup=False, highlight=False, emoji=False)
         self.bar = Progress(
             TextColumn("{task.description}"),
@@ -55,8 +62,12 @@ class ProgressView(Callback):
         """Show the header and start the bar."""
         experiment, self.rounds = start.experiment, start.experiment.config.server.rounds
         self.guessing_loss = log(len(experiment.federation.classes))
-        show_header(self.screen, experiment, summarise_experiment(experiment))
+        summary = summarise_experiment(experiment)
+        show_header(self.screen, experiment, summary)
         left = estimate_seconds_left(experiment.config, estimate_round_seconds(experiment), start.rounds_done)
+        senders = experiment.config.server.participation * len(experiment.federation.clients)
+        sent = senders * (summary.traffic.up.total + summary.traffic.down.total)
+        left += self.engine.estimate_seconds(self.rounds - start.rounds_done, sent)
         self.print(f"this will take roughly {format_duration(max(left, 1))} (or half or twice that); Ctrl-C is safe")
         self.screen.print()
         self.task = self.bar.add_task("training", total=self.rounds, completed=start.rounds_done)
@@ -132,8 +143,8 @@ def show_header(screen: Console, experiment: Experiment, parts: ModelSummary) ->
     lines["a round"] = f"{format_traffic(parts.traffic)} for each client"
     lines["training"] = (
         f"{format_count(config.server.rounds, 'round')} of {format_count(config.local.epochs, 'local epoch')}, "
-        f"batch {config.local.batch_size}, lr {config.local.lr:g}, momentum {config.local.momentum:g}, "
-        f"{config.server.weights} weights, {100 * config.server.participation:g} % of the clients a round"
+        f"batch {config.local.batch_size}, {describe_optimizer(config.local)}, "
+        f"{describe_aggregation(config)}, {100 * config.server.participation:g} % of the clients a round"
     )
     lines["seeds"] = (
         f"{config.seed}, data {config.data.seed}; device {config.machine.resolve_device()}, "
@@ -141,6 +152,20 @@ def show_header(screen: Console, experiment: Experiment, parts: ModelSummary) ->
     )
     show_fields(screen, lines)
     screen.print()
+
+
+def describe_optimizer(local: LocalSettings) -> str:
+    """With which steps clients train."""
+    name = "" if local.optimizer == "sgd" else f"{local.optimizer}, "
+    schedule = "" if local.lr_schedule == "constant" else f" ({local.lr_schedule})"
+    momentum = f", momentum {local.momentum:g}" if local.optimizer == "sgd" or local.momentum else ""
+    return f"{name}lr {local.lr:g}{schedule}{momentum}"
+
+
+def describe_aggregation(config: Config) -> str:
+    """How the server makes one model of many."""
+    weights = f"{config.server.weights} weights"
+    return weights if config.aggregator == Mean() else f"{config.aggregator.title}, {weights}"
 
 
 def show_fields(screen: Console, lines: Mapping[str, str]) -> None:

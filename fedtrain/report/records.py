@@ -7,8 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedtrain.config.schema import SECTIONS, EvaluationSettings, get_method_class
+from fedtrain.aggregators import AGGREGATORS
+from fedtrain.config.schema import SECTIONS, EvaluationSettings
 from fedtrain.config.toml import TomlTable, format_error, parse_section, serialize_section
+from fedtrain.methods import METHODS
 from fedtrain.runs.checkpoint import build_damage_error
 from fedtrain.runs.folder import CONFIG_FILE, LAST_CHECKPOINT, MANIFEST_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.runs.json_types import MetricRow, RuleResult
@@ -16,6 +18,8 @@ from fedtrain.runs.selection import summarise_rows
 from fedtrain.serialization.checked_file import CORRUPT_FILE_ERRORS, read_header
 from theory.errors import InputError
 
+DEFAULT_AGGREGATOR = "mean"
+"""That of runs that mention none."""
 FUSED = "fused"
 """The branch that is the prediction of every method."""
 
@@ -46,8 +50,12 @@ class RunRecord:
 
     @property
     def title(self) -> str:
-        """Of the method."""
-        return get_method_class(self.settings["method"]["name"]).title
+        """Of the method; of one outside fedco2 as the manifest has it, for a report loads nobody's code."""
+        name = str(self.settings["method"]["name"])
+        if name in METHODS:
+            return METHODS[name].title
+        titles = [one.get("title") for one in self.manifest.get("extensions", ()) if one.get("name") == name]
+        return str(titles[0]) if titles and titles[0] else name
 
     @property
     def data(self) -> dict[str, Any]:
@@ -174,11 +182,16 @@ def drop_partial_rounds(rows: list[MetricRow]) -> list[MetricRow]:
 
 def fill_default_settings(given: TomlTable) -> TomlTable:
     """With the defaults of what is not given, but not checked: the machine may be another one than the run's."""
-    kind = get_method_class(given.get("method", {}).get("name", "fedco2"))
+    kind = METHODS.get(given.get("method", {}).get("name", "fedco2"))  # None: not ours, its options are all given
     tables: TomlTable = {"seed": given.get("seed", 1)}
     for name, section in SECTIONS.items():
         tables[name] = {**serialize_section(section()), **given.get(name, {})}
-    return tables | {"method": {**serialize_section(kind()), **given.get("method", {})}}
+    server = {"name": DEFAULT_AGGREGATOR, **given.get("aggregator", {})}
+    server_kind = AGGREGATORS.get(server["name"])
+    return tables | {
+        "method": {**(serialize_section(kind()) if kind else {}), **given.get("method", {})},
+        "aggregator": {**(serialize_section(server_kind()) if server_kind else {}), **server},
+    }
 
 
 def _read_cost(folder: RunFolder) -> tuple[int, int, int, float]:

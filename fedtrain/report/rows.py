@@ -85,7 +85,7 @@ def _average_over_clients(run: RunRecord, split: str, client: str | None, branch
 def build_table_rows(records: Sequence[RunRecord], rule: str) -> list[TableRow]:
     """A row for each configuration; a run that is not as far as the others, or repeats a seed, has a row of its own.
 
-    Methods stand in the order of the paper.
+    Methods stand in the order of the paper, those outside fedco2 after them.
     """
     parts: dict[tuple[str, int, int], list[RunRecord]] = {}
     for alike in group_records(records, get_configuration_key):
@@ -93,6 +93,8 @@ def build_table_rows(records: Sequence[RunRecord], rule: str) -> list[TableRow]:
         for record in sorted(alike, key=lambda one: one.seeds):
             again = seen[record.seeds] = seen.get(record.seeds, -1) + 1
             parts.setdefault((get_configuration_key(record), record.last_evaluated_round, again), []).append(record)
-    order = list(METHODS)  # a stable sort: rows of one method stay as they were named
-    groups = sorted(parts.values(), key=lambda runs: order.index(runs[0].settings["method"]["name"]))
+    order = {name: place for place, name in enumerate(METHODS)}
+    groups = sorted(  # a stable sort: rows of one method stay as they were named
+        parts.values(), key=lambda runs: order.get(runs[0].settings["method"]["name"], len(order))
+    )
     return [TableRow(label, tuple(runs), rule) for label, runs in zip(build_labels(groups), groups, strict=True)]

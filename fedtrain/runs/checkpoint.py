@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
+from fedtrain.aggregators import ServerState
 from fedtrain.config.toml import format_error, format_value
 from fedtrain.federated.communication import CommunicationCost, PayloadBytes
 from fedtrain.federated.messages import Broadcast
@@ -36,6 +37,8 @@ class RunState:
     """Clients that were left out of a round: ``{"round", "client", "reason"}``."""
     last_trained_round: Mapping[str, int] = field(default_factory=dict)
     """Clients whose entries are where they train, not here: the round in which each trained last, 0 for none yet."""
+    server: ServerState = field(default_factory=dict)
+    """What the server's aggregator remembers."""
 
     def load_client_state(
         self, client: str, store: ClientStateStore, build_initial: Callable[[str], StateDict]
@@ -57,7 +60,8 @@ class RunState:
         peers = {name: moved(entries) for name, entries in self.message.peers.items()}
         message = Broadcast(self.message.round, moved(self.message.shared), peers)
         kept = {name: moved(own) for name, own in self.client_states.items()} if client_states else self.client_states
-        return replace(self, message=message, client_states=kept)
+        server = {what: moved(entries) for what, entries in self.server.items()}
+        return replace(self, message=message, client_states=kept, server=server)
 
 
 def save_checkpoint(state: RunState, path: Path) -> None:
@@ -67,11 +71,13 @@ def save_checkpoint(state: RunState, path: Path) -> None:
     groups = {"shared": state.message.shared}
     for kind, states in (("personal", state.client_states), ("peers", state.message.peers)):
         groups |= {f"{kind}/{places[name]}": entries for name, entries in states.items()}
+    groups |= {f"server/{what}": entries for what, entries in state.server.items()}
     about = {
         "format": CHECKPOINT_FORMAT,
         "round": state.message.round,
         "clients": names,
         "publishing": list(state.message.peers),
+        "server": list(state.server),
         "elsewhere": dict(state.last_trained_round),
         "ledger": asdict(state.communication),
         "seconds": state.seconds,
@@ -121,7 +127,8 @@ def load_checkpoint(path: Path) -> RunState:
         cost = CommunicationCost(PayloadBytes(**about["ledger"]["up"]), PayloadBytes(**about["ledger"]["down"]))
         message = Broadcast(int(about["round"]), groups["shared"], peers)
         seconds, end, skipped = float(about["seconds"]), int(about["rows_end"]), about["skipped"]
-        return RunState(message, personal, cost, seconds, end, tuple(dict(one) for one in skipped), elsewhere)
+        server = {str(what): groups[f"server/{what}"] for what in about.get("server", [])}
+        return RunState(message, personal, cost, seconds, end, tuple(dict(one) for one in skipped), elsewhere, server)
     except InputError:
         raise
     except CORRUPT_FILE_ERRORS as error:

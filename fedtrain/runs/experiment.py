@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import nn
 
 from fedtrain.analysis.flops import FlopCounter, fill_with_virtual_zeros
 from fedtrain.backends.serial import SerialBackend
 from fedtrain.backends.threads import ThreadsBackend
 from fedtrain.backends.vmap.backend import VmapBackend
 from fedtrain.config.presets import resolve_preset
-from fedtrain.config.schema import Config, ModelSettings
+from fedtrain.config.schema import Config, ModelSettings, parse_metrics
 from fedtrain.data.build import assemble_federation
 from fedtrain.data.client_data import Federation
 from fedtrain.data.source import LoadedDataset, load_dataset
+from fedtrain.extensions.errors import ExtensionError, explain_failure
+from fedtrain.extensions.references import BUILT_IN, build_unknown_error, find_extension
 from fedtrain.federated.client import ClientTrainer, OffloadFunction, Precision
 from fedtrain.federated.server import sample_cohort
 from fedtrain.methods import AnyMethod
-from fedtrain.models import Net, build_alexnet, build_cifar_net, build_digits_net, build_two_layer_net
+from fedtrain.models import (
+    Net,
+    build_alexnet,
+    build_cifar_net,
+    build_digits_net,
+    build_mlp,
+    build_resnet,
+    build_two_layer_net,
+    choose_model,
+)
+from fedtrain.models.norm import NormLayer
+from fedtrain.models.own import ModelBuilder, bind_model_builder, check_own_network
+from fedtrain.rng import fork_rng
 from fedtrain.runs.offload import offload
 from theory.errors import InputError
 
-ModelBuilder = Callable[..., nn.Module]
-"""Builds a network with the parts ``features`` and ``head``: a module class or a function, called with ``classes`` and
-``shape`` if it takes them."""
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -45,10 +54,15 @@ class Experiment:
 
     def get_model_builder(self) -> Callable[[], Net]:
         """Draws the networks."""
-        shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
+        settings, classes = self.config.model, len(self.federation.classes)
         if self.build_model is not None:
-            return bind_model_builder(self.build_model, len(self.federation.classes), shape)
-        return get_model_builder(self.config.model, self.config.method, len(self.federation.classes), shape)
+            return bind_model_builder(self.build_model, classes, self.input_shape, settings.head)
+        return get_model_builder(settings, self.config.method, classes, self.input_shape)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of one input, without the batch."""
+        return tuple(self.federation.clients[0].train.inputs.shape[1:])
 
     def validate(self) -> None:
         """Refuse what would fail later: a device, a rule without data, a network that does not fit, an idle client."""
@@ -68,22 +82,61 @@ class Experiment:
                 f"server.peers is {self.config.server.peers}, and {self.config.method.title} shows no heads to peers; "
                 "leave it out"
             )
-        shape = tuple(self.federation.clients[0].train.inputs.shape[1:])
-        with torch.device("meta"):  # no memory, no time for weights
-            trainer, network = self.build_client_trainer("meta"), self.get_model_builder()()
+        self._validate_local_training()
+        self._check_network()
+        with torch.device("meta"), explain_failure(self.config.method.title):  # no memory, no time for weights
+            trainer = self.build_client_trainer("meta")
+        if self.config.local.optimizer != "sgd":  # torch.optim loads the compiler
+            trainer.build_step(0)
+        for client in self.federation.clients:
+            if self.config.server.on_client_failure == "stop":
+                trainer.local.check_has_batches(client.name, len(client.train), bool(trainer.batch_norm_names))
+            if not len(client.test):
+                raise InputError(f"client {client.name}: it has no test samples; take fewer clients or raise alpha")
+
+    def _check_network(self) -> None:
+        """Refuse a network that does not fit the clients' inputs, or is none."""
+        settings, shape = self.config.model, self.input_shape
+        own = self.build_model or get_own_builder(settings.name)
+        if own is not None:
+            with fork_rng("trial"):
+                check_own_network(own, len(self.federation.classes), shape, settings.head)
+            return
+        with torch.device("meta"):
+            network = self.get_model_builder()()
         try:
             with FlopCounter():
                 fill_with_virtual_zeros(network)(torch.zeros(1, *shape))
         except RuntimeError:
             size = " x ".join(str(side) for side in shape)
             raise InputError(
-                f"network {self.config.model.name!r} does not fit inputs of {size}; choose another model.name"
+                f"network {settings.name!r} does not fit inputs of {size}; choose another model.name"
             ) from None
-        for client in self.federation.clients:
-            if self.config.server.on_client_failure == "stop":
-                trainer.local.check_has_batches(client.name, len(client.train), bool(trainer.batch_norm_names))
-            if not len(client.test):
-                raise InputError(f"client {client.name}: it has no test samples; take fewer clients or raise alpha")
+
+    def _validate_local_training(self) -> None:
+        local, rounds = self.config.local, self.config.server.rounds
+        if self.config.machine.backend == "vmap" and local.optimizer != "sgd":
+            raise InputError(
+                f"machine.backend vmap trains with sgd only, and local.optimizer is {local.optimizer}; "
+                "set machine.backend = serial"
+            )
+        if local.lr_schedule == "cosine" and local.lr_min == 0 and rounds > (local.lr_rounds or rounds):
+            raise InputError(
+                f"server.rounds is {rounds}, and the learning rate falls to 0 in local.lr_rounds = {local.lr_rounds}; "
+                "begin a new run with a longer fall, or with local.lr_min above 0"
+            )
+
+    @property
+    def fast_path_note(self) -> str | None:
+        """Why the fast path, which is asked for, does not serve all of local training; None if it does."""
+        local, machine = self.config.local, self.config.machine
+        if not machine.fast_path or machine.backend == "vmap":
+            return None
+        if local.optimizer != "sgd":
+            return f"the fast path has no steps of its own for {local.optimizer}; torch's plain ones are taken"
+        if local.max_grad_norm is not None and not local.momentum:
+            return "local.max_grad_norm needs whole gradients; large linear layers are trained without their fast path"
+        return None
 
     def build_client_trainer(self, device: torch.device | str | None = None) -> ClientTrainer:
         """Where this experiment's clients take turns."""
@@ -98,6 +151,9 @@ class Experiment:
             device=device or config.machine.resolve_device(),
             precision=Precision(DTYPES[config.machine.dtype], config.machine.amp),
             fast_path=config.machine.fast_path and config.machine.backend != "vmap",
+            metrics=parse_metrics(config.evaluation.metrics, len(data.classes)),
+            codec=config.server.codec,
+            participation=config.server.participation,
         )
 
     def build_backend(self, folder: Path | None = None) -> SerialBackend:
@@ -125,7 +181,8 @@ def plan_experiment(preset: str, given: Mapping[str, Any], root: Path | None = N
     """The configuration and its data. Each depends on the other: a stand-in has shorter defaults."""
     config = resolve_preset(preset, given)
     found = load_dataset(config.data, root)
-    return (resolve_preset(preset, given, standin=True) if found.standin else config), found
+    config = resolve_preset(preset, given, standin=True) if found.standin else config
+    return replace(config, data=found.settle(config.data)), found
 
 
 def build_experiment(
@@ -133,25 +190,12 @@ def build_experiment(
 ) -> Experiment:
     """With the clients that the configuration makes of the data, or with those that are there already."""
     federation = data if isinstance(data, Federation) else assemble_federation(config.data, data)
+    if config.model.name == "auto":  # said outright, so that the run is of this network whatever is chosen tomorrow
+        chosen = choose_model(federation.clients[0].train.inputs.shape[1:])
+        config = replace(config, model=replace(config.model, name=chosen))
     made = Experiment(config, federation, build_model)
     made.validate()
     return made
-
-
-def bind_model_builder(build: ModelBuilder, classes: int, shape: tuple[int, ...]) -> Callable[[], Net]:
-    """A builder without arguments: the number of classes and the shape of an input are passed if it asks for them."""
-    known = {"classes": classes, "shape": shape}
-    try:
-        parameters = inspect.signature(build).parameters.values()
-    except ValueError:  # a class written in C
-        parameters = ()  # type: ignore[assignment]
-    needed = [one.name for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
-    if other := [name for name in needed if name not in known]:
-        raise InputError(
-            f"the model needs {', '.join(other)}, which nobody gives it; let it take no arguments, or classes and shape"
-        )
-    bound = partial(build, **{one.name: known[one.name] for one in parameters if one.name in known})
-    return cast(Callable[[], Net], bound)  # its parts are checked when it is built
 
 
 def get_model_builder(
@@ -160,10 +204,41 @@ def get_model_builder(
     """Draws networks, cut where the method wants it."""
     if settings.name == "own":
         raise InputError("this run has a network of its own; give the function or class that builds it: model=...")
+    if (own := get_own_builder(settings.name)) is not None:
+        return bind_model_builder(own, classes, shape, settings.head)
     cut = method.split_at if settings.split_at == "auto" else settings.split_at
-    return {
+    name = choose_model(shape) if settings.name == "auto" else settings.name
+    if name == "resnet" and len(shape) != 3:
+        size = " x ".join(str(side) for side in shape)
+        raise InputError(f"network 'resnet' is for images, and an input here is of {size}; choose model.name = mlp")
+    norm: NormLayer = settings.norm_kind if settings.norm else "none"
+    builders: dict[str, Callable[[], Net]] = {
         "digits": partial(build_digits_net, classes, split_at=cut, dense_norm=settings.norm),
         "alexnet": partial(build_alexnet, classes, split_at=cut, dense_norm=settings.norm),
         "cifar": partial(build_cifar_net, classes, split_at=cut, norm=settings.norm),
         "two-layer": partial(build_two_layer_net, torch.Size(shape).numel(), classes, width=settings.width),
-    }[settings.name]
+        "mlp": partial(build_mlp, torch.Size(shape).numel(), classes, units=settings.units, split_at=cut, norm=norm),
+        "resnet": partial(
+            build_resnet,
+            cast(tuple[int, int, int], shape),
+            classes,
+            channels=settings.channels,
+            split_at=cut,
+            norm=norm,
+        ),
+    }
+    return builders[name]
+
+
+def get_own_builder(name: str) -> ModelBuilder | None:
+    """What builds a network that is named by a reference or a plug-in; None for one of ours."""
+    if name in BUILT_IN["model"]:
+        return None
+    found = find_extension("model", name)
+    if found is None:
+        raise build_unknown_error("model", name)
+    if not callable(found.value):
+        raise ExtensionError(
+            f"model {name} is an instance of {type(found.value).__name__}; name a class or a function that builds one"
+        )
+    return cast(ModelBuilder, found.value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 StatisticName = Literal["mean", "micro", "worst", "std"]
 ByBranch = dict[str, float]
@@ -19,6 +19,8 @@ class MetricRow(TypedDict):
     accuracy: float
     loss: float
     n: int
+    metrics: NotRequired[dict[str, float | None]]
+    """Further scores, if the run has any; None where the labels do not define one."""
 
 
 class ClientStatistics(TypedDict):
@@ -33,6 +35,15 @@ class ClientStatistics(TypedDict):
     """Population standard deviation (ddof 0)."""
 
 
+class MetricStatistics(TypedDict):
+    """A further score under one rule: by client and branch, and its mean over the clients that have it."""
+
+    clients: dict[str, dict[str, float | None]]
+    mean: dict[str, float | None]
+    defined: dict[str, int]
+    """Of how many clients that is the mean."""
+
+
 class RuleResult(ClientStatistics, total=False):
     """Test accuracies under one rule of reporting."""
 
@@ -41,6 +52,8 @@ class RuleResult(ClientStatistics, total=False):
     """Of rules that choose one round."""
     rounds: list[int]
     """Of the rule that takes the mean over several."""
+    metrics: dict[str, MetricStatistics]
+    """Further scores by name, if the run has any."""
     mean_std_over_rounds: ByBranch
     micro_std_over_rounds: ByBranch
 
@@ -73,6 +86,8 @@ class ClientDescription(TypedDict, total=False):
     test: list[int]
     noise: float
     sha256: str
+    scaling: dict[str, list[float]]
+    """How its numbers were standardised, if they were."""
 
 
 class DataDescription(TypedDict, total=False):
@@ -85,8 +100,29 @@ class DataDescription(TypedDict, total=False):
     clients: list[ClientDescription]
     sha256: str
     input_shape: list[int]
-    """Of data that were given in Python, as is ``input_type``."""
+    """Of data of the user's own, as is what follows."""
     input_type: str
+    mean: list[float]
+    std: list[float]
+    scaling: dict[str, list[float]]
+    """Of everybody's training part."""
+    table: dict[str, Any]
+    """The columns of a table and their categories."""
+
+
+class ExtensionDescription(TypedDict, total=False):
+    """Code outside fedco2 that a run was made with."""
+
+    kind: str
+    """method, model or aggregator."""
+    name: str
+    title: str
+    """Of a method."""
+    file: str
+    sha256: str
+    """Of its source, or of all the source of its package."""
+    package: str
+    """The installed package that it came with, and its version."""
 
 
 class Manifest(TypedDict, total=False):
@@ -98,4 +134,6 @@ class Manifest(TypedDict, total=False):
     git: str | None
     machine: dict[str, Any]
     data: DataDescription
+    extensions: list[ExtensionDescription]
+    """Code outside fedco2, if there is any."""
     resumed: list[dict[str, Any]]

@@ -14,7 +14,7 @@ from fedtrain.config.schema import CheckpointSettings, Config
 from fedtrain.errors import TrainingError
 from fedtrain.federated.backend import Backend
 from fedtrain.federated.communication import CommunicationCost, measure_exchange
-from fedtrain.federated.messages import Broadcast, Failure, Scores, Split, Update
+from fedtrain.federated.messages import Broadcast, Failure, Score, Scores, Split, Update
 from fedtrain.federated.server import federate, message_for
 from fedtrain.runs.callbacks import Callback, CallbackList, RoundProgress, RunStart
 from fedtrain.runs.checkpoint import RunState
@@ -98,6 +98,9 @@ def run_rounds(
         server.rounds,
         participation=server.participation,
         weights=server.weights,
+        aggregator=config.aggregator,
+        remembered=state.server,
+        codec=server.codec,
         seed=config.seed,
     )
     if restored is not None:
@@ -106,6 +109,8 @@ def run_rounds(
         )  # the process may have been killed before it was
     try:
         watch.on_run_start(RunStart(experiment, folder, state.message.round))
+        if note := experiment.fast_path_note:
+            watch.on_note(note)
         clock = time.perf_counter()
         for number in range(state.message.round + 1, server.rounds + 1):
             watch.on_round_start(number)
@@ -132,6 +137,7 @@ def run_rounds(
                 end,
                 (*state.skipped, *({"round": number, **asdict(failure)} for failure in round.failures)),
                 dict(backend.last_trained_round),
+                round.remembered,
             )
             losses = {update.client: update.loss for update in round.updates}
             watch.on_round_end(RoundProgress(number, losses, scores, traffic, seconds, round.failures))
@@ -219,19 +225,27 @@ def check_scores_finite(round: int, scores: Mapping[str, Scores], lr: float) -> 
 def build_rows(round: int, scores: Mapping[str, Scores]) -> list[MetricRow]:
     """One row for each client, split and branch."""
     return [
-        {
-            "round": round,
-            "client": client,
-            "split": split,
-            "branch": branch,
-            "accuracy": score.accuracy,
-            "loss": score.loss,
-            "n": score.n,
-        }
+        build_row(round, client, split, branch, score)
         for client, parts in scores.items()
         for split, branches in parts.items()
         for branch, score in branches.items()
     ]
+
+
+def build_row(round: int, client: str, split: str, branch: str, score: Score) -> MetricRow:
+    """One of them; further scores are there only if the run has any."""
+    row: MetricRow = {
+        "round": round,
+        "client": client,
+        "split": split,
+        "branch": branch,
+        "accuracy": score.accuracy,
+        "loss": score.loss,
+        "n": score.n,
+    }
+    if score.metrics:
+        row["metrics"] = dict(score.metrics)
+    return row
 
 
 def build_summary(experiment: Experiment, folder: RunFolder, state: RunState) -> RunSummary:

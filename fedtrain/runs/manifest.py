@@ -5,19 +5,24 @@ from __future__ import annotations
 import platform
 import subprocess
 import time
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import cast
 
 import torch
 
 from fedtrain.config.schema import Config
 from fedtrain.data.client_data import Federation, Samples
-from fedtrain.runs.json_types import DataDescription, Manifest
+from fedtrain.extensions.references import Extension, find_by_value, find_extension, register
+from fedtrain.runs.json_types import DataDescription, ExtensionDescription, Manifest
 
 
-def build_manifest(config: Config, data: DataDescription, command: str) -> Manifest:
+def build_manifest(
+    config: Config, data: DataDescription, command: str, build_model: Callable[..., object] | None = None
+) -> Manifest:
     """What a reader needs to trust or to repeat the numbers; ``data`` as `describe_data` gives it."""
-    return {
+    manifest: Manifest = {
         "command": command,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": {"fedco2": get_version(), "python": platform.python_version(), "torch": torch.__version__},
@@ -29,6 +34,27 @@ def build_manifest(config: Config, data: DataDescription, command: str) -> Manif
         },
         "data": data,
     }
+    if extensions := describe_extensions(config, build_model):
+        manifest["extensions"] = extensions
+    return manifest
+
+
+def describe_extensions(config: Config, build_model: Callable[..., object] | None = None) -> list[ExtensionDescription]:
+    """The code outside fedco2 that decides the numbers; ``build_model`` is a network that was given in Python."""
+    found = [
+        find_by_value("method", type(config.method)),
+        find_by_value("aggregator", type(config.aggregator)),
+        find_extension("model", config.model.name),
+    ]
+    if build_model is not None:
+        found.append(register("model", build_model))
+    return [_describe_extension(one, config) for one in found if one is not None]
+
+
+def _describe_extension(one: Extension, config: Config) -> ExtensionDescription:
+    known: dict[str, str] = {"kind": one.kind, "name": one.name, "sha256": one.sha256, "package": one.distribution}
+    known |= {"file": str(one.file or ""), "title": config.method.title if one.kind == "method" else ""}
+    return cast(ExtensionDescription, {key: value for key, value in known.items() if value})
 
 
 def describe_data(data: Federation) -> DataDescription:
@@ -36,10 +62,17 @@ def describe_data(data: Federation) -> DataDescription:
     about = describe_clients(data)
     for entry, client in zip(about["clients"], data.clients, strict=True):
         entry["sha256"] = client.fingerprint
+        if client.scaling is not None:
+            entry["scaling"] = client.scaling.to_table()
     about["sha256"] = data.fingerprint
     if data.is_own:
         inputs = data.clients[0].train.inputs
         about["input_shape"], about["input_type"] = list(inputs.shape[1:]), str(inputs.dtype)
+        about["mean"], about["std"] = list(data.preprocessing.mean), list(data.preprocessing.std)
+        if data.scaling is not None:
+            about["scaling"] = data.scaling.to_table()
+        if data.table is not None:
+            about["table"] = data.table.to_table()
     return about
 
 

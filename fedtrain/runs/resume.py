@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -9,13 +10,14 @@ from fedtrain.config.data import DataSettings
 from fedtrain.config.schema import Config, format_config, parse_config, serialize_config
 from fedtrain.config.toml import TomlTable, merge_tables
 from fedtrain.runs.folder import CONFIG_FILE, MANIFEST_FILE, SUMMARY_FILE, RunFolder
-from fedtrain.runs.json_types import Manifest
+from fedtrain.runs.json_types import ExtensionDescription, Manifest
 from theory.errors import InputError
 
 CHANGEABLE_KEYS = {
     "server.rounds",
     "server.on_client_failure",
     "evaluation.every",
+    "evaluation.save_predictions",
     "checkpoints.every",
     "checkpoints.keep",
     "machine.device",
@@ -33,11 +35,10 @@ def resume_config(folder: RunFolder, tables: TomlTable) -> Config:
     As many threads as before, unless clients now train in other processes: these share the cores anew.
     """
     begun = folder.load_config()
-    name = merge_tables({"name": begun.method_name}, tables.get("method", {}))["name"]
-    if name != begun.method_name:  # before the parameters of one are read as those of the other
-        raise InputError(
-            f"{folder.path} holds a run of {begun.method_name}, not of {name}; start a new one", options=("out",)
-        )
+    for section, was in (("method", begun.method_name), ("aggregator", begun.aggregator_name)):
+        name = merge_tables({"name": was}, tables.get(section, {}))["name"]
+        if name != was:  # before the parameters of one are read as those of the other
+            raise InputError(f"{folder.path} holds a run of {was}, not of {name}; start a new one", options=("out",))
     new = parse_config(merge_tables(serialize_config(begun), tables))
     check_same_run(folder, new)
     if new.machine.backend != begun.machine.backend and "threads" not in tables.get("machine", {}):
@@ -73,6 +74,17 @@ def find_differences(old: TomlTable, new: TomlTable) -> dict[str, tuple[Any, Any
         elif a != b:
             found[section] = a, b
     return dict(sorted(found.items()))
+
+
+def list_changed_extensions(before: Sequence[ExtensionDescription], now: Sequence[ExtensionDescription]) -> list[str]:
+    """What to say of code outside fedco2 that is not what it was."""
+    known = {(one["kind"], one["name"]): one.get("sha256") for one in before}
+    return [
+        f"the source of {one['kind']} {one['name']} has changed since this run was saved: its next rounds are made by "
+        "other code than those before"
+        for one in now
+        if known.get((one["kind"], one["name"]), one.get("sha256")) != one.get("sha256")
+    ]
 
 
 def prepare_resume(folder: RunFolder, config: Config, now: Manifest) -> list[str]:
@@ -112,10 +124,12 @@ def prepare_resume(folder: RunFolder, config: Config, now: Manifest) -> list[str
         raise InputError(f"{folder.path} has made {done} of its {before} rounds; to go on, ask for more than {done}")
     folder.write_text(CONFIG_FILE, format_config(config))
     scene = {key: cast(dict[str, Any], now)[key] for key in ("command", "started", "versions", "git", "machine")}
+    scene |= {key: now[key] for key in ("extensions",) if key in now}
     earlier = [manifest, *manifest.get("resumed", [])]
     was, is_now = ({key: one.get(key) for key in ("versions", "machine")} for one in (earlier[-1], scene))
     folder.write_json(MANIFEST_FILE, manifest | {"resumed": [*earlier[1:], {"round": done, **scene}]})
-    return [
+    notes = list_changed_extensions(earlier[-1].get("extensions", []), now.get("extensions", []))
+    return notes + [
         f"{key} was {old!r} and is {new!r} now: the last digits may differ from a run that was not interrupted"
         for key, (old, new) in find_differences(was, is_now).items()
     ]

@@ -1,7 +1,7 @@
 """Which number is reported: named rules over the rows of a run, never chosen by test accuracy.
 
 A row is ``{"round", "client", "split", "branch", "accuracy", "loss", "n"}``: one for each evaluated round, client,
-split and branch.
+split and branch. Runs with further scores have them as ``"metrics"``, null where the labels do not define one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
-from fedtrain.runs.json_types import ByBranch, ClientStatistics, MetricRow, RuleResult
+from fedtrain.runs.json_types import ByBranch, ClientStatistics, MetricRow, MetricStatistics, RuleResult
 
 RULE_DESCRIPTIONS = {
     "last": "after the last round",
@@ -22,8 +22,10 @@ RULE_DESCRIPTIONS = {
 
 def parse_row(row: Any) -> MetricRow:
     """The row, if a row is what it is."""
-    if len(row) != 7 or not all(isinstance(row[key], str) for key in ("client", "split", "branch")):
+    has_all_keys = len(row) == 7 + ("metrics" in row)
+    if not has_all_keys or not all(isinstance(row[key], str) for key in ("client", "split", "branch")):
         raise ValueError("a row is not what fedco2 writes")
+    more = {str(name): None if value is None else float(value) for name, value in row.get("metrics", {}).items()}
     return {
         "round": int(row["round"]),
         "client": row["client"],
@@ -32,6 +34,7 @@ def parse_row(row: Any) -> MetricRow:
         "accuracy": float(row["accuracy"]),
         "loss": float(row["loss"]),
         "n": int(row["n"]),
+        **({"metrics": more} if more else {}),  # type: ignore[typeddict-item]
     }
 
 
@@ -71,7 +74,10 @@ def summarise_round(test: Sequence[MetricRow], round: int) -> RuleResult:
         if row["round"] == round:
             clients.setdefault(row["client"], {})[row["branch"]] = row["accuracy"]
             sizes[row["client"]] = row["n"]
-    return {"round": round, "clients": clients, **summarise_clients(clients, sizes)}  # type: ignore[typeddict-item]
+    found: RuleResult = {"round": round, "clients": clients, **summarise_clients(clients, sizes)}  # type: ignore[typeddict-item]
+    if metrics := summarise_metrics([row for row in test if row["round"] == round]):
+        found["metrics"] = metrics
+    return found
 
 
 def summarise_window(test: Sequence[MetricRow], rounds: Sequence[int]) -> RuleResult:
@@ -82,13 +88,16 @@ def summarise_window(test: Sequence[MetricRow], rounds: Sequence[int]) -> RuleRe
         for name, branches in each[0]["clients"].items()
     }
     sizes = {row["client"]: row["n"] for row in test}
-    return {
+    found: RuleResult = {
         "rounds": list(rounds),
         "clients": clients,
         **summarise_clients(clients, sizes),  # type: ignore[typeddict-item]
         "mean_std_over_rounds": measure_std([one["mean"] for one in each]),
         "micro_std_over_rounds": measure_std([one["micro"] for one in each]),
     }
+    if metrics := summarise_metrics([row for row in test if row["round"] in rounds]):
+        found["metrics"] = metrics
+    return found
 
 
 def measure_std(each: Sequence[ByBranch]) -> ByBranch:
@@ -107,3 +116,32 @@ def summarise_clients(clients: dict[str, ByBranch], sizes: dict[str, int]) -> Cl
         table["worst"][branch] = min(values.values())
         table["std"][branch] = pstdev(values.values())
     return table
+
+
+def summarise_metrics(rows: Sequence[MetricRow]) -> dict[str, MetricStatistics]:
+    """Each further score of these rows: by client and branch, over several rounds their mean, and over clients."""
+    values: dict[str, dict[str, dict[str, list[float | None]]]] = {}
+    for row in rows:
+        for name, value in row.get("metrics", {}).items():
+            by_branch = values.setdefault(name, {}).setdefault(row["client"], {})
+            by_branch.setdefault(row["branch"], []).append(value)
+    return {name: _summarise_metric(clients) for name, clients in values.items()}
+
+
+def _summarise_metric(values: dict[str, dict[str, list[float | None]]]) -> MetricStatistics:
+    clients = {
+        client: {branch: average_defined(each, every=True) for branch, each in branches.items()}
+        for client, branches in values.items()
+    }
+    branches = {branch: [one[branch] for one in clients.values()] for branch in next(iter(clients.values()))}
+    return {
+        "clients": clients,
+        "mean": {branch: average_defined(each) for branch, each in branches.items()},
+        "defined": {branch: sum(value is not None for value in each) for branch, each in branches.items()},
+    }
+
+
+def average_defined(values: Sequence[float | None], *, every: bool = False) -> float | None:
+    """The mean of those that are defined, if any are, or with ``every`` if all are."""
+    there = [value for value in values if value is not None]
+    return fmean(there) if there and not (every and len(there) < len(values)) else None

@@ -18,6 +18,7 @@ from fedtrain.methods import METHODS, Peers, RoundContext
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.methods.fedprox import FedProx
+from fedtrain.methods.fedrep import FedRep
 from fedtrain.methods.fedrod import FedRoD
 from fedtrain.methods.moon import Moon
 from fedtrain.methods.singleset import SingleSet
@@ -27,6 +28,7 @@ from fedtrain.runs.folder import RunFolder
 
 VARIANTS = {
     **{name: make() for name, make in METHODS.items()},
+    "fedrep": FedRep(head_epochs=2),
     "singleset-own": SingleSet(start="own"),
     "fedprox-unsquared": FedProx(mu=1.0, squared=False),
     "moon-initial": Moon(previous="initial"),
@@ -64,7 +66,7 @@ class Run:
     def load_entries(self, client):
         """All that a client's module holds when it predicts."""
         data = self.backend.clients[client]
-        self.backend.trainer.predict(data, self.backend.client_states[client], self.message, data.test.inputs[:1])
+        self.backend.trainer.start_round(data, self.backend.client_states[client], self.message)
         return {name: value.clone() for name, value in self.backend.trainer.module.state_dict().items()}
 
     def evaluate(self):
@@ -100,8 +102,9 @@ class Toy:
         return ClientData(name, samples(size), samples(30))
 
     def build_client_trainer(
-        self, method, *, make=None, seed=0, device="cpu", preprocessing=None, precision=None, fast_path=True, **local
-    ):
+        self, method, *, make=None, seed=0, device="cpu", preprocessing=None, precision=None, fast_path=True,
+        participation=1.0, **local
+    ):  # fmt: skip
         how = {"lr": 0.1, "momentum": 0.5, "weight_decay": 1e-3, "epochs": 1, "batch_size": 8} | local
         more = {
             "seed": seed,
@@ -109,6 +112,7 @@ class Toy:
             "preprocessing": preprocessing,
             "precision": precision,
             "fast_path": fast_path,
+            "participation": participation,
         }
         return ClientTrainer(method, make or self.build_net, self.classes, local=LocalSettings(**how), **more)
 
@@ -133,7 +137,8 @@ class Toy:
 
     def train(self, method, rounds=2, *, clients=None, participation=1.0, weights="uniform", seed=0, **options):
         backend = SerialBackend(
-            self.build_client_trainer(method, seed=seed, **options), clients or self.build_clients()
+            self.build_client_trainer(method, seed=seed, participation=participation, **options),
+            clients or self.build_clients(),
         )
         options = {"participation": participation, "weights": weights, "seed": seed}
         return Run(backend, list(federate(backend, backend.initial_broadcast(), rounds, **options)))

@@ -194,7 +194,7 @@ def test_long_settings_do_not_make_long_errors() -> None:
     for tables in ({"data": {"skew": "x" * 9000}}, {"local": {"x" * 9000: 1}}, {"local": {"lr": [0] * 9000}}):
         with pytest.raises(InputError, match=r"\.\.\.") as caught:
             parse_config(tables)
-        assert len(str(caught.value)) < 300
+        assert len(str(caught.value)) < 400  # the longest list of keys that it names has 220
 
 
 def test_headers_of_python_2_are_read_without_a_warning(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from fedtrain.federated.server import federate
 from fedtrain.methods import METHODS, Peers, RoundContext
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
+from fedtrain.methods.fedrep import FedRep
 from theory import TwoLayerBN, compute_federated_kernel
 from theory.kernels.autograd import get_trainable_parameters
 
@@ -38,6 +39,8 @@ def force(title):
         "FedRoD": {"generic": 1, "personal": 0},
         "COPA": {"own": 1, "peers": N - 1},
         "Fed-CO2": {"online": N, "offline": N},
+        "Ditto": {"generic": 1, "personal": 1},
+        "FML": {"generic": 0.5, "personal": 0.5},
     }
     return special.get(title, {"model": 1})
 
@@ -120,7 +123,13 @@ def errors(method, names, shared_weight=1 / N):
     return [((after_a_round(method, lr) - f) / lr - predicted).norm().item() / predicted.norm().item() for lr in STEPS]
 
 
-EVERY = [*(make() for make in METHODS.values()), FedCO2(personal="head"), FedCO2(personal="bn+head")]
+ONE_STEP = [
+    make()
+    for name, make in METHODS.items()
+    if name not in ("fedrep", "pfedme", "apfl", "knnper", "fedproto", "lgfedavg")
+]
+"""Not those that take several steps on a batch, predict by what is not trained so, or share a fixed head alone."""
+EVERY = [*ONE_STEP, FedRep(head_epochs=0), FedCO2(personal="head"), FedCO2(personal="bn+head")]
 
 
 @pytest.mark.parametrize("method", EVERY, ids=str)

@@ -45,6 +45,11 @@ class DistributedBackend:
         """The batch-norm entries of a client's module."""
         return self.worker.backend.batch_norm_names
 
+    @property
+    def parameter_names(self) -> EntryNames:
+        """The entries of a client's module that are trained by gradients."""
+        return self.worker.backend.parameter_names
+
     def initial_broadcast(self) -> Broadcast:
         """The first message."""
         return self.worker.backend.trainer.initial_broadcast(self.client_names)

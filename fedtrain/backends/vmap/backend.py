@@ -37,7 +37,7 @@ class VmapBackend(SerialBackend):
             data = self.clients[name]
             trainer.check_has_batches(data)
             stack.load_client(name)
-            trainer.method.finish(trainer.module)
+            trainer.method.finish(trainer.module, stack.get_context(name))
             return trainer.build_update(data, message, losses[name])
 
         return self.collect_answers(turn, message.round + 1, names)

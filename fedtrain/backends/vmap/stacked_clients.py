@@ -16,7 +16,7 @@ from fedtrain.backends.vmap.client_module import ClientModule, StackedPeers
 from fedtrain.data.client_data import ClientData
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.messages import Broadcast
-from fedtrain.methods.base import Batch, LossFunction, RoundContext
+from fedtrain.methods.base import Batch, LossFunction, RoundContext, list_losses
 from fedtrain.parameters import StateDict
 
 
@@ -33,6 +33,7 @@ class StackedClients:
         # by size, so that clients whose batches have the same length are neighbours and their rows need no copy
         self.clients = sorted(clients, key=lambda client: -len(client.train))
         self.trainer, self.round = trainer, next(iter(sent.values())).round
+        self.local = trainer.local.at_round(self.round)
         self.contexts: list[RoundContext[nn.Module]] = []
         starts = []
         for client in self.clients:
@@ -68,12 +69,13 @@ class StackedClients:
         """Pass through every phase of the method; each client's mean loss of the last pass."""
         self.trainer.module.train()
         losses: list[list[Tensor]] = []
-        for number, loss in enumerate(self.trainer.method.phases(self.round, self.trainer.local.epochs)):
+        for number, phase in enumerate(self.trainer.method.phases(self.round, self.trainer.local.epochs)):
             losses = [[] for _ in self.clients]
             every = [self.trainer.iterate_batches(client, self.round, number) for client in self.clients]
             for batches in zip_longest(*every):
                 for rows in self._group_equal_batches(batches):
-                    values = self._step(loss, rows, [batches[row] for row in rows])
+                    chosen = [batches[row] for row in rows]
+                    values, *_ = [self._step(loss, rows, chosen) for loss in list_losses(phase)]
                     for row, value in zip(rows, values, strict=True):
                         losses[row].append(value)
         means = [torch.stack(own).mean().item() if own else nan for own in losses]
@@ -81,10 +83,14 @@ class StackedClients:
 
     @torch.no_grad()
     def load_client(self, client: str) -> None:
-        """Load what a client has become into the trainer."""
+        """Load what a client has become into the trainer, and how its round began."""
         row = [data.name for data in self.clients].index(client)
-        for name, entry in ClientModule(self.trainer.module).named_tensors().items():
+        for name, entry in self.client_module.named_tensors().items():
             entry.copy_(self.stacked_tensors[name][row])
+
+    def get_context(self, client: str) -> RoundContext[nn.Module]:
+        """What a client sees of the federation."""
+        return self.contexts[[data.name for data in self.clients].index(client)]
 
     def _group_equal_batches(self, batches: Sequence[Batch | None]) -> Iterator[range]:
         """Neighbours that can go together: as many samples (batch norm would see padding), as many peers."""
@@ -125,8 +131,10 @@ class StackedClients:
         n: Tensor,
     ) -> tuple[Tensor, StateDict]:
         """One client's loss, as vmap sees it, and the buffers that it changed."""
-        view = RoundContext(self.round, StackedPeers(self.heads, which), n, self.client_module.round_start_model)
-        with self.trainer.use_mixed_precision():
+        trainer = self.trainer
+        start, weights = self.client_module.round_start_model, trainer.weigh_classes(n)
+        view = RoundContext(self.round, StackedPeers(self.heads, which), n, start, weights, self.local.label_smoothing)
+        with trainer.use_mixed_precision():
             value = functional_call(self.client_module, {**moving, **still}, (loss, (x, y), view))
         return value, {name: still[name] for name in self.buffer_names}
 
@@ -137,15 +145,16 @@ class StackedClients:
             value = self.client_module(
                 loss, batch, self.contexts[row]
             )  # in the trainer: whose weights are there does not matter
-            grads = torch.autograd.grad(value, list(self.trainable_parameters.values()), allow_unused=True)
-            self.loss_parameters[key] = [
-                name for name, grad in zip(self.trainable_parameters, grads, strict=True) if grad is not None
-            ]
+            trained = self.trainable_parameters if value.requires_grad else {}
+            grads = torch.autograd.grad(value, list(trained.values()), allow_unused=True) if trained else ()
+            self.loss_parameters[key] = [name for name, grad in zip(trained, grads, strict=True) if grad is not None]
         return self.loss_parameters[key]
 
     def _apply_sgd(self, weights: StateDict, grads: StateDict, cut: slice) -> None:
         """SGD on these rows, by torch's own function."""
-        local = self.trainer.local
+        local = self.local
+        if local.max_grad_norm is not None:
+            grads = clip_each_client(grads, local.max_grad_norm)
         for plain, momentum, decay in ((False, local.momentum, local.weight_decay), (True, 0.0, 0.0)):
             names = [name for name in weights if (name in self.plain_sgd_names) == plain]
             sgd(
@@ -159,3 +168,10 @@ class StackedClients:
                 nesterov=False,
                 maximize=False,
             )
+
+
+def clip_each_client(grads: StateDict, max_norm: float) -> StateDict:
+    """What ``torch.nn.utils.clip_grad_norm_`` does for one client, for the rows of many."""
+    squares = torch.stack([grad.flatten(1).square().sum(1) for grad in grads.values()])
+    factors = (max_norm / (squares.sum(0).sqrt() + 1e-6)).clamp(max=1.0)  # torch's own margin against zero
+    return {name: grad * factors.reshape(-1, *[1] * (grad.ndim - 1)) for name, grad in grads.items()}

@@ -33,12 +33,14 @@ def on_paper(toy, method, epochs=1):
 def test_flops_of_a_linear_network_counted_by_hand(toy):
     forward = 2 * (6 * 12 + 12 * 8 + 8 * 3)
     backward = 2 * forward - 2 * 6 * 12  # the first layer passes nothing on to its input
-    assert on_paper(toy, "fedavg") == (forward + backward, forward)
-    assert on_paper(toy, "fedavg", epochs=3) == (3 * (forward + backward), forward)
+    assert on_paper(toy, "fedavg") == (forward + backward, forward, 0)
+    assert on_paper(toy, "fedavg", epochs=3) == (3 * (forward + backward), forward, 0)
+    assert on_paper(toy, "finetune") == (forward + backward, forward, forward + backward)
+    assert on_paper(toy, "knnper") == (forward + backward, forward, 2 * 6 * 12)
 
 
 def test_fed_co2_costs_more_than_fedbn_and_predicts_with_two(toy):
-    (train, forward), (train2, forward2) = on_paper(toy, "fedbn"), on_paper(toy, "fedco2")
+    (train, forward, _), (train2, forward2, _) = on_paper(toy, "fedbn"), on_paper(toy, "fedco2")
     assert forward2 == 2 * forward
     assert train2 > 4 * train  # two networks, two passes, and the peers' heads
 
@@ -52,7 +54,10 @@ NETWORKS = {
 
 
 def by_torch(method, make, inputs, clients, epochs):
-    """The other road: every operation of a real round on the meta device, counted by torch."""
+    """The other road: every operation of a real round on the meta device, counted by torch.
+
+    What a method does once when it has trained is not counted.
+    """
     names, size = [f"client{i}" for i in range(clients)], 4
     with torch.device("meta"):
         how = LocalSettings(batch_size=size, epochs=epochs)
@@ -66,15 +71,22 @@ def by_torch(method, make, inputs, clients, epochs):
     return training.get_total_flops() / size, forward.get_total_flops() / size
 
 
-def test_flops_in_outline_are_those_that_torch_counts(method):
+def in_outline(*request):
+    """Where as many samples are predicted as there are to prepare with."""
+    flops = count_flops(*request)
+    return flops.training, flops.prediction + flops.preparation
+
+
+def test_flops_in_outline_are_those_that_torch_counts(method, monkeypatch):
+    monkeypatch.setattr(type(method), "finish", lambda *about: None)
     request = method, *NETWORKS["cifar"], 3, 1
-    assert count_flops(*request) == by_torch(*request)
+    assert in_outline(*request) == by_torch(*request)
 
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_flops_in_outline_are_those_that_torch_counts_on_every_network(network):
     request = FedCO2(), *NETWORKS[network], 4, 1
-    assert count_flops(*request) == by_torch(*request)
+    assert in_outline(*request) == by_torch(*request)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -83,11 +95,11 @@ def test_seconds_are_foretold_for_every_method_and_nothing_is_touched(method, to
     before = torch.get_rng_state()
     experiment = work(toy, method)
     training, evaluation = estimate_round_seconds(experiment)
-    train, forward = count_flops(
+    train, forward, prepare = count_flops(
         experiment.config.method, experiment.get_model_builder(), (toy.dim,), 3, experiment.config.local.epochs
     )
     assert training == pytest.approx(train * sum(toy.sizes) / (cost.EFFICIENCY * 1e9))
-    assert evaluation == pytest.approx(forward * 3 * 30 / (cost.EFFICIENCY * 1e9))
+    assert evaluation == pytest.approx((forward * 3 * 30 + prepare * sum(toy.sizes)) / (cost.EFFICIENCY * 1e9))
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -120,3 +132,9 @@ def test_a_large_batch_is_no_obstacle(toy, monkeypatch):
         estimate_round_seconds(replace(experiment, config=replace(experiment.config, local=LocalSettings(epochs=2))))[0]
         > 0
     )
+
+
+def test_an_engine_adds_its_own_seconds_to_what_is_foretold():
+    engine = cost.EngineCost(first_round=10.0, each_round=2.0, each_byte=0.5)
+    assert engine.estimate_seconds(3, 4) == 10 + 3 * (2 + 2)
+    assert cost.NO_ENGINE_COST.estimate_seconds(10**6, 1e12) == 0

@@ -86,6 +86,12 @@ def test_without_data_a_client_predicts_as_it_did(each):
     path, data = each
     run = load_trained_run(path)
     assert run.image_size == (32, 32)
+    if run.config.method.needs_training_data:
+        with pytest.raises(InputError, match=r"looks at a client's training samples .* client b are not here"):
+            run.compute_logits("b", data.clients[0].test.inputs)
+        with pytest.raises(InputError, match="no model for a client that was never seen"):
+            build_unseen_client(run, data.clients[0].test.inputs)
+        return
     accuracies = {
         (client.name, branch): (logits.argmax(-1) == client.test.labels).double().mean().item()
         for client in data.clients
@@ -161,8 +167,13 @@ def test_a_newcomer_of_fed_co2_does_not_look_at_offline_models(trained):
     assert not torch.equal(one["fused"], two["fused"])
 
 
-@pytest.mark.parametrize(("method", "theirs"), [("fedavg", "fused"), ("fedprox", "fused"), ("moon", "fused"),
-                                                ("fedrod", "generic")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("method", "theirs"),
+    [
+        *((method, "fused") for method in ("fedavg", "fedprox", "moon", "scaffold")),
+        *((method, "generic") for method in ("fedrod", "ditto")),
+    ],
+)
 def test_what_is_shared_is_taken_as_it_is(trained, method, theirs):
     path, _ = trained(method)
     run, shown = load_trained_run(path), images(1, 4, 99)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import pairwise
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from fedtrain.inference.kernel_study import (
 )
 from fedtrain.runs.experiment import Experiment
 from theory import compute_federated_kernel, compute_jacobian
-from theory.networks.study import compute_model_kernels
+from theory.networks.network_study import compute_model_kernels
 from theory.rng import make_data_rng
 
 SETTINGS = {"model.width": 12, "data.percent": 0.02, "checkpoints.every": 1, "checkpoints.keep": 5}
@@ -100,6 +101,27 @@ def test_at_the_start_the_orderings_hold_and_a_tiny_round_is_predicted(runs):
             assert checkpoint.models[name].own_round.error > checkpoint.models[name].tiny_round.error
     assert study.checkpoints[1].orderings["O1"].verdict == "fails"  # each offline model has trained alone
     assert study.reading.startswith("V_on is the kernel of the online model")
+
+
+@pytest.mark.parametrize("method", ["fedbn", "fedco2"])
+def test_the_real_round_is_the_one_that_the_run_made(runs, method):
+    """From round 1 it leads to the checkpoint of round 2, cooperation and batch statistics included."""
+    run = runs(method)
+    data, (trainer, samples, checkpoints) = load_run_data(run.trained), open_checkpoints(run)
+    paths = find_checkpoints(run.folder)
+    again = list(iterate_checkpoints(run.folder, paths, run.config, data, trainer, samples, real_round=True))
+    for before, after in pairwise(zip(again, checkpoints, strict=True)):
+        for name, networks in after[1].networks.items():
+            for net, x, found in zip(networks, samples.inputs, before[0].real_round.outputs[name], strict=True):
+                assert torch.allclose(net(x).detach(), found, atol=1e-4)  # the run was made in float32
+    client = len(data.clients[0].train)
+    assert sum(len(x) for x, _ in again[1].real_round.batches[0]()) == client * run.config.local.epochs
+    study = run.theory(samples=2, real_round=True)
+    for model in list(study.checkpoints[1].models.values())[:1]:
+        assert 0 < model.real_round.error < 10
+        assert model.real_round.steps == model.own_round.steps
+        assert model.to_dict()["real_round"]["error"] == model.real_round.error
+    assert any("real round is the run's own" in note for note in study.notes)
 
 
 @pytest.mark.parametrize(

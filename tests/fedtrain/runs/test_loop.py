@@ -18,6 +18,7 @@ from fedtrain.federated.client import ClientTrainer
 from fedtrain.methods import METHODS
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
+from fedtrain.methods.fedrep import FedRep
 from fedtrain.methods.fedrod import FedRoD
 from fedtrain.runs import loop as module
 from fedtrain.runs.callbacks import OnRoundEnd
@@ -38,6 +39,7 @@ LABEL = Config(
 AS_LABEL_SKEW_DOES = {
     "fedbn": FedBN(bn_stats="shared"),
     "fedrod": FedRoD(balanced=True, personal_sgd="plain"),
+    "fedrep": FedRep(head_epochs=2),
     "fedco2": FedCO2(intra="none", inter="none", bn_stats="shared", start="own"),
 }
 CASES = {
@@ -50,6 +52,9 @@ CASES = {
 BRANCHES = {
     "fedrod": ["fused", "generic", "personal"],
     "copa": ["fused", "own", "peers"],
+    **{name: ["fused", "generic", "personal"] for name in ("ditto", "pfedme", "apfl", "fml")},
+    "knnper": ["fused", "model", "neighbours"],
+    "fedproto": ["fused", "head", "prototypes"],
     "fedco2": ["fused", "online", "offline"],
 }
 
@@ -67,6 +72,7 @@ def everything(folder):
     state = folder.load_checkpoint()
     groups = {"shared": state.message.shared, **{("own", k): v for k, v in state.client_states.items()}}
     groups |= {("peer", k): v for k, v in state.message.peers.items()}
+    groups |= {("server", k): v for k, v in state.server.items()}
     tensors = {
         (g, k): (v.dtype, v.shape, v.numpy().tobytes()) for g, entries in groups.items() for k, v in entries.items()
     }
