@@ -29,8 +29,8 @@ from cli.reproduce import reproduce
 from cli.theory import theory
 from cli.train import train
 
-CLOSE = 0.6
-"""How alike a misspelt subcommand must be to the one that is guessed."""
+HELP_WIDTH = 140
+"""Help is laid out for the terminal, up to so many columns."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class SuggestingGroup(click.Group):
         except click.UsageError as error:
             from theory.text import find_nearest_name
 
-            near = find_nearest_name(args[0], self.list_commands(ctx), CLOSE)
+            near = find_nearest_name(args[0], self.list_commands(ctx))
             if near is None or "Did you mean" in error.format_message():
                 raise
             raise click.UsageError(f"{error.format_message()} Did you mean {near!r}?", ctx) from None
@@ -70,7 +70,9 @@ def show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
-@click.group(cls=SuggestingGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=SuggestingGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": HELP_WIDTH}
+)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="Show version.")
 @click.option("--debug", is_flag=True, help="Show the traceback of every error.")
 @click.pass_context

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from cli.console import DATA_MISSING
 from cli.data.clients import clients_command
+from cli.options import FOUND_OPTIONS, Choice
 from fedtrain.registry import DATASET_NAMES
 
 data_dir_option = click.option(
@@ -16,7 +19,17 @@ data_dir_option = click.option(
     help="Folder of all data.  [default: $FEDCO2_DATA, or the user's own]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
-name_argument = click.argument("name", type=click.Choice(DATASET_NAMES), metavar="NAME")
+name_argument = click.argument("name", type=Choice(DATASET_NAMES), metavar="NAME")
+any_name_argument = click.argument("name", metavar="NAME")
+
+
+def add_table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How data of one's own are read."""
+    for option in reversed(FOUND_OPTIONS):
+        command = option(command)
+    return command
+
+
 replace_option = click.option("--replace", is_flag=True, help="Replace what is there already.")
 
 
@@ -31,6 +44,7 @@ def data() -> None:
       fedco2 data get digits
       fedco2 data add office ~/office_caltech_10.zip
       fedco2 data add digits mnist.npz usps.bz2 train_32x32.mat
+      fedco2 data add hearts t.csv --client-column hospital --target disease
       fedco2 data check digits
       fedco2 data clients --dataset cifar10 --skew dirichlet --alpha 0.3
 
@@ -75,13 +89,20 @@ def get(name: str, domain: str | None, replace: bool, data_dir: Path | None) -> 
 
 
 @data.command()
-@name_argument
+@any_name_argument
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
 @click.option("--domain", help="Which domain it is, where the name of the file does not tell.")
+@add_table_options
+@click.option("--licence", help="Of your own data, written down with them.")
 @replace_option
 @data_dir_option
-def add(name: str, paths: tuple[Path, ...], domain: str | None, replace: bool, data_dir: Path | None) -> None:
+def add(
+    name: str, paths: tuple[Path, ...], domain: str | None, replace: bool, data_dir: Path | None, **reading: Any
+) -> None:
     """Import files, folders or archives (zip, tar, tar.gz).
+
+    A NAME that is none of the paper's data sets keeps data of your own under it: one folder or archive of images, CSV
+    table or npz, as `fedco2 train --dataset PATH` takes it.
 
     \b
     What is read:
@@ -100,13 +121,21 @@ def add(name: str, paths: tuple[Path, ...], domain: str | None, replace: bool, d
 
     Of two files that belong together one is enough if the other lies beside it. Pickles are read without running them.
     """
-    from cli.data.run import run_add
+    from cli.data.run import run_add, run_keep
 
-    run_add(name, paths, domain, replace, data_dir)
+    given = {option: value for option, value in reading.items() if value is not None}
+    if name in DATASET_NAMES:
+        if given:
+            raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} is for data of your own, not for {name}")
+        run_add(name, paths, domain, replace, data_dir)
+        return
+    if domain is not None or len(paths) > 1:
+        raise click.UsageError(f"{name} is none of {', '.join(DATASET_NAMES)}: of your own data give one path alone")
+    run_keep(name, paths[0], given, replace, data_dir)
 
 
 @data.command()
-@name_argument
+@any_name_argument
 @data_dir_option
 @json_option
 @click.pass_context

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SOURCE_ROOT = Path(__file__).resolve().parents[2]
 
-IMPORT_NAMES = {"pillow": "PIL", "tomli-w": "tomli_w"}
+IMPORT_NAMES = {"pillow": "PIL", "scikit-learn": "sklearn", "tomli-w": "tomli_w"}
 """Distributions that are imported under another name than their own."""
 
 

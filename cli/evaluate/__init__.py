@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from cli.options import Choice, add_code_options, load_code
+
 
 @click.command(
     short_help="Evaluate the personal models of a run.",
@@ -13,12 +15,30 @@ import click
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--client", default=None, help="Only this one.  [default: all]")
-@click.option("--split", type=click.Choice(("test", "val", "train")), default="test", show_default=True, help="Which.")
+@click.option("--split", type=Choice(("test", "val", "train")), default="test", show_default=True, help="Which.")
+@click.option("--metrics", default=None, metavar="NAMES", help="Further scores: all, none, or e.g. auroc,brier.")
+@click.option(
+    "--save-predictions",
+    type=click.Path(path_type=Path),
+    default=None,
+    metavar="FILE.npz",
+    help="Write what each model says of each sample; in the run folder, predictions.npz, reports find it.",
+)
 @click.option("--data-dir", type=click.Path(path_type=Path), default=None, help="Where the data are.")
 @click.option("--device", default=None, help="auto, cpu or cuda.  [default: the run's]")
+@add_code_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 def evaluate(
-    run: Path, client: str | None, split: str, data_dir: Path | None, device: str | None, as_json: bool
+    run: Path,
+    client: str | None,
+    split: str,
+    metrics: str | None,
+    save_predictions: Path | None,
+    data_dir: Path | None,
+    device: str | None,
+    method: str | None,
+    model: str | None,
+    as_json: bool,
 ) -> None:
     """Evaluate what a run has trained: the prediction of each client's model, and each branch of it.
 
@@ -30,7 +50,20 @@ def evaluate(
       fedco2 evaluate runs/office-fedco2-20260101-120000
       fedco2 evaluate runs/office-fedco2-20260101-120000 --client dslr
       fedco2 evaluate runs/office-fedco2-20260101-120000 --split val --json
+      fedco2 evaluate RUN --metrics all --save-predictions RUN/predictions.npz
+
+    Scores: balanced_accuracy, macro_f1, auroc, auprc, ece, brier, and of two classes sensitivity and specificity.
     """
     from cli.evaluate.run import run_evaluate
 
-    run_evaluate(run, client, split, data_dir, device, as_json)  # type: ignore[arg-type] # click checks the split
+    load_code(method, model)
+    run_evaluate(
+        run,
+        client,
+        split,  # type: ignore[arg-type] # click checks it
+        metrics,
+        save_predictions,
+        data_dir,
+        device,
+        as_json,
+    )

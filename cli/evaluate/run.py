@@ -11,29 +11,47 @@ import torch
 from rich.console import Console
 
 from cli.console import make_console
+from cli.score_table import show_metrics
+from fedtrain.config.schema import parse_metrics
 from fedtrain.federated.messages import Split
-from fedtrain.inference.evaluate import evaluate_clients, load_run_data
+from fedtrain.inference.evaluate import collect_predictions, evaluate_clients, load_run_data
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
 from fedtrain.report.formatting import format_percent
 from fedtrain.runs.json_types import MetricRow
-from fedtrain.runs.selection import summarise_clients
-from fedtrain.utils.grid import Grid, GridRow, print_grid
+from fedtrain.runs.predictions import save_predictions
+from fedtrain.runs.selection import summarise_clients, summarise_metrics
+from fedtrain.utils.atomic_files import check_new_file
 from fedtrain.utils.terminal import print_paragraph
+from fedtrain.utils.terminal_table import Grid, GridRow, print_grid
 
 
 def run_evaluate(
-    folder: Path, client: str | None, split: Split, data_dir: Path | None, device: str | None, as_json: bool
+    folder: Path,
+    client: str | None,
+    split: Split,
+    metrics: str | None,
+    save_to: Path | None,
+    data_dir: Path | None,
+    device: str | None,
+    as_json: bool,
 ) -> None:
     """Open, evaluate, show."""
+    if save_to is not None:
+        check_new_file(save_to, ".npz", "predictions are an archive of NumPy arrays")
     run = load_trained_run(folder, device)
+    wanted = None if metrics is None else parse_metrics(metrics, len(run.federation.classes))
     if client is not None:
         run.get_client(client)  # refused before the data are read
     if run.config.machine.threads is not None:
         torch.set_num_threads(run.config.machine.threads)  # the last bits of a sum depend on it
-    rows = evaluate_clients(run, load_run_data(run, data_dir), split, client)
+    data = load_run_data(run, data_dir)
+    rows = evaluate_clients(run, data, split, client, wanted)
+    if save_to is not None:
+        save_predictions(save_to, collect_predictions(run, data))
     report = {**describe_run(run), "split": split, "rows": rows}
     if client is None:
         report |= summarise_clients(collect_accuracies(rows), {row["client"]: row["n"] for row in rows})
+        report |= {"metrics": summary} if (summary := summarise_metrics(rows)) else {}
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
     else:
@@ -95,3 +113,6 @@ def show_evaluation(screen: Console, report: dict[str, Any]) -> None:
             lines.append(GridRow(kind, [*values, *blank], style, new_section=kind == "mean"))
     screen.print()
     print_grid(screen, Grid("client", [*heads, "images"], lines))
+    if metrics := summarise_metrics(rows):
+        screen.print()
+        show_metrics(screen, metrics)

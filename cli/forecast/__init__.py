@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from cli.options import add_partition_options, is_given
-from fedtrain.registry import DATASET_NAMES
+from cli.options import Choice, add_partition_options, is_given
+from fedtrain.registry import DATASET_NAMES, METHOD_CLASSES, MODEL_NAMES
 
-FILE_OPTIONS = {"dataset", "target", "width", "network_seed", "as_json"}
-"""Options that mean something to a file of your own."""
+
+def split_methods(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """The names between the commas, each of them a method."""
+    if value is None:
+        return None
+    names = tuple(name.strip() for name in value.split(","))
+    for name in names:
+        if name not in METHOD_CLASSES:
+            raise click.BadParameter(f"{name!r} is no method; choose from {', '.join(METHOD_CLASSES)}")
+    return names
 
 
 @click.command(
@@ -21,16 +28,36 @@ FILE_OPTIONS = {"dataset", "target", "width", "network_seed", "as_json"}
 @click.option(
     "--dataset",
     required=True,
-    metavar="NAME|FILE.npz",
-    help=f"{', '.join(DATASET_NAMES)}; or your own file: arrays X (n, d), y (n), owner (n), as in `fedco2 theory`.",
+    metavar="NAME|PATH",
+    help=f"{', '.join(DATASET_NAMES)}; a folder of images, a data set that you added; "
+    "or arrays X (n, d), y (n), owner (n), as in `fedco2 theory`.",
 )
 @add_partition_options("the stand-in")
 @click.option(
-    "--samples", type=click.IntRange(min=4), help="Training samples of each client.  [default: 4,000 of all together]"
+    "--samples",
+    type=click.IntRange(min=4),
+    help="Training samples of each client.  [default: 4,000 of all together; with --network 500]",
+)
+@click.option(
+    "--network",
+    type=Choice(MODEL_NAMES),
+    help="The kernel of this network, as training would begin.  [default: the paper's two-layer network]",
+)
+@click.option(
+    "--methods",
+    metavar="A,B,..",
+    callback=split_methods,
+    help="With --network: of which methods.  [default: singleset,fedavg,fedper,fedbn,fedco2]",
+)
+@click.option(
+    "--shared",
+    metavar="NAME=ENTRY,..",
+    multiple=True,
+    help="With --network: also a method that averages these entries of the network, * being any; can be repeated.",
 )
 @click.option(
     "--target",
-    type=click.Choice(["auto", "classes", "numbers"]),
+    type=Choice(["auto", "classes", "numbers"]),
     default="auto",
     show_default=True,
     help="Of a file: what y are; auto: classes if they are whole numbers, each there four times on average.",
@@ -49,28 +76,21 @@ def forecast(ctx: click.Context, /, **options: Any) -> None:
     """Foretell from the clients' data which of SingleSet, FedBN and Fed-CO2 generalises best, and on whom.
 
     What a wide network learns is what kernel regression with its tangent kernel learns. So training samples are
-    predicted from each other, in four folds, with the kernel of a two-layer batch-norm network under each method;
-    nothing is trained, and test data are not looked at. It says which method is ahead and which clients lose by
-    federation, of such networks, trained long enough. How good a deep network will be it does not say, nor whether
-    depth changes the order; and Fed-CO2 is here without its knowledge transfer between models and clients.
+    predicted from each other, in four folds, with the kernel of a two-layer batch-norm network under each method, or
+    with --network that of the network that would be trained, at its initial weights; nothing is trained, and test data
+    are not looked at. It says which method is ahead and which clients lose by federation, of such networks, trained
+    long enough. How good a deep network will be it does not say; and Fed-CO2 is here without its knowledge transfer
+    between models and clients.
 
     \b
     Examples:
       fedco2 forecast --dataset digits
+      fedco2 forecast --dataset digits --network digits --samples 40
+      fedco2 forecast --dataset digits --network digits --shared "last=head.*"
       fedco2 forecast --dataset cifar10 --skew dirichlet --alpha 0.3 --clients 20
       fedco2 forecast --dataset clients.npz --json
     """
-    name = options["dataset"]
-    is_file = name.endswith(".npz")
-    if not is_file and name not in DATASET_NAMES:
-        raise click.UsageError(
-            f"--dataset {name}: choose one of {', '.join(DATASET_NAMES)}, or name a file that ends in .npz"
-        )
-    given = {option.name: option.opts[0] for option in ctx.command.params if is_given(ctx, str(option.name))}
-    if is_file and (idle := [given[name] for name in given if name not in FILE_OPTIONS]):
-        raise click.UsageError(f"{idle[0]} is for a named data set; the file says who holds what")
-    if not is_file and "target" in given:
-        raise click.UsageError("--target is for a file of your own; the named data sets have classes")
-    from cli.forecast.run import run
+    from cli.forecast.run import run_forecast
 
-    run(options | {"path": Path(name) if is_file else None})
+    given = {name: value for name, value in options.items() if is_given(ctx, name)}
+    run_forecast({name: value for name, value in given.items() if name != "as_json"}, options["as_json"])

@@ -13,12 +13,15 @@ from cli.console import make_console
 from cli.methods.view import show_all, show_one
 from fedtrain.analysis.method_options import get_method_description, list_method_options
 from fedtrain.analysis.method_summary import PRESET_FOR_MODEL, MethodSummary, summarise_method
+from fedtrain.config.references import load_references
+from fedtrain.config.schema import get_method_class
+from fedtrain.extensions.references import list_installed
 from fedtrain.methods import METHODS
 
 
 def run_methods(method: str | None, model: str, clients: int | None, as_json: bool) -> None:
     """Describe one method or all."""
-    names = METHODS if method is None else [method]
+    names = [*METHODS, *list_installed("method")] if method is None else [load_method_name(method)]
     found = {name: describe_method(name, summarise_method(name, model, clients)) for name in names}
     some = next(iter(found.values()))
     report = {
@@ -35,9 +38,16 @@ def run_methods(method: str | None, model: str, clients: int | None, as_json: bo
         show_one(make_console(), report, some)
 
 
+def load_method_name(text: str) -> str:
+    """What configurations call a method that is named on the command line; a reference is loaded."""
+    name = str(load_references({"method": {"name": text}})["method"]["name"])
+    get_method_class(name)  # refuses what nobody knows
+    return name
+
+
 def describe_method(name: str, on: MethodSummary) -> dict[str, Any]:
     """All there is to say of a method, for programs and for people."""
-    kind = METHODS[name]
+    kind = get_method_class(name)
     parts = {
         part: {"what": on.entry_descriptions[part], **asdict(getattr(on.model_summary, part))}
         for part in ("shared", "personal", "published")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from cli.options import Choice, add_code_options, load_code
+
 
 @click.command(
     short_help="Classify images with a client's personal model.",
@@ -16,13 +18,14 @@ import click
 @click.option("--client", default=None, help="Whose model.")
 @click.option(
     "--new-client",
-    type=click.Choice(("online-average",)),
+    type=Choice(("online-average",)),
     default=None,
     help="For images of a client that was never seen, by this policy.",
 )
 @click.option("--branch", default=None, help="One branch, such as online, instead of the prediction.  [default: fused]")
 @click.option("--top", type=click.IntRange(1), default=1, show_default=True, help="So many classes for each image.")
 @click.option("--device", default=None, help="auto, cpu or cuda.  [default: the run's]")
+@add_code_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 def predict(
     run: Path,
@@ -32,6 +35,8 @@ def predict(
     branch: str | None,
     top: int,
     device: str | None,
+    method: str | None,
+    model: str | None,
     as_json: bool,
 ) -> None:
     """Classify images with the personal model of one client.
@@ -57,4 +62,5 @@ def predict(
         raise click.UsageError("--branch contradicts --new-client: the policy decides which branch can be used")
     from cli.predict.run import run_predict
 
+    load_code(method, model)
     run_predict(run, images, client, branch, top, device, as_json)

@@ -38,11 +38,16 @@ def run_predict(
     run = load_trained_run(folder, device)
     report: dict[str, Any] = {**describe_run(run), "client": client}
     if client is None:
-        used, logits, notes = predict_unseen_client(run, paths)
+        choose_branch(run)  # refused before files are read
+    else:
+        run.get_client(client)
+    given = run.read_inputs(paths, client)
+    if client is None:
+        used, logits, notes = predict_unseen_client(run, given.inputs)
         report["policy"] = POLICY
     else:
-        used, logits, notes = predict_known_client(run, client, branch or "fused", paths)
-    report |= {"branch": used, "predictions": rank_classes(logits, paths, run.federation.classes, top)}
+        used, logits, notes = predict_known_client(run, client, branch or "fused", given.inputs)
+    report |= {"branch": used, "predictions": rank_classes(logits, given.names, run.federation.classes, top)}
     report["notes"] += notes
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
@@ -50,40 +55,37 @@ def run_predict(
         show_predictions(make_console(), report)
 
 
-def predict_known_client(
-    run: TrainedRun, name: str, branch: str, paths: Sequence[Path]
-) -> tuple[str, Tensor, list[str]]:
+def predict_known_client(run: TrainedRun, name: str, branch: str, inputs: Tensor) -> tuple[str, Tensor, list[str]]:
     """The branch used, its logits, and what to note."""
     noise = run.get_client(name).noise
     notes = [f"{name} was trained with noise of {noise:g} on its images; none is added here"] if noise else []
-    logits = run.compute_logits(name, run.read_images(paths))
+    logits = run.compute_logits(name, inputs)
     if branch not in logits:
         raise InputError(f"{run.config.method.title} has no branch {branch!r}; {suggest_name(branch, logits)}")
     return branch, logits[branch], notes
 
 
-def predict_unseen_client(run: TrainedRun, paths: Sequence[Path]) -> tuple[str, Tensor, list[str]]:
+def predict_unseen_client(run: TrainedRun, inputs: Tensor) -> tuple[str, Tensor, list[str]]:
     """The same by the policy for a client that was never seen."""
-    choose_branch(run)  # refused before images are read
-    images = run.read_images(paths)
-    new = build_unseen_client(run, images)
-    logits = run.compute_logits_with(new.data, new.personal, images)[new.branch]
+    new = build_unseen_client(run, inputs)
+    logits = run.compute_logits_with(new.data, new.personal, inputs)[new.branch]
     notes = []
     if new.has_estimated_statistics:
-        rough = f"; rough with fewer than {ENOUGH_IMAGES}: give more" if len(paths) < ENOUGH_IMAGES else ""
-        notes = [f"batch-norm statistics are those of these {len(paths)} images{rough}"]
+        what = "images" if inputs.ndim == 4 else "rows"
+        rough = f"; rough with fewer than {ENOUGH_IMAGES}: give more" if len(inputs) < ENOUGH_IMAGES else ""
+        notes = [f"batch-norm statistics are those of these {len(inputs)} {what}{rough}"]
     return new.branch, logits, notes
 
 
-def rank_classes(logits: Tensor, paths: Sequence[Path], classes: Sequence[str], top: int) -> list[dict[str, Any]]:
-    """The likeliest classes of each image."""
+def rank_classes(logits: Tensor, names: Sequence[str], classes: Sequence[str], top: int) -> list[dict[str, Any]]:
+    """The likeliest classes of each image or row."""
     chances, places = logits.double().softmax(-1).cpu().topk(min(top, len(classes)))
     return [
         {
-            "image": str(path),
+            "image": name,
             "top": [{"class": classes[k], "probability": p} for p, k in zip(mine, ours, strict=True)],
         }
-        for path, mine, ours in zip(paths, chances.tolist(), places.tolist(), strict=True)
+        for name, mine, ours in zip(names, chances.tolist(), places.tolist(), strict=True)
     ]
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from cli.options import Choice
+
 
 @click.command(
     "report",
@@ -29,7 +31,7 @@ import click
 )
 @click.option(
     "--rule",
-    type=click.Choice(("last", "best-by-validation", "window")),
+    type=Choice(("last", "best-by-validation", "window")),
     default=None,
     help="Which accuracy.  [default: the rule of the runs if they agree, else last]",
 )

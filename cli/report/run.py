@@ -17,6 +17,7 @@ from fedtrain.report.compare import ComparisonResult, compare_runs
 from fedtrain.report.grouping import find_setting_differences
 from fedtrain.report.page import check_new_page, write_page
 from fedtrain.report.records import NotEvaluatedError, RunRecord, find_runs, read_record
+from fedtrain.report.score_rows import compute_run_intervals, list_scores, score_rows_to_dict
 from fedtrain.report.tables import ResultTable, build_result_tables, table_to_dict
 from fedtrain.utils.new_folder import choose_new_folder
 from fedtrain.utils.terminal import print_paragraph
@@ -102,13 +103,21 @@ def _draw_and_write_page(found: Sequence[ResultTable], page: Path, comparison: C
         write_page(found, page, comparison, shlex.join(["fedco2", *sys.argv[1:]]))
 
 
+def _build_score_report(table: ResultTable) -> dict[str, Any]:
+    """Further scores by row, and intervals of the runs that saved their predictions; nothing where none is."""
+    scores = {row.label: score_rows_to_dict(row, table.clients) for row in table.rows if list_scores(row)}
+    runs = [run for row in table.rows for run in row.runs]
+    intervals = {str(run.path): found for run in runs if (found := compute_run_intervals(run))}
+    return ({"scores": scores} if scores else {}) | ({"intervals": intervals} if intervals else {})
+
+
 def _build_json_report(
     found: Sequence[ResultTable], comparison: ComparisonResult | None, page: Path | None
 ) -> dict[str, Any]:
     apart, common = find_setting_differences([row.runs for table in found for row in table.rows])
     labels = [row.label for table in found for row in table.rows]
     return {
-        "tables": [table_to_dict(table) for table in found],
+        "tables": [table_to_dict(table) | _build_score_report(table) for table in found],
         "compare": comparison,
         "settings": {"rows": labels, "differ": apart, "same": common},
         "out": None if page is None else str(page),

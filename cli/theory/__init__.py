@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cli.console import CHECK_FAILED
-from cli.options import is_given
+from cli.options import Choice, add_code_options, is_given
 
 
 @click.command(
@@ -22,7 +22,7 @@ from cli.options import is_given
 @click.option("--alpha", type=float, default=0.5, help="The scale of the initial weights, in (0, 1].")
 @click.option(
     "--covariance",
-    type=click.Choice(["isotropic", "scaled", "anisotropic"]),
+    type=Choice(["isotropic", "scaled", "anisotropic"]),
     default="anisotropic",
     help="S_i of the clients: all I; s_i I; or each with its own axes.",
 )
@@ -32,11 +32,11 @@ from cli.options import is_given
 @click.option("--steps", type=int, default=200, help="Steps of real descent.")
 @click.option(
     "--projection",
-    type=click.Choice(["exact", "printed"]),
+    type=Choice(["exact", "printed"]),
     default="exact",
     help="Derivative of the normalised unit: true, or as the paper prints it.",
 )
-@click.option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", help="Precision of the kernels.")
+@click.option("--dtype", type=Choice(["float64", "float32"]), default="float64", help="Precision of the kernels.")
 @click.option("--device", default="cpu", help="cpu or cuda.")
 @click.option("--threads", type=int, default=None, help="Cores to use.  [default: one for small problems, else all]")
 @click.option(
@@ -66,7 +66,13 @@ from cli.options import is_given
     metavar="RUN",
     help="Examine the networks of a run instead, with --samples, --seed, --dtype, --device, --threads.",
 )
+@click.option(
+    "--real-round",
+    is_flag=True,
+    help="With --run: also make its own next round at each checkpoint; as slow as training.",
+)
 @click.option("--data-dir", type=click.Path(path_type=Path), default=None, help="Where the data of --run are.")
+@add_code_options
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder.  [default: a new one in runs/]")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON and nothing else.")
 @click.option("--strict", is_flag=True, help="Exit with 1 where an ordering (O1-O4, X1) fails.")
@@ -98,6 +104,8 @@ def theory(ctx: click.Context, /, **options: Any) -> None:
 
         refuse_other_options(ctx, given)
         held = run_networks(options, given)
+    elif options["method"] or options["model"]:
+        raise click.UsageError("--method and --model are code of yours that a run needs; give --run, or leave them out")
     elif options["data_dir"] is not None:
         raise click.UsageError(
             "--data-dir is where the data of --run are; give --run, or --dataset for a file of yours"

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from theory.networks.study import NetworkStudy
+    from theory.networks.network_study import NetworkStudy
 
-ALLOWED = {"run_folder", "data_dir", "samples", "seed", "dtype", "device", "threads", "out", "as_json", "strict"}
+ALLOWED = {
+    "run_folder", "real_round", "data_dir", "method", "model", "samples", "seed", "dtype", "device", "threads", "out",
+    "as_json", "strict",
+}  # fmt: skip
 
 
 def refuse_other_options(ctx: click.Context, given: Collection[str]) -> None:
@@ -41,10 +44,17 @@ def run_networks(options: Mapping[str, Any], given: Collection[str]) -> bool:
         torch.set_num_threads(options["threads"])
     folder = options["out"] or choose_new_folder("theory")
     with name_flags():
-        study = load_run(options["run_folder"], device=options["device"] if "device" in given else None).theory(
+        run = load_run(
+            options["run_folder"],
+            device=options["device"] if "device" in given else None,
+            method=options["method"],
+            model=options["model"],
+        )
+        study = run.theory(
             samples=options["samples"] if "samples" in given else None,
             dtype=options["dtype"],
             seed=options["seed"],
+            real_round=options["real_round"],
             data_dir=options["data_dir"],
             out=folder,
         )
@@ -74,19 +84,21 @@ def show_study(screen: Console, study: NetworkStudy, folder: Path) -> None:
 def build_model_table(study: NetworkStudy) -> Table:
     """One row for each model at each checkpoint."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    heads = ("round", "model", "λ_min", "λ_max", "λ_max/λ_min", "rank", "aligned", "moved", "tiny", "own")
+    heads = ("round", "model", "λ_min", "λ_max", "λ_max/λ_min", "rank", "aligned", "moved", "tiny", "own", "real")
     for head in heads:
         table.add_column(head, justify="left" if head == "model" else "right")
     for one in study.checkpoints:
         for name, model in one.models.items():
             found = model.spectrum
-            errors = [None if made is None else made.error for made in (model.tiny_round, model.own_round)]
+            rounds = model.tiny_round, model.own_round, model.real_round
+            errors = [None if made is None else made.error for made in rounds]
             low = "~0" if found.condition is None else format_number(found.lambda_min, 2)
             numbers = (found.lambda_max, found.condition, found.effective_rank, found.alignment, model.drift, *errors)
             table.add_row(str(one.round), name, low, *(format_number(value, 2) for value in numbers))
     table.caption = (
         "~0: rounding; rank: effective rank; aligned: with the labels; moved: change of the kernel since the start; "
-        "tiny, own: error of the kernel's prediction of a round, of a tiny step and of the run's own steps"
+        "tiny, own, real: error of the kernel's prediction of a round, of a tiny step, of the run's own steps on these "
+        "samples, and with --real-round of its real next round"
     )
     return table
 

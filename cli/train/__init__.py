@@ -8,16 +8,31 @@ from typing import Any
 import click
 
 from cli.console import INTERRUPTED
-from fedtrain.registry import DATASET_NAMES, METHOD_CLASSES, MODEL_NAMES
+from cli.options import add_found_options, complete_names
+from fedtrain.registry import AGGREGATOR_CLASSES, DATASET_NAMES, METHOD_CLASSES, MODEL_NAMES, TRACKER_CLASSES
 
 
 @click.command(
     short_help="Train with one of nine federated methods.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option("--method", default=None, help=f"{', '.join(METHOD_CLASSES)}.")
-@click.option("--model", default=None, help=f"{', '.join(MODEL_NAMES)}.  [default: the data set's]")
-@click.option("--dataset", default=None, help=f"{', '.join(DATASET_NAMES)}.  [default: digits]")
+@click.option(
+    "--method",
+    shell_complete=complete_names("method"),
+    default=None,
+    help=f"{', '.join(METHOD_CLASSES)}; or yours: lg:LGFedAvg, ./lg.py:LGFedAvg.",
+)
+@click.option(
+    "--model",
+    shell_complete=complete_names("model"),
+    default=None,
+    help=f"{', '.join(MODEL_NAMES)}; auto: by the data; or yours: nets:make.  [default: the data set's]",
+)
+@click.option("--head", default=None, help="Which submodule of a network of yours is its head, such as fc.")
+@click.option(
+    "--dataset", default=None, metavar="NAME|PATH", help=f"{', '.join(DATASET_NAMES)}, or your own.  [default: digits]"
+)
+@add_found_options
 @click.option(
     "--data",
     default=None,
@@ -27,16 +42,22 @@ from fedtrain.registry import DATASET_NAMES, METHOD_CLASSES, MODEL_NAMES
 @click.option("--alpha", type=float, default=None, help="Dirichlet concentration; smaller is more skewed.")
 @click.option("--clients", type=int, default=None, help="How many clients (label skews).")
 @click.option("--participation", type=float, default=None, help="Share of the clients that train in a round.")
+@click.option("--aggregator", default=None, help=f"{', '.join(AGGREGATOR_CLASSES)}.  [default: mean]")
 @click.option("--peers", type=int, default=None, help="Number of peer heads sent to each client.  [default: all]")
+@click.option("--codec", default=None, help="How clients send: none (in full) or float16.  [default: none]")
 @click.option("--rounds", type=int, default=None, help="Rounds of federated training.")
 @click.option("--local-epochs", type=int, default=None, help="Passes over the local data in a round.")
 @click.option("--batch-size", type=int, default=None, help="Samples of a step.")
-@click.option("--lr", type=float, default=None, help="Learning rate of SGD.")
+@click.option("--optimizer", default=None, help="sgd, adam, adamw or another of torch.optim.  [default: sgd]")
+@click.option("--lr", type=float, default=None, help="Learning rate.")
+@click.option("--lr-schedule", default=None, help="Over rounds: constant, cosine or step.  [default: constant]")
 @click.option("--momentum", type=float, default=None, help="Momentum of SGD.")
-@click.option("--weight-decay", type=float, default=None, help="Weight decay of SGD.")
+@click.option("--weight-decay", type=float, default=None, help="Weight decay.")
 @click.option("--seed", type=int, default=None, help="Of networks, batches, noise and cohorts.")
 @click.option("--data-seed", type=int, default=None, help="Of the partition.")
 @click.option("--eval-every", type=int, default=None, help="Evaluate every so many rounds (and after the last).")
+@click.option("--metrics", default=None, metavar="NAMES", help="Further scores: all, none, or e.g. auroc,brier.")
+@click.option("--save-predictions", is_flag=True, default=None, help="Keep the last predictions of all test samples.")
 @click.option("--checkpoint-every", type=int, default=None, help="Keep the checkpoint of every so many rounds.")
 @click.option("--on-client-failure", default=None, help="stop, or skip: go on without that client in that round.")
 @click.option("--device", default=None, help="auto, cpu or cuda.")
@@ -45,6 +66,7 @@ from fedtrain.registry import DATASET_NAMES, METHOD_CLASSES, MODEL_NAMES
 @click.option("--backend", default=None, help="How clients run: auto, serial, threads, vmap or distributed.")
 @click.option("--nproc", type=click.IntRange(1), default=None, help="With --backend distributed: processes to start.")
 @click.option("--client-state", default=None, help="Where personal state waits: memory or disk.  [default: memory]")
+@click.option("--track", multiple=True, help=f"Copy numbers to {', '.join(TRACKER_CLASSES)}; may be repeated.")
 @click.option("--preset", default=None, help="A protocol by name.  [default: the data set's]")
 @click.option("--config", type=click.Path(path_type=Path), default=None, help="A TOML file of settings.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Any other setting, e.g. method.mu=0.5.")
@@ -52,6 +74,7 @@ from fedtrain.registry import DATASET_NAMES, METHOD_CLASSES, MODEL_NAMES
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder.  [default: a new one in runs/]")
 @click.option("--resume", type=click.Path(path_type=Path), default=None, metavar="RUN", help="Go on with this run.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and what it would cost.")
+@click.option("--show-config", is_flag=True, help="With --dry-run: every setting too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON and nothing else.")
 @click.pass_context
 def train(ctx: click.Context, /, **options: Any) -> None:
@@ -60,15 +83,22 @@ def train(ctx: click.Context, /, **options: Any) -> None:
     Without an option for it, everything is as in the paper for that data set (its preset). Real data are used if they
     were added with `fedco2 data`; else built-in stand-in images, and every output says so.
 
+    --dataset PATH trains on your own data: a folder or zip of images, client/class/image or
+    client/{train,test}/class/image; a CSV table; an npz with X, y, owner. Clients and classes are found there.
+
     \b
     Examples:
       fedco2 train --dataset office
       fedco2 train --dataset digits --method fedbn --rounds 50
       fedco2 train --dataset digits --data standin --model two-layer --rounds 10
       fedco2 train --dataset cifar10 --skew dirichlet --alpha 0.3 --clients 20
+      fedco2 train --dataset office --aggregator fedadam --set aggregator.lr=0.03
       fedco2 train --set method.intra=none --set method.inter=online
+      fedco2 train --method ./lg.py:LGFedAvg --model nets:make --head fc
       fedco2 train --dataset digits --skew label+feature --dry-run
       fedco2 train --dataset office --backend distributed --nproc 2
+      fedco2 train --dataset photos.zip --image-size 64
+      fedco2 train --dataset t.csv --client-column hospital --target disease
       fedco2 train --resume runs/digits-fedco2-20260101-120000
 
     Settings come from, the later the stronger: preset, --config, options and --set.

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from fedtrain.extensions.references import is_reference
 from fedtrain.runs.folder import RunFolder
 
 
-def describe_resume(folder: RunFolder, data_dir: Path | None, command: Sequence[str] = ("train",)) -> str:
-    """How far an interrupted run came, and the command that goes on."""
+def describe_resume(
+    folder: RunFolder,
+    data_dir: Path | None,
+    command: Sequence[str] = ("train",),
+    code: Mapping[str, Any] | None = None,
+) -> str:
+    """How far an interrupted run came, and the command that goes on; ``code`` has the options that may name code."""
     rounds = folder.read_last_saved_round()
     when = f"after {rounds} rounds, which are saved" if rounds else "before the first round was over"
-    data = ["--data-dir", str(data_dir)] if data_dir else []
-    return f"{when}; go on with: {shlex.join(['fedco2', *command, '--resume', str(folder.path), *data])}"
+    more = ["--data-dir", str(data_dir)] if data_dir else []
+    for name in ("method", "model"):
+        if code and code[name] is not None and is_reference(code[name]):
+            more += [f"--{name}", code[name]]
+    return f"{when}; go on with: {shlex.join(['fedco2', *command, '--resume', str(folder.path), *more])}"

@@ -18,10 +18,11 @@ from cli.train.view import show_plan, show_summary
 from fedtrain.backends.distributed.launch import launch_ranks
 from fedtrain.backends.distributed.process_group import Rank
 from fedtrain.config.options import SETTING_FOR_OPTION
-from fedtrain.config.toml import parse_override
+from fedtrain.config.toml import parse_settings
 from fedtrain.report.progress_view import ProgressView
 from fedtrain.runs.callbacks import Callback
 from fedtrain.runs.distributed import check_rank_count
+from fedtrain.trackers import build_trackers
 from fedtrain.training import TrainingPlan, plan, run_plan
 from theory.errors import InputError
 
@@ -38,7 +39,7 @@ def run_train(options: dict[str, Any]) -> None:
     training = plan(**get_keywords(options), load_images=not dry_run and (has_ranks or not nproc))
     check_processes(training, options, has_ranks)
     if dry_run:
-        show_plan(make_console(), training, as_json=options["as_json"])
+        show_plan(make_console(), training, as_json=options["as_json"], show_config=options["show_config"])
     elif nproc and not has_ranks:
         command = [sys.executable, "-P", "-m", "cli", *sys.argv[1:]]
         raise click.exceptions.Exit(launch_ranks(command, nproc, options["threads"]))
@@ -50,9 +51,10 @@ def train_and_show(training: TrainingPlan, options: dict[str, Any]) -> None:
     """Train, show it, and show the summary."""
     as_json, folder = options["as_json"], training.folder
     view: Callback = NotesView() if as_json else ProgressView(make_console())
+    trackers = build_trackers(options["track"])
     command = shlex.join(["fedco2", *sys.argv[1:]])
-    with handle_interrupts(lambda: describe_resume(folder, options["data_dir"])):
-        run = run_plan(training, [view], command=command)
+    with handle_interrupts(lambda: describe_resume(folder, options["data_dir"], code=options)):
+        run = run_plan(training, [view, *trackers], command=command)
     if (rank := Rank.from_environment()) is not None and rank.rank:
         return
     if as_json:
@@ -71,10 +73,8 @@ class NotesView(Callback):
 
 def get_keywords(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options as keywords of `fedtrain.train`."""
-    sets = [parse_override(text) for text in options["sets"]]
-    settings = {f"{section}.{key}" if key else section: value for section, key, value in sets}
     named = {name: options[name] for name in (*SETTING_FOR_OPTION, *PLACES) if options.get(name) is not None}
-    return named | {"settings": settings}
+    return named | {"settings": parse_settings(options["sets"])}
 
 
 def check_processes(training: TrainingPlan, options: Mapping[str, Any], has_ranks: bool) -> None:

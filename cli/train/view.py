@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from cli.score_table import show_metrics
 from fedtrain.analysis.cost import estimate_round_seconds
 from fedtrain.config.schema import format_config, serialize_config
 from fedtrain.report.formatting import format_percent
@@ -27,8 +28,8 @@ NEAR_CHANCE = 2.0
 """Accuracies up to so many times that of guessing are close to it."""
 
 
-def show_plan(screen: Console, training: TrainingPlan, as_json: bool) -> None:
-    """Time and bytes first, then all that is decided; nothing is trained."""
+def show_plan(screen: Console, training: TrainingPlan, as_json: bool, show_config: bool) -> None:
+    """What is trained on what, every setting if wanted, and last time and bytes; nothing is trained."""
     experiment, parts, config = training.experiment, training.model_summary, training.config
     if as_json:
         traffic = {"up": parts.traffic.up.total, "down": parts.traffic.down.total}
@@ -38,16 +39,19 @@ def show_plan(screen: Console, training: TrainingPlan, as_json: bool) -> None:
         screen.file.write(json.dumps({**result, "seconds": training.seconds}) + "\n")
         return
     show_header(screen, experiment, parts)
+    if show_config:
+        screen.print()
+        screen.print(format_config(config), soft_wrap=True)
     seconds, evaluation = estimate_round_seconds(experiment)
+    up, down = (cost.total * training.client_turns for cost in (parts.traffic.up, parts.traffic.down))
     print_paragraph(
         screen,
         f"roughly {format_duration(training.seconds)} in all: {format_duration(seconds)} a round, "
-        f"{format_duration(evaluation)} an evaluation",
+        f"{format_duration(evaluation)} an evaluation; {format_bytes(up)} up, {format_bytes(down)} down",
         "bold",
     )
-    print_paragraph(screen, "dry run: nothing was trained, nothing was written; these settings would be used:")
-    screen.print()
-    screen.print(format_config(config), soft_wrap=True)
+    way = "" if show_config else "; --show-config lists every setting"
+    print_paragraph(screen, f"dry run: nothing was trained, nothing was written{way}")
 
 
 def show_summary(screen: Console, run: Run) -> None:
@@ -62,6 +66,8 @@ def show_summary(screen: Console, run: Run) -> None:
     screen.print()
     print_paragraph(screen, f"Test accuracy in %, {summary['title']}, {describe_rule(rule, summary)}", "bold")
     screen.print(build_result_table(best))
+    if "metrics" in best:
+        show_metrics(screen, best["metrics"])
     for other, results in summary["rules"].items():
         if other != rule:
             mean = format_percent(results["mean"]["fused"])

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.data.clients import clients_command
+from cli.main import explain_error
 from cli.options import SKEWS
 from fedtrain.config import data
 from fedtrain.data import datasets, source
@@ -28,7 +29,7 @@ def standin(name):
     order = np.random.RandomState(3)
     halves = [[order.permutation(np.arange(n) % 10) for n in SIZES[name]] for _ in data.domains]
     return [
-        SamplePool(domain, f"{domain} (stand-in)", *pair, None, 0)
+        SamplePool(domain, f"{domain} (stand-in)", *pair, None, (3, 28, 28))
         for domain, pair in zip(data.domains, halves, strict=True)
     ]
 
@@ -51,7 +52,7 @@ def told(*arguments):
 def refused(*arguments):
     with pytest.raises(InputError) as error:
         ask(*arguments)
-    return str(error.value)
+    return explain_error(error.value)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def refused(*arguments):
         ("1.0", [235, 489, 379, 284, 191, 144, 51, 199, 387, 685]),
     ],
 )
-def test_golden_partitions_come_without_images(alpha, first):
+def test_golden_partitions_come_without_inputs(alpha, first):
     report = told(*CIFAR, "--alpha", alpha, "--data-seed", "0")
     assert report["clients"][0]["train"] == first
     assert [client["name"] for client in report["clients"]] == [f"client{i:02}" for i in range(20)]
@@ -208,7 +209,7 @@ def test_bubbles_have_areas_in_proportion_and_bars_the_right_height():
 
 def test_bad_wishes_are_refused_in_one_line(tmp_path):
     assert "iid, pathological or dirichlet" in refused("--dataset", "cifar10", "--skew", "domain")
-    assert "--beta means nothing to skew 'dirichlet'" in refused(*CIFAR, "--beta", "3")
+    assert "beta means nothing to skew 'dirichlet'; leave it out (--beta)" in refused(*CIFAR, "--beta", "3")
     assert "data.clients" in refused("--dataset", "digits", "--clients", "3")
     assert "data.percent or data.train_size" in refused("--dataset", "digits", "--percent", "0.1", "--train-size", "5")
     assert "end in .png" in refused(*CIFAR, "--plot", str(tmp_path / "who.gif"))

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+import fedtrain
 from cli.main import main
 from fedtrain.analysis.kernel_problem import build_kernel_problem
 from fedtrain.config.data import DataSettings
 from fedtrain.data.build import build_federation
+from tests.tools.found_files import SITES, TABLE, write_table
 
 SMALL = ["--dataset", "cifar10", "--data", "standin", "--clients", "3", "--samples", "8", "--width", "32"]
 
@@ -80,11 +82,42 @@ def test_ages_are_not_classes_unless_they_are_said_to_be(ask, tmp_path):
 
 
 def test_what_cannot_fit_is_refused_before_it_is_tried(ask, file, monkeypatch):
-    monkeypatch.setattr("cli.forecast.run.get_available_memory", lambda: 2**20)
+    monkeypatch.setattr("fedtrain.forecasting.get_available_memory", lambda: 2**20)
     code, _, err = ask("--dataset", file(True))
     assert code == 2
     assert "give fewer rows" in err
-    assert "lower --samples" in ask(*SMALL[:-2], "--samples", "200")[2]
+    assert "lower samples (--samples)" in ask(*SMALL[:-2], "--samples", "200")[2]
+
+
+def test_methods_are_foretold_with_the_network_that_would_be_trained(ask):
+    arguments = [
+        *SMALL[:-2],
+        "--network",
+        "two-layer",
+        "--methods",
+        "singleset,fedbn,fedper",
+        "--shared",
+        "tail=head.*",
+    ]
+    code, out, err = ask(*arguments)
+    assert (code, err) == (0, "")
+    head = next(line for line in out.splitlines() if line.startswith("client"))
+    assert all(name in out for name in ("SingleSet", "FedBN", "FedPer", "tail")), head
+    told = json.loads(ask(*arguments, "--json")[1])
+    assert (told["network"], told["methods"]) == ("two-layer", ["SingleSet", "FedBN", "FedPer", "tail"])
+    assert "batch norm has seen" in " ".join(told["notes"])
+    assert [row["samples"] for row in told["clients"]] == [8, 8, 8]
+    order = sorted(told["methods"], key=lambda name: -told["mean"][name])
+    assert [told["order"][0]["method"], *(one["ahead_of"] for one in told["order"])] == order
+    for one in told["order"]:
+        assert one["gain"] == pytest.approx(told["mean"][one["method"]] - told["mean"][one["ahead_of"]])
+
+
+def test_one_method_alone_has_scores_and_no_verdict(ask):
+    code, out, _ = ask(*SMALL[:-2], "--network", "two-layer", "--methods", "fedavg")
+    assert code == 0
+    assert "ahead of" not in out
+    assert "federation" not in out
 
 
 def test_many_clients_are_shown_from_both_ends(ask):
@@ -115,17 +148,67 @@ def test_errors_name_the_way_out(ask, file, tmp_path):
     np.savez(tmp_path / "alone.npz", X=np.random.default_rng(0).standard_normal((9, 2)), y=np.arange(9), owner=[0] * 9)
     for arguments, words in (
         ([], "Missing option '--dataset'"),
-        (["--dataset", "digit"], "choose one of digits"),
-        (["--dataset", file(True), "--clients", "3"], "--clients is for a named data set"),
-        (["--dataset", file(True), "--data", "real"], "--data is for a named data set"),
-        (["--dataset", file(True), "--data-seed", "3"], "--data-seed is for a named data set"),
-        (["--dataset", "digits", "--target", "classes"], "--target is for a file of your own"),
+        (["--dataset", "digit"], "did you mean 'digits'"),
+        (
+            ["--dataset", file(True), "--clients", "3"],
+            "says who holds what (--clients)",
+        ),
+        (["--dataset", file(True), "--data", "real"], "says who holds what (--data)"),
+        (
+            ["--dataset", file(True), "--data-seed", "3"],
+            "says who holds what (--data-seed)",
+        ),
+        (["--dataset", "digits", "--target", "classes"], "target is for a file of your own"),
         (["--dataset", file(True), "--network-seed", 2**70], "--network-seed"),
         (["--dataset", tmp_path / "one.npz", "--target", "classes"], "of one class"),
         (["--dataset", tmp_path / "none.npz"], "cannot read"),
         (["--dataset", tmp_path / "alone.npz"], "two or more"),
         (["--dataset", "digits", "--skew", "domain", "--alpha", "1"], "means nothing to skew"),
+        ([*SMALL[:-2], "--methods", "fedbn"], "methods is for a network that would be trained"),
+        ([*SMALL, "--network", "two-layer"], "width is for the paper's two-layer network"),
+        ([*SMALL[:-2], "--network", "two-layer", "--methods", "fedbm"], "'fedbm' is no method; choose from"),
+        ([*SMALL[:-2], "--network", "two-layer", "--shared", "x"], "write a new name and what it shares"),
+        ([*SMALL[:-2], "--network", "two-layer", "--shared", "x=haed.*"], "no entry of the network matches 'haed.*'"),
+        (
+            ["--dataset", file(True), "--network", "digits"],
+            "says who holds what (--network)",
+        ),
     ):
         code, out, err = ask(*arguments)
         assert (code, out) == (2, ""), arguments
         assert words in err
+
+
+def test_the_library_gives_what_the_command_prints(ask, file, capsys):
+    report = fedtrain.forecast(str(file(True)), width=64, quiet=True)
+    assert capsys.readouterr() == ("", "")
+    told = json.loads(ask("--dataset", file(True), "--width", "64", "--json")[1])
+    assert report.to_dict() == told
+    assert report["odd"].federation.word == "hurts"
+    assert report.order[0].method == told["first"]["method"]
+    assert report.describe() in repr(report)
+    assert "<td>odd</td>" in report._repr_html_()
+    with pytest.raises(fedtrain.InputError, match="did you mean 'odd'"):
+        report["od"]
+    with pytest.raises(fedtrain.InputError, match="unknown option 'client'; did you mean 'clients'"):
+        fedtrain.forecast("digits", client=3)
+
+
+def test_data_under_a_name_are_shared_out_and_foretold(ask, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FEDCO2_DATA", str(tmp_path / "store"))
+    path = write_table(tmp_path / "cases.csv")
+    assert "which column is to be predicted?" in ask("--dataset", path)[2]
+    columns = ["--client-column", TABLE["client_column"], "--target", TABLE["target"]]
+    assert main(["data", "add", "cases", str(path), *columns]) == 0
+    capsys.readouterr()
+    assert main(["data", "clients", "--dataset", "cases", "--json"]) == 0
+    shared_out = json.loads(capsys.readouterr().out)["clients"]
+    assert {one["name"]: sum(one["train"]) + sum(one["test"]) for one in shared_out} == SITES
+
+    report = fedtrain.forecast("cases", width=32, quiet=True)
+    assert {one.name: one.samples for one in report.clients} == {one["name"]: sum(one["train"]) for one in shared_out}
+    assert not any("pixels" in note for note in report.notes)
+    told = json.loads(ask("--dataset", "cases", "--network", "mlp", "--methods", "fedavg,fedbn", "--json")[1])
+    assert [one["name"] for one in told["clients"]] == list(SITES)
+    assert "only the paper's data sets have a stand-in" in ask("--dataset", "cases", "--data", "standin")[2]
+    assert "alpha means nothing to skew 'domain'" in ask("--dataset", "cases", "--alpha", "1")[2]

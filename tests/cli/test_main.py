@@ -246,3 +246,29 @@ def test_errors_name_the_flag_that_was_typed(
 ) -> None:
     assert main(["train", "--data", "standin", "--dry-run", *arguments]) == 2
     assert capsys.readouterr().err.strip().endswith(end)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["data", "clients", "--dataset", "cifar"], "did you mean 'cifar10'? there are digits"),
+        (["methods", "fedbm"], "did you mean 'fedbn'?"),
+        (["theory", "--covariance", "isotropc"], "did you mean 'isotropic'?"),
+        (["reproduce", "T7", "--rule", "best"], "did you mean 'best-by-validation'?"),
+        (["evaluate", "run", "--split", "tests"], "did you mean 'test'?"),
+        (["train", "--model", "resnet18"], "digits, alexnet, cifar, two-layer"),
+    ],
+)
+def test_a_word_that_is_no_choice_gets_the_nearest_and_all(capsys, command, words):
+    assert main(command) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_help_is_as_wide_as_the_terminal(capsys, monkeypatch):
+    lines = {}
+    for columns in (80, 140):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        main(["train", "--help"])
+        lines[columns] = capsys.readouterr().out.splitlines()
+        assert 0.8 * columns < max(map(len, lines[columns])) <= columns
+    assert len(lines[140]) < len(lines[80])

@@ -37,7 +37,7 @@ def pictures(tmp_path_factory):
     pool = next(pool for pool in build_standin_pools("digits") if pool.domain == "svhn")
     folder = tmp_path_factory.mktemp("pictures")
     paths = [folder / f"{i}.png" for i in range(40)]
-    for path, image in zip(paths, pool.load_images("test", np.arange(40)), strict=True):
+    for path, image in zip(paths, pool.load_inputs("test", np.arange(40)), strict=True):
         Image.fromarray(image.permute(1, 2, 0).numpy()).save(path)
     return paths, pool.test[:40]
 

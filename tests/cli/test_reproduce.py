@@ -20,9 +20,10 @@ from cli.main import main
 from cli.reproduce import reproduce
 from cli.train import train
 from cli.train.run import get_keywords
-from fedtrain.reproduce.paper_item import PAPER_ITEM_NAMES
-from fedtrain.reproduce.plan import build_plan, make_dataset_finder
-from fedtrain.reproduce.request import Request
+from fedtrain.reproduction.jobs import Job
+from fedtrain.reproduction.paper_item import PAPER_ITEM_NAMES
+from fedtrain.reproduction.plan import build_plan, make_dataset_finder
+from fedtrain.reproduction.request import Request
 from fedtrain.runs.folder import RunFolder
 from fedtrain.training import plan
 
@@ -88,12 +89,15 @@ def test_a_dry_run_shows_every_command_and_writes_nothing(ask, tmp_path):
 
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("name", ["T3", "T10", "F3", "F6", "F7"])
-def test_a_command_by_hand_is_the_same_run(name, legacy):
+def test_a_command_by_hand_and_a_call_are_the_same_run(name, legacy, tmp_path):
     request = Request(source="standin", seeds="3,", legacy=legacy, rounds=50)
     look = make_dataset_finder(request)
     for cell in build_plan(name, request, look).run_specs.values():
         options = train.make_context("train", shlex.split(shlex.join(cell.build_arguments()))).params
         config = plan(**get_keywords(options), load_images=False).config
+        assert replace(config, machine=replace(config.machine, threads=None)) == cell.config
+        keywords = Job(cell, tmp_path / "run").build_keywords(1)
+        config = plan(**json.loads(json.dumps(keywords)), load_images=False).config
         assert replace(config, machine=replace(config.machine, threads=None)) == cell.config
 
 
@@ -168,7 +172,7 @@ def test_interrupted_it_says_how_to_go_on(ask, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.reproduce.execute.run_jobs", interrupted)
+    monkeypatch.setattr("fedtrain.reproduction.reproduce.run_jobs", interrupted)
     code, out, err = ask(*ONE)
     assert (code, out) == (130, "")
     assert "interrupted after 0 of 1 runs" in err

@@ -249,7 +249,9 @@ def test_threads_are_those_asked_for(tmp_path, monkeypatch, capsys):
     import torch
 
     seen = []
-    monkeypatch.setattr("theory.verification.measure", lambda *a, **k: seen.append(torch.get_num_threads()) or 1 / 0)
+    monkeypatch.setattr(
+        "theory.verification.collect_results", lambda *a, **k: seen.append(torch.get_num_threads()) or 1 / 0
+    )
     before = torch.get_num_threads()
     assert main([*QUICK, "--threads", "2", "--out", str(tmp_path / "out")]) == 70
     assert seen == [2]

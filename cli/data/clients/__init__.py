@@ -16,7 +16,9 @@ from fedtrain.registry import DATASET_NAMES
     short_help="Who holds how much of which class.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option("--dataset", type=click.Choice(DATASET_NAMES), required=True, help="Which data.")
+@click.option(
+    "--dataset", required=True, metavar="NAME|PATH", help=f"{', '.join(DATASET_NAMES)}, or your own (a folder, a name)."
+)
 @add_partition_options("published class counts or the stand-in")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.png", help="Draw the training images.")

@@ -14,8 +14,8 @@ import numpy as np
 from cli.console import make_console
 from cli.data.clients.view import print_clients
 from fedtrain.config.data import SETTINGS_OF_SKEW, DataSettings
-from fedtrain.config.presets import resolve_preset
-from fedtrain.data.datasets import get_dataset_info
+from fedtrain.config.partition_options import PartitionOptions, resolve_data_settings
+from fedtrain.data.datasets import DATASETS, DatasetInfo, get_dataset_info
 from fedtrain.data.partition import build_known_labels, count_classes
 from fedtrain.data.partition.assign import assign_samples, validate_data_settings
 from fedtrain.data.partition.client_indices import ClientIndices, LabelledPool
@@ -24,7 +24,6 @@ from fedtrain.data.partition.indices import Indices
 from fedtrain.data.source import load_dataset
 from fedtrain.data.storage import store
 from fedtrain.report.png import check_new_png, write_png
-from theory.errors import InputError
 
 ORDER_DEPENDENT_SKEWS = ("iid", "pachinko")
 """Skews whose class counts depend on the order of the samples, not only on class sizes."""
@@ -39,29 +38,27 @@ class ClassCountPool:
     test: Indices
 
 
-def build_data_settings(options: dict[str, Any]) -> DataSettings:
-    """The options over the data set's preset; one that the skew does not read is refused."""
-    names = ("alpha", "beta", "classes_per_client", "divide", "percent", "train_size", "least")
-    asked = {name: options[name] for name in ("dataset", "source", "skew", "clients", "seed", *names)}
-    given = {name: value for name, value in asked.items() if value is not None}
-    settings = resolve_preset(options["dataset"], {"data": given}).data
-    for name in names:
-        if name in given and name not in SETTINGS_OF_SKEW[settings.skew]:
-            raise InputError(f"--{name.replace('_', '-')} means nothing to skew {settings.skew!r}; leave it out")
-    return settings
+def get_partition_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Those that say which data set is shared out, and how."""
+    return {name: options[name] for name in ("dataset", *PartitionOptions.__annotations__)}
 
 
-def load_label_pools(settings: DataSettings, root: Path | None) -> tuple[Sequence[LabelledPool], str, str, list[str]]:
-    """(pools, title, source, notes): real labels, the published class counts, or those of the stand-in."""
+def load_label_pools(
+    settings: DataSettings, root: Path | None
+) -> tuple[Sequence[LabelledPool], str, str, list[str], DatasetInfo]:
+    """(pools, title, source, notes, description): real labels, the published class counts, or those of the stand-in."""
+    if settings.dataset not in DATASETS:
+        found = load_dataset(settings, root).merge_for(settings.skew)
+        return found.pools, found.title, "real", list(found.notes), found.info
     data = get_dataset_info(settings.dataset)
     known = build_known_labels(data.name)
     if known and settings.source == "auto" and not store.list_stored_titles(data.name, store.resolve_data_dir(root)):
         notes = ["from published class counts: the images are not here"]
         if settings.skew in ORDER_DEPENDENT_SKEWS:
             notes.append("the order of the images matters to this skew: counts of the real ones differ a little")
-        return [ClassCountPool(data.name, *known)], data.title, "class counts", notes
+        return [ClassCountPool(data.name, *known)], data.title, "class counts", notes, data
     found = load_dataset(settings, root)
-    return found.pools, found.title, "standin" if found.standin else "real", list(found.notes)
+    return found.pools, found.title, "standin" if found.standin else "real", list(found.notes), data
 
 
 def build_client_row(share: ClientIndices, pool: LabelledPool, classes: int) -> dict[str, Any]:
@@ -77,13 +74,14 @@ def build_client_row(share: ClientIndices, pool: LabelledPool, classes: int) -> 
 
 def run_clients(options: dict[str, Any]) -> None:
     """Share out the labels; print, and draw if asked."""
-    settings, plot = build_data_settings(options), options["plot"]
-    validate_data_settings(settings)
+    settings, plot = resolve_data_settings(**get_partition_options(options)), options["plot"]
+    if settings.dataset in DATASETS:
+        validate_data_settings(settings)
     if plot is not None:
         check_new_png(plot)
-    pools, title, source, notes = load_label_pools(settings, options["data_dir"])
-    classes = get_dataset_info(settings.dataset).classes
-    rows = [build_client_row(share, pools[share.pool_index], len(classes)) for share in assign_samples(settings, pools)]
+    pools, title, source, notes, data = load_label_pools(settings, options["data_dir"])
+    classes, shares = data.classes, assign_samples(settings, pools, data)
+    rows = [build_client_row(share, pools[share.pool_index], len(classes)) for share in shares]
     heading = f"{title}: {describe_partition(settings)}"
     if plot is not None:
         write_figure(plot, rows, classes, heading)

@@ -76,8 +76,12 @@ def test_a_dry_run_tells_all_and_writes_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main([*QUICK_TRAIN, "--dry-run", "--out", "out"]) == 0
     shown = capsys.readouterr().out
-    for text in ("STAND-IN DATA", "published", "kB up", "[local]\nlr = 0.01", "roughly", "nothing was written"):
+    for text in ("STAND-IN DATA", "published", "kB up", "roughly", "nothing was written"):
         assert text in shown, text
+    assert "roughly" in shown.splitlines()[-2]  # what one asks for is seen last
+    assert "[local]" not in shown
+    assert main([*QUICK_TRAIN, "--dry-run", "--show-config", "--out", "out"]) == 0
+    assert "[local]\nlr = 0.01" in capsys.readouterr().out
     assert main([*QUICK_TRAIN, "--dry-run", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["config"]["server"]["rounds"] == 2
@@ -170,7 +174,7 @@ def test_real_data_that_are_missing_name_the_command(tmp_path, capsys):
         (["--set", "local.lr=fast"], ("local.lr is 'fast'", "a finite number")),
         (["--set", "method.intra=onlin"], ("method.intra is 'onlin'", "'online'")),
         (["--set", "method.name=[1]"], ("unknown method [1]",)),
-        (["--set", "data.dataset=[1]"], ("unknown data set '[1]'",)),
+        (["--set", "data.dataset=[1]"], ("data.dataset is [1]", "it must be text")),
         (["--skew", "diriclet"], ("data.skew is 'diriclet'", "'dirichlet'")),
         (["--skew", "dirichlet"], ("skew 'dirichlet' does not fit Digits",)),
         (["--data", "reel"], ("data.source is 'reel'", "'real'")),
@@ -291,7 +295,7 @@ def test_help_lists_every_option(capsys):
         *("--method", "--dataset", "--data", "--skew", "--alpha", "--clients", "--participation", "--rounds"),
         *("--local-epochs", "--batch-size", "--lr", "--momentum", "--weight-decay", "--seed", "--data-seed"),
         *("--device", "--threads", "--eval-every", "--preset", "--config", "--set", "--out", "--resume"),
-        *("--dry-run", "--json", "--data-dir", "--checkpoint-every", "--on-client-failure"),
+        *("--dry-run", "--json", "--data-dir", "--checkpoint-every", "--on-client-failure", "--aggregator"),
     ):
         assert f"{option} " in shown, option
     assert set(SETTING_FOR_OPTION) < {parameter.name for parameter in train.params}
