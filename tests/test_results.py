@@ -6,6 +6,7 @@ import json
 import lzma
 import re
 import shutil
+import tomllib
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from fedtrain.config.schema import parse_config
 from fedtrain.report.records import RunRecord, read_record
-from fedtrain.reproduce.paper_numbers import load_paper_numbers
+from fedtrain.reproduction.paper_numbers import load_paper_numbers
 from fedtrain.runs.folder import METRICS_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.runs.json_types import RuleResult
 from fedtrain.runs.selection import summarise_rows
@@ -229,7 +230,8 @@ def test_the_forecasts_and_what_was_trained_are_what_the_records_say(records):
     methods = ("SingleSet", "FedBN", "Fed-CO2")
     models = {"offline": "SingleSet", "online": "FedBN", "fused": "Fed-CO2"}  # what they are without transfer
     trained: dict[tuple[str, str], str] = {}
-    forecast_for = {folder: runs for folder, runs in records.items() if folder != "cifar10-full"}  # other images
+    elsewhere = ("cifar10-full", "forecast-2026-11-18")  # other images, and the table below
+    forecast_for = {folder: runs for folder, runs in records.items() if folder not in elsewhere}
     for record in (one for runs in forecast_for.values() for one in runs):
         if place := forecast_row(record):
             row, rule = place
@@ -261,3 +263,56 @@ def test_the_readme_says_what_the_records_say(records):
     assert shown
     for key, row in (item for table in shown for item in table.items()):
         assert list(row.values()) == found[key], key
+
+
+def format_kernel_number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2g}"
+
+
+def test_the_page_on_deep_networks_says_what_the_records_say():
+    """Every model at every checkpoint, and every verdict."""
+    spectra, verdicts = tables(ROOT / "docs" / "theory" / "deep-networks.md")[:2]
+    found, judged = [], []
+    for path in sorted((RECORDS / "deep-kernels").glob("*.json")):
+        study = json.loads(path.read_text(encoding="utf-8"))
+        assert not study["standin"]
+        for one in study["checkpoints"]:
+            place = [study["method_title"], str(one["round"])]
+            judged.append(place + [one["orderings"][name]["verdict"] for name in ("O1", "O2", "O3", "O4")])
+            for name, model in one["models"].items():
+                spectrum = model["spectrum"]
+                low = None if spectrum["condition"] is None else spectrum["lambda_min"]
+                values = (low, *(spectrum[key] for key in ("lambda_max", "condition", "effective_rank", "alignment")))
+                found.append([*place, name, *map(format_kernel_number, (*values, model["drift"]))])
+    assert found
+    assert spectra[1:] == found
+    assert verdicts[1:] == judged
+    page = " ".join((ROOT / "docs" / "theory" / "deep-networks.md").read_text(encoding="utf-8").split())
+    record = json.loads((RECORDS / "deep-kernels-statistics" / "digits-fedbn.json").read_text(encoding="utf-8"))
+    trained = json.loads((RECORDS / "deep-kernels" / "digits-fedbn.json").read_text(encoding="utf-8"))["checkpoints"][
+        -1
+    ]
+    measured, last = record["spectrum"], trained["models"]["model"]["spectrum"]
+    assert f"λ_min of FedBN is already {measured['lambda_min']:,.0f} and λ_max {measured['lambda_max']:,.0f}" in page
+    assert f"({last['lambda_min']:,.0f} and {last['lambda_max']:,.0f} after 20 rounds)" in page
+
+
+def test_what_was_foretold_before_training_is_what_the_records_say(records):
+    """The dated file says what the forecasts said, and the page compares them with the runs."""
+    dated = tomllib.loads((PAGES / "forecasts" / "2026-11-18.toml").read_text(encoding="utf-8"))
+    folder = RECORDS / "forecast-2026-11-18"
+    for name, said_then in dated.items():
+        told = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        assert {method: round(100 * mean, 1) for method, mean in told["mean"].items()} == said_then["mean"]
+    trained: dict[str, str] = {}
+    branches = {"offline": "SingleSet", "online": "FedBN", "fused": "Fed-CO2"}
+    for record in records["forecast-2026-11-18"]:
+        name = by_method(record)
+        for branch, mean in record.rules["last"]["mean"].items():
+            trained[branches[branch] if name == "Fed-CO2" else name] = f"{100 * mean:.1f}"
+    _, *rows = on_page("forecasts", 1)
+    two_layer = dated["two-layer"]["mean"]
+    assert {method for method, *_ in rows} == set(two_layer)
+    for method, foretold, reached in rows:
+        assert foretold == f"{two_layer[method]:.1f}"
+        assert reached == trained[method]

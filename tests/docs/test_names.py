@@ -12,6 +12,7 @@ import click
 import pytest
 
 from cli.main import fedco2
+from fedtrain.aggregators import AGGREGATORS
 from fedtrain.config.schema import SECTIONS
 from fedtrain.methods import METHODS
 
@@ -23,13 +24,22 @@ PAGES = [
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]+)")
-SETTING = re.compile(rf"(?<![\w./])((?:{'|'.join([*SECTIONS, 'method'])})\.[a-z_]+)(?![\w.(/])")
+SETTING = re.compile(rf"(?<![\w./])((?:{'|'.join([*SECTIONS, 'method', 'aggregator'])})\.[a-z_]+)(?![\w.(/])")
 OUR_TREES = [ROOT, ROOT / "fedtrain", ROOT / "docs"]
-OPTIONS_OF_OTHERS = {"--nproc-per-node", "--directory", "--all-files", "--node-config"}
-"""Of torchrun, http.server, pre-commit and Flower."""
+OPTIONS_OF_OTHERS = {
+    "--nproc-per-node",
+    "--directory",
+    "--all-files",
+    "--node-config",
+    "--logdir",
+    "--backend-store-uri",
+}
+"""Of torchrun, http.server, pre-commit, Flower, TensorBoard and MLflow."""
 OLD_WORDS = re.compile(
     r"(?<![\w-])(fleets?|cupboards?|shelf|shelved|in-turn|parcels?|ledger|--sample|--engine|--personal)(?![\w-])", re.I
 )
+IN_EXAMPLES = {"method.depth", "aggregator.share"}
+"""Of classes that a page defines."""
 NO_SETTINGS = {"server.pem", "server.key", "server.py"}
 
 
@@ -140,8 +150,9 @@ def test_options_exist(page):
 def test_settings_exist(page):
     known = {f"{section}.{field.name}" for section, kind in SECTIONS.items() for field in dataclasses.fields(kind)}
     known |= {f"method.{field.name}" for kind in METHODS.values() for field in dataclasses.fields(kind)}
+    known |= {f"aggregator.{field.name}" for kind in AGGREGATORS.values() for field in dataclasses.fields(kind)}
     named = {setting for text in code(page) for setting in SETTING.findall(text)}
-    assert not named - known - NO_SETTINGS - {"method.name"}
+    assert not named - known - NO_SETTINGS - {"method.name", "aggregator.name"} - IN_EXAMPLES
 
 
 @pytest.mark.parametrize("section", SECTIONS)
@@ -152,7 +163,7 @@ def test_the_configuration_page_has_every_key_and_its_default(section):
     assert set(shown) == {field.name for field in dataclasses.fields(SECTIONS[section])}
     for field in dataclasses.fields(SECTIONS[section]):
         known = field.default
-        words = {None: "none", True: "true", False: "false"}
+        words = {None: "none", True: "true", False: "false", (): "empty", "": "empty"}
         is_number = isinstance(known, int | float) and not isinstance(known, bool)
         assert float(shown[field.name]) == known if is_number else shown[field.name] == words.get(known, known), field
 

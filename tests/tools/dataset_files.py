@@ -28,7 +28,7 @@ COLOUR_IMAGES = RNG.integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
 CIFAR_IMAGES = RNG.integers(0, 256, (10, 32, 32, 3), dtype=np.uint8)
 USPS_IMAGES = RNG.integers(0, 256, (3, 16, 16), dtype=np.uint8)
 LABELS = np.array([3, 0, 9, 1, 1, 7])
-SMALL_OFFICE = replace(get_dataset_info("office"), image_size=32)
+SMALL_OFFICE = replace(get_dataset_info("office"), input_shape=(3, 32, 32))
 
 
 def ignore_progress(what: str, done: int, total: int) -> None:

@@ -12,12 +12,12 @@ from fedtrain.data.client_data import SamplePool
 from fedtrain.data.datasets import DATASETS
 from fedtrain.data.source import LoadedDataset
 from fedtrain.report.records import read_record
-from fedtrain.reproduce import paper_numbers
-from fedtrain.reproduce.deviations import PUBLISHED_TEST_SIZES
-from fedtrain.reproduce.jobs import build_jobs
-from fedtrain.reproduce.plan import build_plan
-from fedtrain.reproduce.request import Request
-from fedtrain.reproduce.results import build_comparison_tables
+from fedtrain.reproduction import paper_numbers
+from fedtrain.reproduction.deviations import PUBLISHED_TEST_SIZES
+from fedtrain.reproduction.jobs import build_jobs
+from fedtrain.reproduction.plan import build_plan
+from fedtrain.reproduction.request import Request
+from fedtrain.reproduction.results import build_comparison_tables
 from fedtrain.runs.folder import SUMMARY_FILE, RunFolder
 from fedtrain.runs.manifest import describe_clients
 
@@ -33,9 +33,10 @@ def make_published_data(name):
     train = np.arange(50_000) % len(data.classes)
     test = {domain: np.arange(sizes[domain]) % len(data.classes) for domain in data.domains}
     pools = [
-        SamplePool(domain, title, train, test[domain], lambda *_: None, 28) for domain, title in data.domains.items()
+        SamplePool(domain, title, train, test[domain], lambda *_: None, (3, 28, 28))
+        for domain, title in data.domains.items()
     ]
-    return LoadedDataset(pools, data.title, False, ())
+    return LoadedDataset(data, pools, data.title, False, ())
 
 
 def make_plan(name, look=make_published_data, **request):
@@ -53,7 +54,7 @@ def make_full_plan(name):
 
 @cache
 def outline_clients(settings, look):
-    return describe_clients(assemble_federation(settings, look(settings.dataset).without_images()))
+    return describe_clients(assemble_federation(settings, look(settings.dataset).without_inputs()))
 
 
 def write_fake_run(job, level=0.8, sums="same", look=make_published_data):

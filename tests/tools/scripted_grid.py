@@ -50,7 +50,7 @@ class Grid:
             return self.reply(number, request, Error(UNAVAILABLE, "node unavailable"))
         place = self.nodes[at]
         app = client_app.describe_client if request.metadata.message_type == "query" else client_app.run_client_round
-        settings = {"partition-id": place, "state-dir": str(self.root / f"node {place}")}
+        settings = {**self.settings_of(place), "state-dir": str(self.root / f"node {place}")}
         context = Context(1, at, settings, self.memory[at], {})
         try:
             if self.tamper is not None:
@@ -62,6 +62,10 @@ class Grid:
             return self.reply(number, request, Error(RAISED, str(error)))
         self.log.append((place, request.metadata.message_type, parse_record(request.content)[0]))
         return self.reply(number, request, self.spoilt(place, request, reply.content))
+
+    def settings_of(self, place):
+        """Of a node: which client it has."""
+        return {"partition-id": place}
 
     def reply(self, number, request, what):
         del self.requests[number]

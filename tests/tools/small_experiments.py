@@ -40,6 +40,8 @@ CASES = {
         f"{name} some": merge_tables(COMMON, SOME, {"method": {"name": name, **LABEL_SKEW.get(name, {})}})
         for name in METHODS
     },
+    "fedbn fedyogi": merge_tables(COMMON, ALL, {"method": {"name": "fedbn"}, "aggregator": {"name": "fedyogi"}}),
+    "fedco2 float16": merge_tables(COMMON, ALL, {"method": {"name": "fedco2"}, "server": {"codec": "float16"}}),
     "fedco2 both": merge_tables(COMMON, SOME, {"method": {"name": "fedco2"}}),
 }
 """By method and who takes part; "fedco2 some" is its form for label skew, "fedco2 both" the full one."""
@@ -114,6 +116,7 @@ def agreeing(folder: RunFolder, names, own) -> dict[str, object]:
         "metrics": (folder.path / METRICS_FILE).read_bytes(),
         "shared": bits(state.message.shared),
         "heads": [(name, bits(head)) for name, head in state.message.peers.items()],
+        "server": {what: bits(entries) for what, entries in state.server.items()},
         "own": {name: bits(own(state, name)) for name in names},
         "ledger": state.communication,
         "round": state.message.round,
