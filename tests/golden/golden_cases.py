@@ -125,9 +125,10 @@ THEORIES = [
          own_data={"dataset": "numbers"}),
 ]  # fmt: skip
 FORECASTS = [
-    Case("forecast", FORECAST, {"dataset": "digits", "data": "standin", "samples": 24, "width": 256}, tolerance=DOUBLE),
-    Case("forecast own data", FORECAST, {"width": 256}, tolerance=DOUBLE, own_data={"dataset": "classes"}),
-    Case("forecast numbers", FORECAST, {"width": 128, "network_seed": 5}, tolerance=DOUBLE,
+    Case("forecast", FORECAST, {"dataset": "digits", "data": "standin", "samples": 24, "width": 256}, tolerance=DOUBLE,
+         grows=True),
+    Case("forecast own data", FORECAST, {"width": 256}, tolerance=DOUBLE, grows=True, own_data={"dataset": "classes"}),
+    Case("forecast numbers", FORECAST, {"width": 128, "network_seed": 5}, tolerance=DOUBLE, grows=True,
          own_data={"dataset": "numbers"}),
 ]  # fmt: skip
 
