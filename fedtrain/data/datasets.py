@@ -8,6 +8,7 @@ from typing import Literal
 
 from fedtrain.data.readers.class_folders import DOMAINNET_CLASSES, OFFICE_CLASSES
 from fedtrain.data.scaling import Scaling
+from fedtrain.data.superclasses import CIFAR100_CLASSES, find_superclasses
 from fedtrain.data.table_schema import TableSchema
 from theory.errors import InputError
 from theory.text import suggest_name
@@ -36,6 +37,8 @@ class DatasetInfo:
     table: TableSchema | None = None
     """The columns, if inputs are rows of a table."""
     licence: str = ""
+    superclasses: tuple[int, ...] = ()
+    """The coarse class of each class, if classes have such: Pachinko draws one first."""
 
     @property
     def image_size(self) -> int:
@@ -50,7 +53,6 @@ class DatasetInfo:
 
 DIGIT_CLASSES = tuple(str(digit) for digit in range(10))
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-CIFAR100_CLASSES = tuple(f"class {number}" for number in range(100))
 
 DATASETS: dict[str, DatasetInfo] = {
     d.name: d
@@ -117,6 +119,7 @@ DATASETS: dict[str, DatasetInfo] = {
             (3, 32, 32),
             (0.5071, 0.4865, 0.4409),
             (0.2673, 0.2564, 0.2762),
+            superclasses=find_superclasses(CIFAR100_CLASSES),
         ),
     )
 }

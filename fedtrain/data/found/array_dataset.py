@@ -1,4 +1,4 @@
-"""Arrays as a data set: X, y and owner of an npz file, with names of clients and classes if they are there."""
+"""Arrays as a data set: X, y, owner of an npz file, and names, coarse classes and a split if they are there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from fedtrain.data.partition.indices import Indices
 from fedtrain.data.readers.npz import read_arrays
 from fedtrain.data.scaling import measure_scaling
 
-ARRAYS = ("X", "y", "owner", "split", "clients", "classes")
+ARRAYS = ("X", "y", "owner", "split", "clients", "classes", "superclasses")
+PARTED = (("x_train", "y_train", "x_test", "y_test"), ("train_images", "train_labels", "test_images", "test_labels"))
+"""What others call X and y of the two parts: Keras and MedMNIST."""
 MAX_CLASSES = 10_000
 PIXEL_MEAN, PIXEL_STD = (0.5,), (0.5,)
 """Pixels between 0 and 1 become numbers between -1 and 1."""
@@ -26,7 +28,7 @@ PIXEL_MEAN, PIXEL_STD = (0.5,), (0.5,)
 
 def find_array_dataset(path: Path, settings: DataSettings) -> FoundDataset:
     """What is in an npz: X (n, ...), y (n), and as far as they are there owner (n), split (n), clients, classes."""
-    arrays = read_arrays(path, ARRAYS)
+    arrays = _join_parts(path, read_arrays(path, (*ARRAYS, *PARTED[0], *PARTED[1])))
     for name in ("X", "y"):
         if name not in arrays:
             raise DataError(f"{path}: it has no array {name}; it needs X (n, ...) and y (n), and owner (n) for clients")
@@ -62,8 +64,37 @@ def find_array_dataset(path: Path, settings: DataSettings) -> FoundDataset:
         PIXEL_STD if pixels else (1.0,),
         input_type="uint8" if pixels else "float32",
         scaling=measure_scaling(x[train], np.ones(x.shape[1], bool)) if x.ndim == 2 else None,
+        superclasses=_read_superclasses(path, arrays.get("superclasses"), len(classes)),
     )
     return FoundDataset(info, build_array_pools(info, x, labels, rows, splits), split, tuple(notes))
+
+
+def _join_parts(path: Path, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """X, y and split of arrays that are there in two parts."""
+    for names in PARTED:
+        if "X" in arrays or not all(name in arrays for name in names):
+            continue
+        x, y, x_test, y_test = (arrays[name] for name in names)
+        if x.shape[1:] != x_test.shape[1:] or not x.ndim or x.dtype != x_test.dtype:
+            raise DataError(
+                f"{path}: {names[0]} is {x.dtype} of shape {x.shape}, and {names[2]} {x_test.dtype} of {x_test.shape}; "
+                "give both samples of one kind"
+            )
+        parts = np.repeat(["train", "test"], [len(x), len(x_test)])
+        labels = np.concatenate([y.reshape(-1), y_test.reshape(-1)])
+        return {**arrays, "X": np.concatenate([x, x_test]), "y": labels, "split": parts}
+    return arrays
+
+
+def _read_superclasses(path: Path, given: NDArray[Any] | None, classes: int) -> tuple[int, ...]:
+    """The coarse class of each class, counted from 0."""
+    if given is None:
+        return ()
+    if given.shape != (classes,):
+        raise DataError(
+            f"{path}: superclasses has shape {given.shape}, and there are {classes} classes; give the coarse class of each"
+        )
+    return tuple(np.unique(given, return_inverse=True)[1].tolist())
 
 
 def _shape_inputs(path: Path, X: NDArray[Any], whose: list[str]) -> NDArray[Any]:

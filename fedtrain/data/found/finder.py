@@ -27,6 +27,7 @@ from fedtrain.data.readers.archive import extract_archive
 from fedtrain.data.readers.csv_table import read_csv
 from fedtrain.data.readers.labelled_images import Split
 from fedtrain.data.readers.safe_read import CHUNK, require_regular_file, wrap_read_errors
+from fedtrain.data.superclasses import find_superclasses
 
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz")
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt")
@@ -34,6 +35,12 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".txt")
 
 def find_dataset(path: Path, settings: DataSettings, progress: Progress = ignore_progress) -> FoundDataset:
     """What is at the path, whole and checked, before anything is trained or written."""
+    found = _find_by_kind(path, settings, progress)
+    coarse = found.info.superclasses or find_superclasses(found.info.classes)
+    return replace(found, info=replace(found.info, superclasses=coarse))
+
+
+def _find_by_kind(path: Path, settings: DataSettings, progress: Progress) -> FoundDataset:
     name = path.name.lower()
     if not path.exists():
         raise DataError(f"{path}: no such file or folder; mend the path")

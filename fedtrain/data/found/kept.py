@@ -136,6 +136,8 @@ def _describe(found: FoundDataset) -> dict[str, Any]:
             "std": list(info.std),
         },
     }
+    if info.superclasses:
+        table["superclasses"] = list(info.superclasses)
     if info.scaling is not None:
         table["scaling"] = info.scaling.to_table()
     if info.table is not None:
@@ -162,4 +164,12 @@ def _parse(name: str, table: dict[str, Any]) -> DatasetInfo:
         scaling=Scaling.from_table(table["scaling"]) if "scaling" in table else None,
         table=TableSchema.from_table(table["table"]) if "table" in table else None,
         licence=str(table["licence"]),
+        superclasses=_parse_superclasses(table),
     )
+
+
+def _parse_superclasses(table: dict[str, Any]) -> tuple[int, ...]:
+    coarse = tuple(int(one) for one in table.get("superclasses", ()))
+    if coarse and (len(coarse) != len(table["classes"]) or min(coarse) < 0):
+        raise ValueError("its superclasses are not one for each class")
+    return coarse

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from fedtrain.config.data import DataSettings
 from fedtrain.data.datasets import DatasetInfo, get_dataset_info
 from fedtrain.data.partition import (
-    CIFAR100_COARSE,
     TrainTestIndices,
     partition_dirichlet,
     partition_iid,
@@ -32,14 +33,14 @@ def assign_samples(
     if settings.skew == "label+feature":
         return assign_domain_parts(settings, pools)
     (pool,) = pools
-    drawn = partition_by_label(settings, pool)
+    drawn = partition_by_label(settings, pool, data or get_dataset_info(settings.dataset))
     digits = max(2, len(str(len(drawn) - 1)))
     return [
         ClientIndices(f"client{i:0{digits}}", 0, share.train, share.test, NO_INDICES) for i, share in enumerate(drawn)
     ]
 
 
-def partition_by_label(settings: DataSettings, pool: LabelledPool) -> list[TrainTestIndices]:
+def partition_by_label(settings: DataSettings, pool: LabelledPool, data: DatasetInfo) -> list[TrainTestIndices]:
     """One pool spread over clients by label."""
     lists, clients, seed = (pool.train, pool.test), settings.clients or 0, settings.seed
     if settings.skew == "iid":
@@ -48,14 +49,16 @@ def partition_by_label(settings: DataSettings, pool: LabelledPool) -> list[Train
         return partition_pathological(*lists, clients, settings.classes_per_client, seed)
     if settings.skew == "dirichlet":
         return partition_dirichlet(*lists, clients, settings.alpha, seed, settings.least)
-    return partition_pachinko(*lists, CIFAR100_COARSE, clients, settings.alpha, settings.beta, seed=seed)
+    coarse = np.array(data.superclasses, dtype=np.int64)
+    return partition_pachinko(*lists, coarse, clients, settings.alpha, settings.beta, seed=seed)
 
 
 def list_valid_skews(data: DatasetInfo) -> list[str]:
     """The skews that make sense for a data set."""
+    by_label = ["iid", "pathological", "dirichlet", *["pachinko"] * bool(data.superclasses)]
     if len(data.domains) > 1:
-        return ["domain", "label+feature", *([] if data.is_from_paper else ["iid", "pathological", "dirichlet"])]
-    return ["iid", "pathological", "dirichlet"] + ["pachinko"] * (data.name == "cifar100")
+        return ["domain", "label+feature", *([] if data.is_from_paper else by_label)]
+    return by_label
 
 
 def validate_data_settings(settings: DataSettings, data: DatasetInfo | None = None) -> None:
@@ -64,8 +67,8 @@ def validate_data_settings(settings: DataSettings, data: DatasetInfo | None = No
     by_label = settings.skew not in ("domain", "label+feature")
     domains = len(data.domains)
     if settings.skew not in list_valid_skews(data):
-        what = f"has {domains} domains" if domains > 1 else "is one pool of images"
-        what += " without coarse classes" if settings.skew == "pachinko" and domains == 1 else ""
+        what = f"has {domains} domains" if domains > 1 else "is one pool of samples"
+        what += " without coarse classes" if settings.skew == "pachinko" and not data.superclasses else ""
         raise InputError(
             f"skew {settings.skew!r} does not fit {data.title}, which {what}; choose {_format_valid_skews(data)}"
         )
