@@ -106,7 +106,11 @@ def main(grid: Grid, context: Context) -> None:
     plan, log = parse_plan(context.run_config)
     with log.open("a", encoding="utf-8", buffering=1) as file:
         screen = Console(file=file, width=LOG_WIDTH, markup=False, highlight=False, emoji=False)
-        run_server(grid, plan, [ProgressView(screen, DEPLOYMENT_COST)], screen.print)
+        try:
+            run_server(grid, plan, [ProgressView(screen, DEPLOYMENT_COST)], screen.print)
+        except Exception as error:  # Flower tells it to those alone who ask for the run's status
+            screen.print(f"the run has ended: {error}")
+            raise
 
 
 app = ServerApp()

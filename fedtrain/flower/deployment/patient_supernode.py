@@ -1,18 +1,23 @@
 """``python -m fedtrain.flower.deployment.patient_supernode``: Flower's SuperNode, quicker and harder to stop.
 
-Three things are other than Flower's: what it knows of its requests (``patient_state``), that it keeps a worker instead
-of starting a process for every message (``worker_keeper``), and how often it looks for work.
+Four things are other than Flower's: what it knows of its requests (``patient_state``), that it keeps a worker instead
+of starting a process for every message (``worker_keeper``), how often it looks for work, and that it outlives a
+SuperLink that is overloaded, restarted, or cut off in the midst of a word.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from logging import WARNING
 from types import SimpleNamespace
 
+import httpx
+from flwr.supercore import log
+from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.object_store import ObjectStore
-from flwr.supernode import start_client_internal
+from flwr.supernode import fleet_http_connection, start_client_internal
 from flwr.supernode.cli import flower_supernode
 from flwr.supernode.nodestate import nodestate_factory
 
@@ -59,6 +64,51 @@ class WarmNode:
         WorkerKeeper(self.state, words["--runtime-api-address"], words.get("--root-certificates")).start()
 
 
+def is_passing(error: httpx.HTTPError) -> bool:
+    """Whether the SuperLink may answer the next time: it did not refuse, it could not."""
+    return not isinstance(error, httpx.HTTPStatusError) or error.response.is_server_error
+
+
+def pull_patiently(pull: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Look for a request, and if that fails in passing, say so and have found none.
+
+    Flower tries some failures again and ends the node at others: at status 500, and if a connection breaks while it
+    is encrypted anew.
+    """
+
+    def try_to_pull(**how: object) -> int | None:
+        try:
+            return pull(**how)
+        except httpx.HTTPError as error:
+            if not is_passing(error):
+                raise
+            log(WARNING, "the SuperLink could not be asked for work (%s); it will be asked again", error)
+            return None
+
+    return try_to_pull
+
+
+def send_heartbeats_patiently(send: Callable[[], bool]) -> HeartbeatSender:
+    """Say that the node is there; where Flower stops for ever at status 500, say it again soon."""
+
+    def try_to_send() -> bool:
+        try:
+            return send()
+        except httpx.HTTPStatusError as error:
+            if not is_passing(error):
+                raise
+            return False
+
+    return HeartbeatSender(try_to_send)
+
+
+def outlive_failures() -> None:
+    """The node of this process ends when it is told to, or refused."""
+    node, connection = vars(start_client_internal), vars(fleet_http_connection)
+    node["_pull_and_store_message"] = pull_patiently(node["_pull_and_store_message"])
+    connection["HeartbeatSender"] = send_heartbeats_patiently
+
+
 def install_node_state() -> None:
     """Every node of this process from now on."""
     vars(nodestate_factory)["InMemoryNodeState"] = PatientNodeState
@@ -74,4 +124,5 @@ def install_warm_worker() -> None:
 
 if __name__ == "__main__":
     install_warm_worker()
+    outlive_failures()
     flower_supernode()

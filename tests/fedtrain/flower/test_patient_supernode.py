@@ -13,11 +13,13 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 
+import httpx
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 from flwr.common.constant import ErrorCode, Status, SubStatus
 from flwr.common.serde import message_to_proto
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PushAppMessagesRequest
+from flwr.supercore import heartbeat
 from flwr.supercore.corestate import in_memory_corestate
 from flwr.supercore.date import now
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree, no_object_id_recompute
@@ -25,7 +27,7 @@ from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
-from flwr.supernode import start_client_internal
+from flwr.supernode import fleet_http_connection, start_client_internal
 from flwr.supernode.nodestate import NodeStateFactory, nodestate_factory
 from flwr.supernode.servicer.runtime import runtime_handlers
 
@@ -254,3 +256,59 @@ def test_an_app_has_time_to_start(node, clock):
     app.reply()
     assert node.is_done()
     assert node.replies() == [(request, None)]
+
+
+# --- a SuperLink that cannot answer
+
+
+def refuse(status):
+    request = httpx.Request("POST", "http://127.0.0.1:1/")
+    return httpx.HTTPStatusError(f"status {status}", request=request, response=httpx.Response(status, request=request))
+
+
+@pytest.fixture
+def outliving(monkeypatch):
+    """Flower's pull and heartbeat, in a node that outlives failures; what they meet with is raised in turn."""
+    happened = []
+
+    def meet(*_, **__):
+        error = happened.pop(0)
+        if error is not None:
+            raise error
+        return 7
+
+    monkeypatch.setattr(start_client_internal, "_pull_and_store_message", meet)
+    monkeypatch.setattr(fleet_http_connection, "HeartbeatSender", None)
+    patient_supernode.outlive_failures()
+    return happened
+
+
+def test_a_node_outlives_a_superlink_that_cannot_answer(outliving):
+    outliving += [refuse(500), refuse(503), httpx.ConnectError("[SSL] EOF occurred"), httpx.ReadTimeout("late"), None]
+    pull = start_client_internal._pull_and_store_message
+    assert [pull(state=None, receive=None) for _ in range(5)] == [None] * 4 + [7]
+
+
+def test_a_node_that_is_refused_ends(outliving):
+    outliving += [refuse(401), ValueError("of our own")]
+    for kind in (httpx.HTTPStatusError, ValueError):
+        with pytest.raises(kind):
+            start_client_internal._pull_and_store_message()
+
+
+def test_heartbeats_go_on_after_a_failure(outliving):
+    """Each is tried again until one was heard; a refusal is passed on, as it ends the node."""
+    answers = [refuse(500), True, refuse(401)]
+
+    def send():
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    sender = fleet_http_connection.HeartbeatSender(send)
+    with pytest.raises(heartbeat.HeartbeatFailure):
+        sender._heartbeat()
+    sender._heartbeat()
+    with pytest.raises(httpx.HTTPStatusError):
+        sender._heartbeat()

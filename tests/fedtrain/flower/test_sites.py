@@ -11,11 +11,12 @@ pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 
 import scripted_grid
 import small_experiments
+from flwr.app import Context, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedtrain.config.presets import resolve_preset
 from fedtrain.errors import TrainingError
-from fedtrain.flower import client_app, client_manager
+from fedtrain.flower import client_app, client_manager, server_app
 from fedtrain.flower.client_session import build_node_federation
 from fedtrain.flower.records import build_record, parse_record
 from fedtrain.flower.server_app import run_server
@@ -131,6 +132,15 @@ def test_sites_that_do_not_fit_are_refused_and_both_are_named(spoil, words, tmp_
         run(SiteGrid(tmp_path, sites), tmp_path)
     assert words in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_log_of_a_run_says_why_it_has_ended(tmp_path, monkeypatch):
+    config = resolve_preset("found", SETTINGS)
+    plan = ServerPlan(config, RunFolder(tmp_path / "run"), 3, 3, 60.0, "test")
+    monkeypatch.setattr(server_app, "parse_plan", lambda run_config: (plan, tmp_path / "log"))
+    with pytest.raises(InputError):
+        server_app.main(scripted_grid.Grid(tmp_path), Context(1, 1, {}, RecordDict(), {}))
+    assert "the run has ended: node 100: this node has no data of its own" in (tmp_path / "log").read_text()
 
 
 def test_columns_of_tables_are_compared_by_name():
