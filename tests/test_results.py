@@ -304,15 +304,16 @@ def test_what_was_foretold_before_training_is_what_the_records_say(records):
     for name, said_then in dated.items():
         told = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
         assert {method: round(100 * mean, 1) for method, mean in told["mean"].items()} == said_then["mean"]
-    trained: dict[str, str] = {}
+    trained: dict[tuple[str, str], str] = {}
     branches = {"offline": "SingleSet", "online": "FedBN", "fused": "Fed-CO2"}
     for record in records["forecast-2026-11-18"]:
-        name = by_method(record)
+        name, network = by_method(record), record.settings["model"]["name"]
         for branch, mean in record.rules["last"]["mean"].items():
-            trained[branches[branch] if name == "Fed-CO2" else name] = f"{100 * mean:.1f}"
-    _, *rows = on_page("forecasts", 1)
-    two_layer = dated["two-layer"]["mean"]
-    assert {method for method, *_ in rows} == set(two_layer)
-    for method, foretold, reached in rows:
-        assert foretold == f"{two_layer[method]:.1f}"
-        assert reached == trained[method]
+            trained[network, branches[branch] if name == "Fed-CO2" else name] = f"{100 * mean:.1f}"
+    for number, network in enumerate(dated, 1):
+        (title, *_), *rows = on_page("forecasts", number)
+        assert title.removesuffix(" network").lower() == network
+        assert {method for method, *_ in rows} == set(dated[network]["mean"])
+        for method, foretold, reached in rows:
+            assert foretold == f"{dated[network]['mean'][method]:.1f}"
+            assert reached == trained[network, method]
