@@ -92,7 +92,8 @@ def _read_superclasses(path: Path, given: NDArray[Any] | None, classes: int) -> 
         return ()
     if given.shape != (classes,):
         raise DataError(
-            f"{path}: superclasses has shape {given.shape}, and there are {classes} classes; give the coarse class of each"
+            f"{path}: superclasses has shape {given.shape}, and there are {classes} classes; "
+            "give the coarse class of each"
         )
     return tuple(np.unique(given, return_inverse=True)[1].tolist())
 
