@@ -1,8 +1,8 @@
 """Keep the records of finished runs beside the pages of results.
 
 ``python docs/tools/add_records.py docs/results/records/FOLDER RUN [RUN ...]``. Settings, manifest and summary are
-stored as they are, the metrics as ``metrics.jsonl.xz`` (``xz -dk`` gives the file that reports read). Checkpoints and
-figures stay behind. Then run ``compact_records.py``.
+stored as they are, the metrics as ``metrics.jsonl.xz``, which reports read too. Checkpoints and figures stay behind.
+Then run ``compact_records.py``.
 """
 
 from __future__ import annotations

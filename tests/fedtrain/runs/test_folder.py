@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import signal
 import subprocess
@@ -14,12 +15,14 @@ import torch
 
 from fedtrain.config.schema import Config
 from fedtrain.data.client_data import Federation, Preprocessing
+from fedtrain.runs import folder as folder_module
 from fedtrain.runs.folder import (
     CONFIG_FILE,
     LAST_CHECKPOINT,
     LOCK_FILE,
     MANIFEST_FILE,
     METRICS_FILE,
+    PACKED_METRICS_FILE,
     SUMMARY_FILE,
     UNFINISHED_START_FILE,
     RunFolder,
@@ -279,6 +282,34 @@ def test_rows_that_are_no_json_are_damaged(line, begun):
     with (begun.path / METRICS_FILE).open("ab") as file:
         file.write(line)
     with pytest.raises(InputError, match=r"metrics\.jsonl: damaged"):
+        begun.load_rows()
+
+
+def test_packed_metrics_of_a_record_are_read(begun):
+    """Where the plain ones are there they count, for a run goes on with them."""
+    begun.append_rows(ROWS)
+    plain = begun.path / METRICS_FILE
+    (begun.path / PACKED_METRICS_FILE).write_bytes(lzma.compress(plain.read_bytes().splitlines()[0]))
+    assert begun.load_rows() == ROWS
+    plain.unlink()
+    assert begun.load_rows() == ROWS[:1]
+
+
+@pytest.mark.parametrize(
+    ("packed", "why"),
+    [
+        (b"not packed", "Input format not supported"),
+        (lzma.compress(b"{}\n" * 9)[:-8], "ended before"),
+        (lzma.compress(b'{"round": 1}'), "a row is not"),
+        (lzma.compress(bytes(2000)), "unpacks to more than"),
+    ],
+    ids=["no xz", "cut", "no row", "bomb"],
+)
+def test_packed_metrics_that_cannot_be_read_are_refused(packed, why, begun, monkeypatch):
+    monkeypatch.setattr(folder_module, "MAX_UNPACKED_METRICS", 1000)
+    (begun.path / METRICS_FILE).unlink()
+    (begun.path / PACKED_METRICS_FILE).write_bytes(packed)
+    with pytest.raises(InputError, match=rf"metrics\.jsonl\.xz: damaged .*{why}.*; copy the record anew"):
         begun.load_rows()
 
 
