@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Callable, Collection
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -124,7 +125,7 @@ def compare(table: list[list[str]], found: dict[tuple[str, str], list[str]], oth
     [
         ("digits", 0, "digits", "last", by_method, ()),
         ("office", 0, "office", "best-by-validation", by_method, ()),
-        ("office", 1, "office", "last", by_method, ("the authors' WebCam",)),
+        ("office", 2, "office", "last", by_method, ("the authors' WebCam",)),
         ("label-and-feature-skew", 0, "office9", "last", by_labels, ()),
     ],
 )
@@ -155,7 +156,7 @@ def quirks(record: RunRecord) -> str:
 
 def test_the_page_says_what_the_records_of_cifar_say(records):
     """Table 3 has all test images over the window, and its std over evaluations; Figure 4 the mean after the last."""
-    table, figure = on_page("cifar10", 0), on_page("cifar10", 1)
+    table, figure = on_page("cifar10", 0), on_page("cifar10", 2)
     shown, drawn = said(table), said(figure)
     counted = 0
     for record in records["cifar10"]:
@@ -190,6 +191,88 @@ def test_the_page_says_what_the_records_of_cifar_in_full_say(records):
         assert row["here"] == f"{micro:.1f} ± {std:.1f}"
         assert row["the paper"] == f"{printed.value:.2f} ± {printed.std:.2f}"
         assert row["difference"] == f"{micro - printed.value:+.1f}"
+
+
+def by_domain(record: RunRecord, rule: str) -> dict[str, float]:
+    """Accuracy of every client and their mean, in %."""
+    result = record.rules[rule]
+    clients = {client: 100 * one["fused"] for client, one in result["clients"].items()}
+    return clients | {"mean": 100 * result["mean"]["fused"]}
+
+
+@pytest.mark.parametrize(
+    ("page", "folder", "rule", "name", "digits"),
+    [("digits", "digits", "last", "T7", 2), ("office", "office", "best-by-validation", "T1", 1)],
+)
+def test_the_pages_show_what_the_paper_prints(page, folder, rule, name, digits, records):
+    """As printed, with the spread of the mean, and ours - the paper's in brackets."""
+    paper, (_, *rows) = load_paper_numbers(name), on_page(page, 1)
+    runs = {by_method(record): by_domain(record, rule) for record in records[folder]}
+    assert {method for method, *_ in rows} == set(runs)
+    for method, *cells in rows:
+        expected = []
+        for column, ours in runs[method].items():
+            printed = paper["", method, column]
+            spread = f" ± {printed.std:.{digits}f}" if column == "mean" else ""
+            expected.append(f"{printed.value:.{digits}f}{spread} ({ours - printed.value:+.1f})")
+        assert cells == expected, method
+
+
+def test_the_page_of_cifar_shows_what_the_paper_prints(records):
+    paper, (heads, *rows) = load_paper_numbers("T3"), on_page("cifar10", 1)
+    table3 = [record for record in records["cifar10"] if record.settings["data"]["clients"] == 100]
+    runs = {(quirks(record), skew(record)): record for record in table3}
+    assert len(rows) == 8
+    for method, *cells in rows:
+        for place in (0, 2):
+            printed = paper["", method, f"CIFAR-10, {heads[place + 1]}"]
+            ours = 100 * runs[method, heads[place + 1]].rules["window"]["micro"]["fused"]
+            assert cells[place] == f"{printed.value:.2f} ± {printed.std:.2f}"
+            assert cells[place + 1] == f"{ours - printed.value:+.1f}"
+
+
+def test_the_page_of_cooperation_shows_what_the_paper_prints(records):
+    """What a way gains is against neither way, here and there."""
+    paper, (_, *rows) = load_paper_numbers("T5"), on_page("cooperation", 1)
+    whole = [record for record in records["digits"] if record.settings["method"]["name"] == "fedco2"]
+    runs = {by_cooperation(one): by_domain(one, "last")["mean"] for one in (*records["digits-ablations"], *whole)}
+    base, printed_base = runs["neither"], paper["", "neither", "mean"].value
+    for way, *cells in rows:
+        ours, printed = runs.pop(way), paper["", way, "mean"]
+        gains = ["-", "-"] if way == "neither" else [f"{ours - base:+.1f}", f"{printed.value - printed_base:+.2f}"]
+        assert cells == [f"{ours:.1f}", gains[0], f"{printed.value:.2f} ± {printed.std:.2f}", gains[1]]
+    assert not runs
+
+
+def test_the_page_of_label_and_feature_skew_shows_what_the_paper_prints(records):
+    paper, (_, printed, *rows) = load_paper_numbers("T9"), on_page("label-and-feature-skew", 1)
+    runs = {by_labels(record): by_domain(record, "last") for record in records["office9"]}
+    numbers = {column: paper["", "FedBN", column] for column in runs["as published"]}
+    assert printed[1:] == [f"{number.value} ± {number.std}" for number in numbers.values()]
+    assert {label.removesuffix(", difference") for label, *_ in rows} == set(runs)
+    for label, *cells in rows:
+        ours = runs[label.removesuffix(", difference")]
+        assert cells == [f"{ours[column] - number.value:+.1f}" for column, number in numbers.items()]
+
+
+def test_the_page_of_office_says_how_steady_webcam_is(records):
+    """Validation accuracy of twenty rounds at a time, and the mean change from one round to the next."""
+    _, *rows = on_page("office", 4)
+    runs = {by_method(record): record for record in records["office"]}
+    assert {method for method, *_ in rows} == set(runs)
+    for method, norm, *cells in rows:
+        curve = {k: 100 * value for k, value in runs[method].curves["val", "webcam", "fused"].items()}
+        assert norm == ("yes" if runs[method].settings["model"]["norm"] else "no")
+        for start, cell in zip((41, 61, 81), cells[:-1], strict=True):
+            part = [curve[k] for k in range(start, start + 20)]
+            assert cell == f"{fmean(part):.0f} ({min(part):.0f} to {max(part):.0f})"
+        assert cells[-1] == f"{fmean(abs(curve[k + 1] - curve[k]) for k in range(41, 100)):.1f}"
+    fedrod = runs["FedRoD"].curves
+    tested = [f"{100 * fedrod['test', 'webcam', 'fused'][k]:.1f}" for k in (46, 48)]
+    validated = [f"{100 * fedrod['val', 'webcam', 'fused'][k]:.0f}" for k in (66, 69)]
+    page = " ".join((PAGES / "office.md").read_text(encoding="utf-8").split())
+    assert "{} % after round 46 and {} % after round 48".format(*tested) in page
+    assert "{} % after round 66 and {} % after round 69".format(*validated) in page
 
 
 def forecast_row(record: RunRecord) -> tuple[str, str] | None:
