@@ -11,7 +11,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from fedtrain.analysis.cost import count_flops
-from fedtrain.federated.aggregation import aggregate
+from fedtrain.federated.aggregate import aggregate
 from fedtrain.federated.messages import Split
 from fedtrain.federated.server import sample_cohort
 from fedtrain.runs.experiment import Experiment

@@ -12,7 +12,7 @@ from fedtrain.aggregators import Aggregator, CohortReplies, ServerState
 from fedtrain.aggregators.mean import Mean
 from fedtrain.config.schema import ClientWeighting, CodecName
 from fedtrain.errors import TrainingError
-from fedtrain.federated.aggregation import aggregate, check_combined
+from fedtrain.federated.aggregate import aggregate, check_combined
 from fedtrain.federated.backend import Backend
 from fedtrain.federated.codec import decode_shared, get_encoded_dtype
 from fedtrain.federated.messages import Broadcast, Failure, RoundResult, Update

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedtrain.config.schema import Config
 from fedtrain.data.client_data import Federation
-from fedtrain.federated.aggregation import aggregate
+from fedtrain.federated.aggregate import aggregate
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.inference.kernel_study import KernelStudyOptions, build_checkpoint, draw_samples
 from fedtrain.methods.base import AnyMethod

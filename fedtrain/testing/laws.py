@@ -9,7 +9,7 @@ from safetensors.torch import load, save
 
 from fedtrain.backends.vmap.backend import VmapBackend
 from fedtrain.config.toml import parse_section, serialize_section
-from fedtrain.federated.aggregation import aggregate
+from fedtrain.federated.aggregate import aggregate
 from fedtrain.federated.messages import Broadcast, Update
 from fedtrain.federated.server import federate
 from fedtrain.methods.base import AnyMethod, ModelFactory

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedtrain.aggregators import average_states
 from fedtrain.config.local import LocalSettings
-from fedtrain.federated.aggregation import aggregate
+from fedtrain.federated.aggregate import aggregate
 from fedtrain.federated.messages import Broadcast, Update
 from fedtrain.federated.server import federate, sample_cohort
 from fedtrain.rng import derive_seed, fork_rng, make_generator

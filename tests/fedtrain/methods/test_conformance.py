@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedtrain.data.client_data import ClientData, Preprocessing, Samples
-from fedtrain.federated.aggregation import aggregate
+from fedtrain.federated.aggregate import aggregate
 from fedtrain.methods.moon import Moon
 from fedtrain.methods.two_models import TwoModelMethod
 from fedtrain.models import Net

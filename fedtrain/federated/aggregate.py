@@ -1,4 +1,4 @@
-"""From the clients' answers to the next message."""
+"""Aggregate the answers of a round into the next message."""
 
 from __future__ import annotations
 
