@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -84,7 +85,8 @@ def count_flops(
     """What a round and its evaluation take, whatever engine trains."""
     with torch.device("meta"):  # no memory, no time for weights
         module = method.build(ModelFactory(make, 0))
-        frozen = copy.deepcopy(module).requires_grad_(False)
+        is_looked_at = bool(method.published) or method.needs_round_start(1)
+        frozen = copy.deepcopy(module).requires_grad_(False) if is_looked_at else nn.Module()
     fill_with_virtual_zeros(module)
     fill_with_virtual_zeros(frozen)
     peers = [frozen.get_submodule(method.published)] * (clients - 1) if method.published else []
@@ -92,19 +94,22 @@ def count_flops(
     view = RoundContext(1, Peers(peers), torch.ones(1), frozen)
 
     def go_down(phases: Sequence[Phase[nn.Module]]) -> None:
-        for phase in phases:
-            for loss in list_losses(phase):
-                loss(module, (x, y), view)
+        for loss, times in Counter(loss for phase in phases for loss in list_losses(phase)).items():
+            before = counter.flops
+            loss(module, (x, y), view)
+            counter.flops += (times - 1) * (counter.flops - before)
 
-    with FlopCounter() as training:
+    with FlopCounter() as counter:
         go_down(method.phases(view.round, epochs))
-    with FlopCounter() as preparation:
+    training = counter.flops
+    with FlopCounter() as counter:
         go_down(method.phases_before_prediction())
         with torch.no_grad():
             view = method.prepare_prediction(module, replace(view, training_samples=lambda: iter([(x, y)])))
-    with FlopCounter() as forward, torch.no_grad():
+    preparation = counter.flops
+    with FlopCounter() as counter, torch.no_grad():
         method.branches(module, x, view)
-    return FlopCounts(training.flops / len(x), forward.flops / len(x), preparation.flops / len(x))
+    return FlopCounts(training / len(x), counter.flops / len(x), preparation / len(x))
 
 
 @cache

@@ -13,6 +13,8 @@ from torch.overrides import TorchFunctionMode
 M = TypeVar("M", bound=nn.Module)
 UNIT_AXIS = {F.linear: -1, F.conv2d: 1}
 """Where in the answer of a layer its units are told apart."""
+ENTRYWISE = (torch.Tensor.sub, torch.Tensor.square)
+"""Functions that a penalty applies to each entry of all weights."""
 
 
 class FlopCounter(TorchFunctionMode):
@@ -37,6 +39,8 @@ class FlopCounter(TorchFunctionMode):
         """What torch calls instead of a function of its own."""
         if func is F.batch_norm:
             return args[0]
+        if func in ENTRYWISE and (shape := _get_virtual_shape(args)) is not None:
+            return func(*(value[(0,) * value.ndim] for value in args)).expand(shape)
         if func not in UNIT_AXIS:
             return func(*args, **(kwargs or {}))
         x, weight, _, *how = args
@@ -47,6 +51,14 @@ class FlopCounter(TorchFunctionMode):
         gradients = (x.requires_grad + weight.requires_grad) * torch.is_grad_enabled()
         self.flops += 2 * out.numel() * weight.shape[1:].numel() * (1 + gradients)
         return out
+
+
+def _get_virtual_shape(values: Sequence[Any]) -> torch.Size | None:
+    """The shape of tensors that are a single number each, as often as they have entries; None if they are not."""
+    if not all(isinstance(value, torch.Tensor) and not any(value.stride()) for value in values):
+        return None
+    shapes = {value.shape for value in values}
+    return shapes.pop() if len(shapes) == 1 else None
 
 
 def fill_with_virtual_zeros(module: M) -> M:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from functools import cache
 from math import inf, isfinite
 from sys import float_info
 from types import NoneType, UnionType
@@ -22,7 +23,7 @@ TYPE_DESCRIPTIONS = {int: "a whole number", float: "a finite number", bool: "tru
 
 def parse_section(kind: type[T], table: Mapping[str, Any], section: str, owner: str = "") -> T:
     """An instance of a dataclass from the keys of a section; ``owner`` says whose keys they are, if in doubt."""
-    hints = get_type_hints(kind)
+    hints = _get_field_types(kind)
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     for key in table:
         if key not in known:
@@ -30,6 +31,11 @@ def parse_section(kind: type[T], table: Mapping[str, Any], section: str, owner: 
                 f"unknown key {format_value(key)} in [{section}]{owner and ' of ' + owner}; {suggest_name(key, known)}"
             )
     return kind(**{key: coerce_value(value, hints[key], f"{section}.{key}") for key, value in table.items()})
+
+
+@cache
+def _get_field_types(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def serialize_section(instance: Any) -> TomlTable:

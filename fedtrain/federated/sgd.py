@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.optim.sgd import sgd
 
 from fedtrain.config.local import LocalSettings
 from fedtrain.config.optimizers import get_default_betas, get_optimizer_class, list_optimizer_options
 
 ParameterGroups = list[dict[str, Any]]
+
+
+class Optimizer(Protocol):
+    """What a step needs of an optimiser."""
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+
+    def step(self) -> Any:
+        """Move the parameters."""
 
 
 class OptimizerStep:
@@ -28,7 +39,7 @@ class OptimizerStep:
         self.trained, self.max_grad_norm = trained, local.max_grad_norm
         self.optimizer = self.build_optimizer([group for group in groups if group["params"]], local)
 
-    def build_optimizer(self, groups: ParameterGroups, local: LocalSettings) -> torch.optim.Optimizer:
+    def build_optimizer(self, groups: ParameterGroups, local: LocalSettings) -> Optimizer:
         """Any of torch's, with those settings that it knows."""
         kind = get_optimizer_class(local.optimizer)
         knows = list_optimizer_options(local.optimizer)
@@ -54,13 +65,50 @@ class OptimizerStep:
         return value.detach()
 
 
+class SGD:
+    """Torch's own function for SGD, without the class around it: whose first instance loads torch's compiler.
+
+    That takes as long as all the rest of torch, and a run that trains with SGD has no other use for it.
+    """
+
+    def __init__(self, groups: ParameterGroups, local: LocalSettings, fused: bool) -> None:
+        self.fused, defaults = fused, {"momentum": local.momentum, "weight_decay": local.weight_decay}
+        self.groups: ParameterGroups = [{"lr": local.lr, **defaults, **group} for group in groups]
+        self.momentum_buffers: dict[nn.Parameter, Tensor | None] = {}
+
+    def zero_grad(self) -> None:
+        """To None."""
+        for group in self.groups:
+            for weight in group["params"]:
+                weight.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move what has a gradient."""
+        for group in self.groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            buffers = [self.momentum_buffers.get(weight) for weight in weights]
+            sgd(
+                weights,
+                [weight.grad for weight in weights],
+                buffers,
+                fused=self.fused,
+                lr=group["lr"],
+                momentum=group["momentum"],
+                weight_decay=group["weight_decay"],
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+            )
+            if group["momentum"]:
+                self.momentum_buffers.update(zip(weights, buffers, strict=True))  # where there was none, there is now
+
+
 class SGDStep(OptimizerStep):
     """The same with SGD."""
 
     fused: ClassVar[bool] = False
 
-    def build_optimizer(self, groups: ParameterGroups, local: LocalSettings) -> torch.optim.Optimizer:
-        """Torch's SGD."""
-        return torch.optim.SGD(
-            groups, local.lr, momentum=local.momentum, weight_decay=local.weight_decay, fused=self.fused
-        )
+    def build_optimizer(self, groups: ParameterGroups, local: LocalSettings) -> SGD:
+        """Ours."""
+        return SGD(groups, local, self.fused)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
 from fedtrain.analysis.cost import EFFICIENCY, FlopCounts, count_flops, estimate_seconds_left, measure_matmul_rate
 from fedtrain.config.data import DataSettings
-from fedtrain.config.schema import ModelSettings
+from fedtrain.config.schema import Config, ModelSettings
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.data.partition.assign import assign_samples
 from fedtrain.data.source import LoadedDataset
@@ -39,7 +40,12 @@ def estimate_run_seconds(cell: RunSpec, found: LoadedDataset) -> float:
 def estimate_total_seconds(cells: Iterable[RunSpec], found: dict[str, LoadedDataset]) -> float:
     """Of several, each identity once."""
     each = {cell.identity: cell for cell in cells}
-    return sum(estimate_run_seconds(cell, found[cell.config.data.dataset]) for cell in each.values())
+    alike: dict[Config, list[RunSpec]] = defaultdict(list)  # but for the seed, on which time does not depend
+    for cell in each.values():
+        alike[replace(cell.config, seed=0)].append(cell)
+    return sum(
+        len(cells) * estimate_run_seconds(cells[0], found[config.data.dataset]) for config, cells in alike.items()
+    )
 
 
 @cache

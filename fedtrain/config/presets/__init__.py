@@ -10,6 +10,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -40,6 +41,7 @@ def load_preset_chain(name: str) -> list[TomlTable]:
     return _load_chain(name)
 
 
+@cache
 def _load_chain(name: str) -> list[TomlTable]:
     table = tomllib.loads((PRESET_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     base = table.pop("base", None)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import ClassVar
 
 import torch
-from torch import nn
 
 from fedtrain.config.local import LocalSettings
-from fedtrain.federated.sgd import SGDStep
+from fedtrain.federated.sgd import SGD, ParameterGroups, SGDStep
 
 
 class FusedSGDStep(SGDStep):
@@ -17,10 +15,13 @@ class FusedSGDStep(SGDStep):
 
     fused: ClassVar[bool] = True
 
-    def __init__(self, module: nn.Module, local: LocalSettings, plain_parameters: Collection[nn.Parameter]) -> None:
-        super().__init__(module, local, plain_parameters)
-        for group in self.optimizer.param_groups:
-            for weight in group["params"] if group["momentum"] else ():
-                # It wants momenta of all or of none, and one phase may reach what another does not. From zero they
-                # begin as ever, with the first gradient.
-                self.optimizer.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
+    def build_optimizer(self, groups: ParameterGroups, local: LocalSettings) -> SGD:
+        """With momenta for all of a group: it wants them of all or of none, and a phase may reach what another does not.
+
+        From zero they begin as ever, with the first gradient.
+        """
+        optimizer = super().build_optimizer(groups, local)
+        for group in optimizer.groups:
+            if group["momentum"]:
+                optimizer.momentum_buffers |= {weight: torch.zeros_like(weight) for weight in group["params"]}
+        return optimizer

@@ -29,4 +29,4 @@ def test_both_come_to_the_same_weights(momentum, layout):
 
 
 def test_the_sgd_is_fused():
-    assert FusedSGDStep(nn.Linear(2, 2), LocalSettings(), []).optimizer.defaults["fused"]
+    assert FusedSGDStep(nn.Linear(2, 2), LocalSettings(), []).optimizer.fused
