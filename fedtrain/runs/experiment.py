@@ -86,7 +86,7 @@ class Experiment:
         self._check_network()
         with torch.device("meta"), explain_failure(self.config.method.title):  # no memory, no time for weights
             trainer = self.build_client_trainer("meta")
-        if self.config.local.optimizer != "sgd":  # torch.optim loads the compiler
+        if self.config.local.optimizer != "sgd":  # ours takes any network; the others load the compiler
             trainer.build_step(0)
         for client in self.federation.clients:
             if self.config.server.on_client_failure == "stop":

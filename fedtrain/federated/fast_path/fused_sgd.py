@@ -16,7 +16,7 @@ class FusedSGDStep(SGDStep):
     fused: ClassVar[bool] = True
 
     def build_optimizer(self, groups: ParameterGroups, local: LocalSettings) -> SGD:
-        """With momenta for all of a group: it wants them of all or of none, and a phase may reach what another does not.
+        """With momenta for all of a group: it wants them of all or none, and a phase may reach what another does not.
 
         From zero they begin as ever, with the first gradient.
         """
