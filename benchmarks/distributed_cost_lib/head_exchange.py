@@ -13,8 +13,8 @@ from fedtrain.analysis.method_summary import PRESET_FOR_MODEL
 from fedtrain.config.presets import resolve_preset
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.federated.communication import measure_exchange
+from fedtrain.federated.delivery import draw_heads
 from fedtrain.federated.messages import Broadcast, Failure, extract_published
-from fedtrain.federated.server import message_for
 from fedtrain.methods.base import ModelFactory
 from fedtrain.parameters import StateDict, copy_entries
 from fedtrain.runs.experiment import get_model_builder
@@ -51,7 +51,7 @@ def build_broadcast(clients: int, megabytes: float = 0.0) -> Broadcast:
 def build_messages(message: Broadcast, peers: int) -> Iterator[tuple[dict[str, object], dict[str, StateDict]]]:
     """The message to each client, as the server on Flower has it."""
     for name in message.peers:
-        sent = message_for(message, name, peers, 0)
+        sent = draw_heads(message, name, peers, 0)
         yield encode_broadcast(replace(sent, peers={peer: head for peer, head in sent.peers.items() if peer != name}))
 
 
@@ -80,7 +80,7 @@ def measure_point(clients: int, peers: int, megabytes: float = 0.0) -> HeadCost:
 
 def count_downlink_bytes(message: Broadcast, peers: int) -> int:
     """Counted bytes to all clients."""
-    messages = ((name, message_for(message, name, peers, 0)) for name in message.peers)
+    messages = ((name, draw_heads(message, name, peers, 0)) for name in message.peers)
     return sum(measure_exchange(sent, Failure(name, ""), frozenset()).down.total for name, sent in messages)
 
 

@@ -44,7 +44,13 @@ from fedtrain.registry import AGGREGATOR_CLASSES, DATASET_NAMES, METHOD_CLASSES,
 @click.option("--participation", type=float, default=None, help="Share of the clients that train in a round.")
 @click.option("--aggregator", default=None, help=f"{', '.join(AGGREGATOR_CLASSES)}.  [default: mean]")
 @click.option("--peers", type=int, default=None, help="Number of peer heads sent to each client.  [default: all]")
-@click.option("--codec", default=None, help="How clients send: none (in full) or float16.  [default: none]")
+@click.option("--heads-every", type=int, default=None, help="Publish and send heads every so many rounds.")
+@click.option(
+    "--codec",
+    default=None,
+    help="How clients send: none, float16, bfloat16, int8, topk:0.01, lowrank:4, topk:0.01+int8 ...  [default: none]",
+)
+@click.option("--broadcast-codec", default=None, help="How the server sends: the same.  [default: none]")
 @click.option("--rounds", type=int, default=None, help="Rounds of federated training.")
 @click.option("--local-epochs", type=int, default=None, help="Passes over the local data in a round.")
 @click.option("--batch-size", type=int, default=None, help="Samples of a step.")

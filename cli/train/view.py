@@ -12,6 +12,7 @@ from rich.table import Table
 
 from cli.score_table import show_metrics
 from fedtrain.analysis.cost import estimate_round_seconds
+from fedtrain.analysis.model_summary import foretell_run
 from fedtrain.config.schema import format_config, serialize_config
 from fedtrain.report.formatting import format_percent
 from fedtrain.report.progress_view import MAX_CLIENT_COLUMNS, show_header
@@ -43,7 +44,8 @@ def show_plan(screen: Console, training: TrainingPlan, as_json: bool, show_confi
         screen.print()
         screen.print(format_config(config), soft_wrap=True)
     seconds, evaluation = estimate_round_seconds(experiment)
-    up, down = (cost.total * training.client_turns for cost in (parts.traffic.up, parts.traffic.down))
+    cost = foretell_run(parts.traffic, config.server, training.client_turns // config.server.rounds)
+    up, down = cost.up.total, cost.down.total
     print_paragraph(
         screen,
         f"roughly {format_duration(training.seconds)} in all: {format_duration(seconds)} a round, "

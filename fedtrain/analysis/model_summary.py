@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from fedtrain.config.schema import CodecName
-from fedtrain.federated.codec import encode_head, encode_shared
-from fedtrain.federated.communication import CommunicationCost, PayloadBytes, measure_message
+from fedtrain.config.schema import ServerSettings
+from fedtrain.federated.codec.states import count_encoded_bytes
+from fedtrain.federated.communication import CommunicationCost, PayloadBytes
 from fedtrain.federated.messages import extract_published
 from fedtrain.federated.server import count_heads_sent
 from fedtrain.methods.base import AnyMethod, ModelFactory
 from fedtrain.models import Net
-from fedtrain.parameters import EntryNames, all_entries, batch_norm_entries
+from fedtrain.parameters import EntryNames, StateDict, all_entries, batch_norm_entries
 from fedtrain.runs.experiment import DTYPES, Experiment
 
 
@@ -36,7 +36,7 @@ class ModelSummary:
     personal: EntrySummary
     published: EntrySummary
     traffic: CommunicationCost
-    """Of one client in one round."""
+    """Of one client in one round with heads."""
 
 
 def summarise_model(
@@ -44,19 +44,19 @@ def summarise_model(
     make: Callable[[], Net],
     clients: int,
     dtype: torch.dtype = torch.float32,
-    peers: int = 0,
-    codec: CodecName = "none",
+    server: ServerSettings | None = None,
 ) -> ModelSummary:
-    """Take a method's module apart, without memory for its weights; ``peers`` and ``codec`` are the server's."""
+    """Take a method's module apart, without memory for its weights."""
+    settings = server or ServerSettings()
     with torch.device("meta"):
         module = method.build(ModelFactory(make, 0)).to(dtype)
     shared = method.shared(module)
     head = extract_published(method, module.state_dict())
     state, norm = module.state_dict(), batch_norm_entries(module)
     averaged = {name: value for name, value in state.items() if name in shared}
-    up = measure_message(encode_shared(averaged, averaged, codec), norm, [encode_head(head, codec)])
-    received = measure_message(averaged, norm, [])
-    down = PayloadBytes(received.shared, received.bn, up.head * count_heads_sent(clients, peers))
+    sent = count_encoded_bytes(head, settings.codec)
+    up = foretell_payload(averaged, norm, settings.codec, sent)
+    down = foretell_payload(averaged, norm, settings.broadcast_codec, sent * count_heads_sent(clients, settings.peers))
     names = frozenset(f"{method.published}.{name}" for name in head)
     personal = all_entries(module) - shared
     return ModelSummary(
@@ -67,6 +67,12 @@ def summarise_model(
     )
 
 
+def foretell_payload(shared: StateDict, norm: EntryNames, codec: str, heads: int) -> PayloadBytes:
+    """The bytes of a message with these entries in this codec, and so many bytes of heads."""
+    bn = count_encoded_bytes({name: value for name, value in shared.items() if name in norm}, codec)
+    return PayloadBytes(count_encoded_bytes(shared, codec) - bn, bn, heads)
+
+
 def summarise_experiment(experiment: Experiment) -> ModelSummary:
     """Take apart the module that an experiment trains."""
     config = experiment.config
@@ -75,9 +81,22 @@ def summarise_experiment(experiment: Experiment) -> ModelSummary:
         experiment.get_model_builder(),
         len(experiment.federation.clients),
         DTYPES[config.machine.dtype],
-        config.server.peers,
-        config.server.codec,
+        config.server,
     )
+
+
+def foretell_run(traffic: CommunicationCost, server: ServerSettings, cohort: int) -> CommunicationCost:
+    """What such rounds cost in all, of which some are without heads, with so many clients in each."""
+    rounds, every = server.rounds, server.heads_every
+    up, down = (
+        PayloadBytes(
+            cohort * rounds * each.shared,
+            cohort * rounds * each.bn,
+            cohort * times * each.head,
+        )
+        for each, times in ((traffic.up, rounds // every), (traffic.down, -(-rounds // every)))
+    )
+    return CommunicationCost(up, down)
 
 
 def summarise_entries(module: nn.Module, names: EntryNames) -> EntrySummary:

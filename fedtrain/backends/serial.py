@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from fedtrain.config.schema import ServerSettings
 from fedtrain.data.client_data import ClientData
 from fedtrain.errors import TrainingError
 from fedtrain.extensions.errors import describe_code_error
 from fedtrain.federated.client import ClientTrainer, OffloadFunction
+from fedtrain.federated.delivery import Delivery
 from fedtrain.federated.messages import Broadcast, Failure, Scores, Split, Update
-from fedtrain.federated.server import message_for
 from fedtrain.parameters import EntryNames, StateDict
 from fedtrain.runs.checkpoint import RunState
 from fedtrain.runs.folder import LAST_CHECKPOINT, RunFolder
@@ -32,11 +33,12 @@ class SerialBackend:
         *,
         skip_failures: bool = False,
         keep: OffloadFunction = dict,
-        peers: int = 0,
+        delivery: ServerSettings | None = None,
     ) -> None:
         if len({client.name for client in clients}) < len(clients):
             raise InputError("two clients have the same name; give each its own")
-        self.trainer, self.skip_failures, self.offload, self.peers = trainer, skip_failures, keep, peers
+        self.trainer, self.skip_failures, self.offload = trainer, skip_failures, keep
+        self.delivery = Delivery(trainer.starting_entries.get_shared, delivery or ServerSettings(), trainer.seed)
         self.clients = {client.name: client.to(trainer.device) for client in clients}
         self.client_states: dict[str, StateDict] = trainer.initial_client_states(self.clients, keep)
         self.last_trained_round: dict[str, int] = {}
@@ -86,13 +88,10 @@ class SerialBackend:
         """Everyone named."""
 
         def turn(trainer: ClientTrainer, name: str) -> TrainedClient:
-            return trainer.train(self.clients[name], self.client_states[name], self.message_for(message, name))
+            return trainer.train(self.clients[name], self.client_states[name], sent[name])
 
+        sent = {name: self.delivery.receive_for_training(message, name) for name in cohort}
         return self.collect_answers(turn, message.round + 1, list(cohort))
-
-    def message_for(self, message: Broadcast, client: str) -> Broadcast:
-        """What this client is sent of it."""
-        return message_for(message, client, self.peers, self.trainer.seed)
 
     def collect_answers(
         self, turn: Callable[[ClientTrainer, str], TrainedClient], round: int, cohort: Sequence[str]
@@ -119,10 +118,9 @@ class SerialBackend:
         """Everyone."""
 
         def one(trainer: ClientTrainer, name: str) -> Scores:
-            return trainer.evaluate(
-                self.clients[name], self.client_states[name], self.message_for(message, name), splits
-            )
+            return trainer.evaluate(self.clients[name], self.client_states[name], sent[name], splits)
 
+        sent = {name: self.delivery.receive_for_prediction(message, name) for name in self.client_names}
         return dict(zip(self.client_names, self.map_clients(one, self.client_names), strict=True))
 
     def request_stop(self) -> None:

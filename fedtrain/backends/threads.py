@@ -10,6 +10,7 @@ from queue import SimpleQueue
 import torch
 
 from fedtrain.backends.serial import SerialBackend, T
+from fedtrain.config.schema import ServerSettings
 from fedtrain.data.client_data import ClientData
 from fedtrain.federated.client import ClientTrainer, OffloadFunction
 
@@ -28,9 +29,9 @@ class ThreadsBackend(SerialBackend):
         *,
         skip_failures: bool = False,
         keep: OffloadFunction = dict,
-        peers: int = 0,
+        delivery: ServerSettings | None = None,
     ) -> None:
-        super().__init__(benches[0], clients, skip_failures=skip_failures, keep=keep, peers=peers)
+        super().__init__(benches[0], clients, skip_failures=skip_failures, keep=keep, delivery=delivery)
         self.trainers = list(benches)
         cuda = self.trainer.device.type == "cuda"
         self.streams = {trainer: torch.cuda.Stream(trainer.device) for trainer in self.trainers} if cuda else {}

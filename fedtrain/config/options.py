@@ -33,6 +33,8 @@ SETTING_FOR_OPTION = {
     "aggregator": "aggregator.name",
     "peers": "server.peers",
     "codec": "server.codec",
+    "broadcast_codec": "server.broadcast_codec",
+    "heads_every": "server.heads_every",
     "local_epochs": "local.epochs",
     "batch_size": "local.batch_size",
     "optimizer": "local.optimizer",
@@ -91,8 +93,12 @@ class TrainOptions(TypedDict, total=False):
     """Share of the clients that train in a round."""
     peers: int
     """Number of peer heads sent to each client (default: all)."""
-    codec: Literal["none", "float16"]
-    """How clients send what they learnt: in full, or in half as many bytes."""
+    codec: str
+    """How clients send what they learnt: none (in full), float16, bfloat16, int8, topk:0.01, lowrank:4 and so on."""
+    broadcast_codec: str
+    """How the server sends what it averaged: the same words."""
+    heads_every: int
+    """Publish and send heads every so many rounds."""
     local_epochs: int
     """Passes over the local data in a round."""
     batch_size: int

@@ -13,6 +13,7 @@ import torch
 
 from fedtrain.aggregators import Aggregator, get_aggregator_class, get_aggregator_name
 from fedtrain.aggregators.mean import Mean
+from fedtrain.config.codec import parse_codec
 from fedtrain.config.data import DataSettings
 from fedtrain.config.local import LocalSettings
 from fedtrain.config.old_names import NEW_NAMES
@@ -35,7 +36,6 @@ from theory.text import suggest_name
 
 BackendName = Literal["auto", "serial", "threads", "vmap", "distributed"]
 ClientWeighting = Literal["uniform", "size"]
-CodecName = Literal["none", "float16"]
 SelectionRule = Literal["last", "best-by-validation", "window"]
 
 
@@ -83,8 +83,13 @@ class ServerSettings:
     """Whether clients count alike in the mean, or by their number of samples; the median always counts them alike."""
     peers: int = 0
     """How many other clients' heads each one is sent, drawn afresh each round; 0 for all, as in the paper."""
-    codec: CodecName = "none"
-    """How clients send what they learnt and publish: in full, or as half-precision numbers."""
+    heads_every: int = 1
+    """Heads are published and sent every so many rounds; in those between, clients learn without their peers."""
+    codec: str = "none"
+    """How clients send what they learnt and publish: none (in full), float16, bfloat16, int8, topk:SHARE,
+    lowrank:RANK, or the latter two with a format of numbers, such as topk:0.01+int8."""
+    broadcast_codec: str = "none"
+    """How the server sends what it averaged: the same words."""
     on_client_failure: Literal["stop", "skip"] = "stop"
     """When a client cannot train: stop the run, or leave that client out of that round's mean."""
 
@@ -97,6 +102,14 @@ class ServerSettings:
             )
         if self.peers < 0:
             raise InputError(f"server.peers is {self.peers}; it must be 0 (all) or more")
+        if self.heads_every < 1:
+            raise InputError(f"server.heads_every is {self.heads_every}; it must be at least 1")
+        sent = parse_codec(self.codec)
+        if not parse_codec(self.broadcast_codec, "server.broadcast_codec").is_none and sent.is_none:
+            raise InputError(
+                f"server.broadcast_codec is {self.broadcast_codec!r}, so clients must send what they add to what they "
+                "got, and with server.codec = none they send entries; set server.codec = float16 or another"
+            )
 
 
 @dataclass(frozen=True)

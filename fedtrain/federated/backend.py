@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from fedtrain.federated.delivery import Delivery
 from fedtrain.federated.messages import Broadcast, Failure, Scores, Split, Update
 from fedtrain.parameters import EntryNames, StateDict
 
@@ -35,6 +36,11 @@ class Backend(Protocol):
     @property
     def last_trained_round(self) -> Mapping[str, int]:
         """Clients that hold it where they train: the round in which each trained last, 0 for none yet."""
+        ...
+
+    @property
+    def delivery(self) -> Delivery:
+        """What of a message is sent to each client."""
         ...
 
     def initial_broadcast(self) -> Broadcast:

@@ -14,17 +14,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedtrain.config.codec import parse_codec
 from fedtrain.config.local import LocalSettings
-from fedtrain.config.schema import CodecName
 from fedtrain.data.client_data import ClientData, Preprocessing, Samples
 from fedtrain.data.transforms import preprocess
 from fedtrain.errors import TrainingError
-from fedtrain.federated.codec import encode_head, encode_shared
+from fedtrain.federated.codec.states import decode_model, encode_model, encode_update
 from fedtrain.federated.fast_path.factored_gradients import FactoredSGDStep, replace_large_linear_layers
 from fedtrain.federated.fast_path.fused_sgd import FusedSGDStep
 from fedtrain.federated.fast_path.pooling import move_pooling_before_relu
 from fedtrain.federated.messages import Broadcast, Score, Scores, Split, Update, extract_published
+from fedtrain.federated.residuals import drop_residual, extract_residual, join_residual
 from fedtrain.federated.sgd import OptimizerStep, SGDStep
+from fedtrain.federated.starting_entries import StartingEntries
 from fedtrain.methods.base import AnyMethod, Batch, LossFunction, ModelFactory, Peers, Phase, RoundContext, list_losses
 from fedtrain.metrics import compute_metrics
 from fedtrain.parameters import StateDict, all_entries, batch_norm_entries, copy_entries, is_finite, trained_entries
@@ -65,11 +67,12 @@ class ClientTrainer:
         precision: Precision | None = None,
         fast_path: bool = True,
         metrics: Sequence[MetricName] = (),
-        codec: CodecName = "none",
+        codec: str = "none",
+        heads_every: int = 1,
         participation: float = 1.0,
     ) -> None:
         self.method, self.make, self.classes, self.local, self.seed = method, make, classes, local, seed
-        self.codec = codec
+        self.codec, self.heads_every = codec, heads_every
         self.preprocessing, self.precision = preprocessing or Preprocessing(), precision or Precision()
         self.metrics = tuple(metrics)
         """Scores beside accuracy and loss."""
@@ -93,6 +96,7 @@ class ClientTrainer:
         """Set from another thread, it makes training and evaluation end at the next batch."""
         self._round_start_model: nn.Module | None = None
         self._peer_heads: tuple[Broadcast | None, Mapping[str, nn.Module]] = None, {}
+        self.starting_entries = StartingEntries(method, self._build_module, is_common=self.has_common_start)
 
     def _choose_step(self, fast_path: bool) -> type[OptimizerStep]:
         """How to make a step; with the fast path, its tricks are put in their places."""
@@ -116,12 +120,14 @@ class ClientTrainer:
         return other
 
     def is_compatible(self, entries: StateDict) -> bool:
-        """Whether these are the entries of a client's module, by name, type and shape."""
+        """Whether these are the entries of a client's module, by name, type and shape, and what its codec left out."""
 
         def forms(state: StateDict) -> dict[str, object]:
             return {name: (value.dtype, value.shape) for name, value in state.items()}
 
-        return forms(entries) == forms(self.module.state_dict())
+        known = forms(self.module.state_dict())
+        left_out = forms(extract_residual(entries))
+        return forms(drop_residual(entries)) == known and left_out.items() <= known.items()
 
     def initial_client_state(self, client: str) -> StateDict:
         """The personal entries with which a client begins."""
@@ -133,11 +139,7 @@ class ClientTrainer:
 
     def initial_broadcast(self, clients: Collection[str]) -> Broadcast:
         """The first message: the common start, and what every client publishes before it trained."""
-        heads = (
-            self._build_for_each(clients, lambda module: self._encode_published(module.state_dict()))
-            if self.method.published
-            else {}
-        )
+        heads = self._build_for_each(clients, self._encode_start) if self.method.published else {}
         return Broadcast(0, copy_entries(self._build_module(), self.shared_names), dict(sorted(heads.items())))
 
     def _build_for_each(self, clients: Collection[str], part: Callable[[nn.Module], StateDict]) -> dict[str, StateDict]:
@@ -149,14 +151,16 @@ class ClientTrainer:
     def train(self, data: ClientData, personal: StateDict, message: Broadcast) -> tuple[Update, StateDict]:
         """One client's half of a round: its answer, and its new personal entries."""
         self.check_has_batches(data)
-        return self.build_update(data, message, self.train_locally(data, personal, message).item())
+        return self.build_update(data, personal, message, self.train_locally(data, personal, message).item())
 
     def check_has_batches(self, data: ClientData) -> None:
         """A client that would never train is a mistake."""
         self.local.check_has_batches(data.name, len(data.train), bool(self.batch_norm_names))
 
-    def build_update(self, data: ClientData, message: Broadcast, loss: float) -> tuple[Update, StateDict]:
-        """What the client at hand sends when it has trained, and what it keeps."""
+    def build_update(
+        self, data: ClientData, personal: StateDict, message: Broadcast, loss: float
+    ) -> tuple[Update, StateDict]:
+        """What the client at hand sends when it has trained, and what it keeps; ``personal`` is what it kept before."""
         shared, kept = copy_entries(self.module, self.shared_names), copy_entries(self.module, self.personal_names)
         finite = all(map(is_finite, (*shared.values(), *kept.values())))
         if not isfinite(loss) or not finite:
@@ -164,17 +168,43 @@ class ClientTrainer:
             raise TrainingError(
                 f"client {data.name}, round {message.round + 1}: {what}; lower local.lr ({self.local.lr})"
             )
-        payload = encode_shared(shared, message.shared, self.codec)
-        shown = self._encode_published({**shared, **kept})
-        if self.codec != "none" and not all(map(is_finite, (*payload.values(), *shown.values()))):
+        try:
+            payload, left_out = encode_update(shared, message.shared, extract_residual(personal), self.codec)
+            shown = self._encode_published(data.name, {**shared, **kept}) if self.publishes_after(message.round) else {}
+        except (OverflowError, ValueError):
             raise TrainingError(
                 f"client {data.name}, round {message.round + 1}: its numbers are too large for server.codec "
                 f"{self.codec}; lower local.lr ({self.local.lr}), or set server.codec = none"
-            )
-        return Update(data.name, payload, shown, len(data.train), loss), kept
+            ) from None
+        return Update(data.name, payload, shown, len(data.train), loss), join_residual(kept, left_out)
 
-    def _encode_published(self, entries: StateDict) -> StateDict:
-        return encode_head(extract_published(self.method, entries), self.codec)
+    def publishes_after(self, round: int) -> bool:
+        """Whether what clients publish when they have trained in this round, counted from 0, is sent in the next."""
+        return bool(self.method.published) and (round + 1) % self.heads_every == 0
+
+    def list_shared_forms(self) -> StateDict:
+        """Entries of the forms of those that the server averages."""
+        return {name: value for name, value in self.module.state_dict().items() if name in self.shared_names}
+
+    def list_published_forms(self, round: int) -> StateDict:
+        """Entries of the forms that a client publishes when it has trained in this round, counted from 0."""
+        return extract_published(self.method, self.module.state_dict()) if self.publishes_after(round) else {}
+
+    def _encode_start(self, module: nn.Module) -> StateDict:
+        head = extract_published(self.method, module.state_dict())
+        return encode_model(head, lambda: head, self.codec)
+
+    def _encode_published(self, client: str, entries: StateDict) -> StateDict:
+        head = extract_published(self.method, entries)
+        return encode_model(head, partial(self.starting_entries.get_published, client), self.codec)
+
+    def _decode_published(self, client: str, payload: StateDict, forms: StateDict) -> StateDict:
+        if parse_codec(self.codec).is_none:
+            return payload
+        try:
+            return decode_model(payload, forms, partial(self.starting_entries.get_published, client), self.codec)
+        except ValueError as error:
+            raise TrainingError(f"the head of client {client}: {error}") from None
 
     def train_locally(self, data: ClientData, personal: StateDict, message: Broadcast) -> Tensor:
         """Receive, then pass through every phase of the method; the mean loss of the last pass."""
@@ -267,7 +297,7 @@ class ClientTrainer:
         self, data: ClientData, personal: StateDict, message: Broadcast, keep_round_start: bool = False
     ) -> RoundContext[nn.Module]:
         """Load the client's entries and the server's; freeze what may be looked at but not touched."""
-        self.module.load_state_dict({**personal, **message.shared})
+        self.module.load_state_dict({**drop_residual(personal), **message.shared})
         peers = Peers([head for name, head in self._build_peer_heads(message).items() if name != data.name])
         classes = torch.arange(self.classes, device=self.device)
         counts = (data.train.labels[:, None] == classes).sum(0)
@@ -333,7 +363,8 @@ class ClientTrainer:
             heads = {name: copy.deepcopy(blank) for name in message.peers}
             for name, head in heads.items():
                 forms = head.state_dict()
-                mine = {key: value.to(self.device, forms[key].dtype) for key, value in message.peers[name].items()}
+                shown = self._decode_published(name, message.peers[name], forms)
+                mine = {key: value.to(self.device, forms[key].dtype) for key, value in shown.items()}
                 head.load_state_dict(mine, assign=True)
                 head.requires_grad_(False)
             self._peer_heads = message, heads

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from fedtrain.federated.codec.states import get_entry_name
 from fedtrain.federated.messages import Broadcast, Failure, Update
 from fedtrain.parameters import EntryNames, StateDict
 
@@ -65,5 +66,5 @@ def measure_exchange(message: Broadcast, answer: Update | Failure, batch_norm_na
 
 def measure_message(shared: StateDict, batch_norm_names: EntryNames, heads: Iterable[StateDict]) -> PayloadBytes:
     """The bytes of one message; ``norm`` names the batch-norm entries."""
-    bn = count_bytes({name: value for name, value in shared.items() if name in batch_norm_names})
+    bn = count_bytes({part: value for part, value in shared.items() if get_entry_name(part) in batch_norm_names})
     return PayloadBytes(count_bytes(shared) - bn, bn, sum(count_bytes(head) for head in heads))

@@ -10,13 +10,13 @@ import torch
 
 from fedtrain.aggregators import Aggregator, CohortReplies, ServerState
 from fedtrain.aggregators.mean import Mean
-from fedtrain.config.schema import ClientWeighting, CodecName
+from fedtrain.config.schema import ClientWeighting
 from fedtrain.errors import TrainingError
 from fedtrain.federated.aggregate import aggregate, check_combined
 from fedtrain.federated.backend import Backend
-from fedtrain.federated.codec import decode_shared, get_encoded_dtype
+from fedtrain.federated.codec.states import decode_state, decode_update
 from fedtrain.federated.messages import Broadcast, Failure, RoundResult, Update
-from fedtrain.parameters import StateDict, is_finite
+from fedtrain.parameters import StateDict
 from fedtrain.rng import make_generator
 
 
@@ -31,38 +31,26 @@ def sample_cohort(names: Sequence[str], participation: float, seed: int, round: 
     return [name for name in names if name in chosen]
 
 
-def validate_update(update: Update, client: str, message: Broadcast, codec: CodecName = "none") -> str | None:
-    """Why an answer from afar must not enter the mean; None if it may."""
+def validate_update(
+    update: Update, client: str, message: Broadcast, codec: str = "none", head: StateDict | None = None
+) -> str | None:
+    """Why an answer from afar must not enter the mean; None if it may.
+
+    ``head`` has the forms of what is to be published; without it that is as it was published before.
+    """
     if update.client != client:
         return f"it speaks for {update.client}"
     if not isinstance(update.num_examples, int) or update.num_examples < 1:
         return f"it has {update.num_examples} examples"
     if not isinstance(update.loss, float) or not isfinite(update.loss):
         return f"its loss is {update.loss}"
-    parts: tuple[tuple[StateDict, StateDict, CodecName], ...] = (
-        (update.shared, message.shared, codec),
-        (update.published, message.peers.get(client, {}), "none"),  # as it was published before, in this form
-    )
-    for sent, known, way in parts:
-        if sent.keys() != known.keys():
-            return f"its entries are others: {', '.join(sorted(sent.keys() ^ known.keys()))}"
-        for name, value in sent.items():
-            dtype = get_encoded_dtype(known[name].dtype, way)
-            if (value.dtype, value.shape) != (dtype, known[name].shape):
-                return f"{name} is {value.dtype} {tuple(value.shape)}, not {dtype} {tuple(known[name].shape)}"
-            if not is_finite(value):
-                return f"{name} is not finite"
+    known, way = (message.peers.get(client, {}), "none") if head is None else (head, codec)
+    try:
+        decode_state(update.shared, message.shared, codec)
+        decode_state(update.published, known, way)
+    except ValueError as error:
+        return str(error)
     return None
-
-
-def message_for(message: Broadcast, client: str, peers: int, seed: int) -> Broadcast:
-    """What one client is sent: the heads of all others, or of so many of them, drawn afresh each round (0 for all)."""
-    if not peers or peers >= len(message.peers):
-        return message
-    others = sorted(name for name in message.peers if name != client)
-    drawn = torch.randperm(len(others), generator=make_generator(seed, "peers", client, message.round))[:peers]
-    chosen = {others[i] for i in drawn.tolist()}
-    return replace(message, peers={name: head for name, head in message.peers.items() if name in chosen})
 
 
 def count_heads_sent(clients: int, peers: int) -> int:
@@ -79,7 +67,7 @@ def federate(
     weights: ClientWeighting = "uniform",
     aggregator: Aggregator | None = None,
     remembered: ServerState | None = None,
-    codec: CodecName = "none",
+    codec: str = "none",
     seed: int = 0,
 ) -> Iterator[RoundResult]:
     """Make rounds until there were ``rounds``, and yield each as it ends.
@@ -104,6 +92,6 @@ def federate(
         failures = tuple(answer for answer in answers if isinstance(answer, Failure))
         if not updates:
             raise TrainingError(f"round {message.round + 1}: no client could train; {failures[0].reason}")
-        decoded = [replace(one, shared=decode_shared(one.shared, message.shared, codec)) for one in updates]
+        decoded = [replace(one, shared=decode_update(one.shared, message.shared, codec)) for one in updates]
         message = aggregate(message, decoded, weights, combine)
         yield RoundResult(updates, message, failures, memory)

@@ -11,8 +11,9 @@ from flwr.app import RecordDict
 from fedtrain.config.schema import Config, serialize_config
 from fedtrain.errors import TrainingError
 from fedtrain.federated.client import ClientTrainer
+from fedtrain.federated.delivery import Delivery
 from fedtrain.federated.messages import Broadcast, Failure, Score, Scores, Split, Update
-from fedtrain.federated.server import message_for, sample_cohort, validate_update
+from fedtrain.federated.server import sample_cohort, validate_update
 from fedtrain.flower.client_manager import ClientManager
 from fedtrain.flower.exchange import Exchange
 from fedtrain.flower.records import RecordPacker
@@ -57,6 +58,7 @@ class FlowerBackend:
         self.client_names = sorted(
             client_manager.descriptions, key=lambda name: int(client_manager.descriptions[name]["place"])
         )
+        self.delivery = Delivery(trainer.starting_entries.get_shared, config.server, config.seed)
         self.client_states: dict[str, StateDict] = {}
         self.last_trained_round = dict.fromkeys(self.client_names, 0)
         self.previous_last_trained_round = self.last_trained_round
@@ -159,7 +161,8 @@ class FlowerBackend:
         self, message: Broadcast, name: str, splits: Collection[Split], train: bool
     ) -> tuple[dict[str, Any], dict[str, StateDict]]:
         """What one client is told: of the message what is its own, and what to do with it."""
-        sent = message_for(message, name, self.config.server.peers, self.config.seed)
+        encode = self.delivery.encode_for_prediction if splits else self.delivery.encode_for
+        sent = encode(message, name)
         sent = replace(sent, peers={peer: head for peer, head in sent.peers.items() if peer != name})
         note, groups = encode_broadcast(sent)
         about = {
@@ -178,7 +181,8 @@ class FlowerBackend:
             raise TrainingError(f"client {name}: its answer is none of fedco2's ({error}); update its node") from None
         if isinstance(answer, Failure):
             raise TrainingError(answer.reason)
-        if reason := validate_update(answer, name, message, self.config.server.codec):
+        head = self.trainer.list_published_forms(message.round)
+        if reason := validate_update(answer, name, message, self.config.server.codec, head):
             raise TrainingError(f"client {name}, round {message.round + 1}: refused, {reason}")
         return answer
 

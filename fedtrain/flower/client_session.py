@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,14 @@ import torch
 
 from fedtrain.backends.serial import SerialBackend
 from fedtrain.config.data import DataSettings
-from fedtrain.config.schema import parse_config
+from fedtrain.config.schema import ServerSettings, parse_config
 from fedtrain.config.toml import merge_tables
 from fedtrain.data.build import build_single_client
 from fedtrain.data.client_data import Federation
 from fedtrain.data.datasets import DATASETS
 from fedtrain.federated.client import ClientTrainer
-from fedtrain.federated.messages import Update
+from fedtrain.federated.delivery import Delivery
+from fedtrain.federated.messages import Broadcast, Update
 from fedtrain.flower.allowed_code import load_allowed_code
 from fedtrain.flower.site_keys import DATA_KEY, NAMED_FILES_KEY, SITE_KEY
 from fedtrain.flower.sites import SITES_DATASET, build_site
@@ -80,6 +81,21 @@ class ClientSession:
         """Loads what it needs for every turn anew."""
         return self.experiment.build_client_trainer()
 
+    @property
+    def received(self) -> ServerSettings:
+        """The server's settings for what was chosen and encoded by it already."""
+        return replace(self.experiment.config.server, peers=0, codec="none", broadcast_codec="none")
+
+    def _read_message(self, note: Mapping[str, Any], entries: StateDict) -> Broadcast:
+        """The server's message with its entries in full."""
+        trainer, server = self.trainer, self.experiment.config.server
+        sent = decode_broadcast(note, entries)
+        delivery = Delivery(trainer.starting_entries.get_shared, server, trainer.seed)
+        try:
+            return delivery.receive(sent, trainer.list_shared_forms())
+        except ValueError as error:
+            raise InputError(f"the server's message: {error}; update the node or the server") from None
+
     def run_round(self, note: Mapping[str, Any], entries: StateDict) -> EncodedMessage:
         """Evaluate, then train, as far as asked for: the answer.
 
@@ -87,8 +103,10 @@ class ClientSession:
         was lost did not happen. What it kept then is on the disk, where what it keeps now goes before the server
         hears of it.
         """
-        message, turn, name = decode_broadcast(note, entries), int(note["turn"]), self.name
-        backend = SerialBackend(self.trainer, self.experiment.federation.clients, skip_failures=True)
+        message, turn, name = self._read_message(note, entries), int(note["turn"]), self.name
+        backend = SerialBackend(
+            self.trainer, self.experiment.federation.clients, skip_failures=True, delivery=self.received
+        )
         if turn:
             backend.client_states = {name: self.client_state_store.load(name, turn)}
         scores = encode_scores(backend.evaluate(message, note["splits"])) if note["splits"] else {}

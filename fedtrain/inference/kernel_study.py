@@ -18,8 +18,10 @@ from fedtrain.config.toml import merge_tables
 from fedtrain.data.client_data import ClientData, Federation
 from fedtrain.data.transforms import preprocess
 from fedtrain.federated.client import ClientTrainer
+from fedtrain.federated.delivery import Delivery
 from fedtrain.federated.messages import Broadcast
-from fedtrain.federated.server import federate, message_for
+from fedtrain.federated.residuals import drop_residual
+from fedtrain.federated.server import federate
 from fedtrain.inference.branch_networks import (
     PREFIX,
     BranchNetwork,
@@ -200,13 +202,14 @@ def build_checkpoint(
     """Every client's module, loaded with what the server and the client had."""
     method, dtype, device = trainer.method, trainer.precision.dtype, trainer.device
     message = convert_message(state.message, dtype, device)
+    delivery = Delivery(trainer.starting_entries.get_shared, config.server, config.seed)
     modules, contexts = [], []
     for client in data.clients:
         personal = convert_entries(state.client_states[client.name], dtype, device)
-        sent = message_for(message, client.name, config.server.peers, config.seed)
+        sent = delivery.receive_for_prediction(message, client.name)
         contexts.append(trainer.start_round(client.to(device), personal, sent))
         module = copy.deepcopy(trainer.module)
-        module.load_state_dict({**personal, **message.shared}, assign=True)  # shared entries exist once
+        module.load_state_dict({**drop_residual(personal), **sent.shared}, assign=True)  # shared entries exist once
         modules.append(module.eval())
     first = modules[0], contexts[0], samples.inputs[0]
     names = list_branch_names(method, *first)
@@ -231,7 +234,7 @@ def make_real_round(
     """The round that the run itself makes next, and what its networks then say of the samples."""
     dtype, device = trainer.precision.dtype, trainer.device
     message = convert_message(state.message, dtype, device)
-    backend = SerialBackend(trainer, data.clients, peers=config.server.peers)
+    backend = SerialBackend(trainer, data.clients, delivery=config.server)
     backend.client_states = {name: convert_entries(own, dtype, device) for name, own in state.client_states.items()}
     server = config.server
     made = next(
@@ -254,8 +257,8 @@ def make_real_round(
 
 
 def convert_message(message: Broadcast, dtype: torch.dtype, device: torch.device) -> Broadcast:
-    """The same in another precision."""
-    peers = {name: convert_entries(entries, dtype, device) for name, entries in message.peers.items()}
+    """The same in another precision; heads stay in the form in which they travelled, and become it when loaded."""
+    peers = {name: {key: part.to(device) for key, part in head.items()} for name, head in message.peers.items()}
     return Broadcast(message.round, convert_entries(message.shared, dtype, device), peers)
 
 

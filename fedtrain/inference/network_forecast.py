@@ -77,7 +77,11 @@ def compute_kernels(
     config: Config, data: Federation, samples: ClientSamples, memory: int | None = None
 ) -> list[FederatedKernel]:
     """The kernels of a method's models as training begins: of each, or of its prediction if that is not their sum."""
-    plain = replace(config, machine=replace(config.machine, fast_path=False, backend="serial", amp=False))
+    plain = replace(
+        config,
+        machine=replace(config.machine, fast_path=False, backend="serial", amp=False),
+        server=replace(config.server, codec="none", broadcast_codec="none", heads_every=1),
+    )
     trainer = Experiment(plain, data).build_client_trainer()
     state = measure_statistics(trainer, data, samples, config)
     checkpoint = build_checkpoint(state, config, data, trainer, samples)
@@ -96,7 +100,7 @@ def measure_statistics(trainer: ClientTrainer, data: Federation, samples: Client
     for client, x in zip(data.clients, samples.inputs, strict=True):
         context = trainer.start_round(client.to(trainer.device), states[client.name], message)
         look_at(trainer.module, trainer.method, x, context)
-        update, kept[client.name] = trainer.build_update(client, message, 0.0)
+        update, kept[client.name] = trainer.build_update(client, states[client.name], message, 0.0)
         updates.append(update)
     return RunState(aggregate(message, updates, config.server.weights), kept)
 

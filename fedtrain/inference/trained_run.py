@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from fedtrain.data.scaling import Scaling
 from fedtrain.data.standin import get_standin_size
 from fedtrain.data.table_schema import TableSchema
 from fedtrain.federated.client import EVAL_BATCH_SIZE, ClientTrainer
+from fedtrain.federated.delivery import Delivery
 from fedtrain.federated.messages import Broadcast
-from fedtrain.federated.server import message_for
 from fedtrain.inference.read_inputs import NamedInputs, read_inputs
 from fedtrain.models.own import ModelBuilder
 from fedtrain.parameters import StateDict
@@ -71,7 +72,12 @@ class TrainedRun:
 
     def broadcast_for(self, client: str) -> Broadcast:
         """What the server tells this client: of the others' heads as many as the run has it."""
-        return message_for(self.state.message, client, self.config.server.peers, self.config.seed)
+        return self.delivery.receive_for_prediction(self.state.message, client)
+
+    @cached_property
+    def delivery(self) -> Delivery:
+        """What of the message reaches clients."""
+        return Delivery(self.trainer.starting_entries.get_shared, self.config.server, self.config.seed)
 
     def read_inputs(self, paths: Sequence[Path], client: str | None = None) -> NamedInputs:
         """Image files, resized to what the network reads, or rows of tables, standardised as the client's."""

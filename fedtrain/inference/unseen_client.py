@@ -19,6 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fedtrain.aggregators import average_states
 from fedtrain.analysis.entry_description import describe_entries
 from fedtrain.data.client_data import ClientData
+from fedtrain.federated.residuals import drop_residual
 from fedtrain.inference.trained_run import TrainedRun
 from fedtrain.parameters import EntryNames, StateDict, batch_norm_entries, copy_entries, entries_under
 from theory.errors import InputError
@@ -64,9 +65,8 @@ def build_unseen_client(run: TrainedRun, images: Tensor) -> UnseenClient:
     way, trainer, state = choose_branch(run), run.trainer, run.state
     known = run.get_client(run.federation.clients[0].name).train
     data = ClientData(UNSEEN_CLIENT, replace(known, labels=known.labels[:0]), known)
-    personal = average_states(
-        [state.client_states[name] for name in sorted(state.client_states)], [1.0] * len(state.client_states)
-    )
+    own = [drop_residual(state.client_states[name]) for name in sorted(state.client_states)]
+    personal = average_states(own, [1.0] * len(own))
     layers = find_personal_norm_layers(trainer.module, trainer.personal_names & entries_under(trainer.module, way.path))
     if layers and len(images) < MIN_IMAGES:
         raise InputError(
@@ -76,7 +76,8 @@ def build_unseen_client(run: TrainedRun, images: Tensor) -> UnseenClient:
     if layers:
         rows = torch.linspace(0, len(images) - 1, min(len(images), MAX_IMAGES)).round().long()
         with estimate_running_statistics(layers):
-            trainer.predict(data, personal, state.message, images[rows])
+            message = replace(run.broadcast_for(data.name), peers=state.message.peers)
+            trainer.predict(data, personal, message, images[rows])
         personal = copy_entries(trainer.module, trainer.personal_names)
     return UnseenClient(data, personal, way.branch, bool(layers))
 

@@ -153,6 +153,7 @@ class Experiment:
             fast_path=config.machine.fast_path and config.machine.backend != "vmap",
             metrics=parse_metrics(config.evaluation.metrics, len(data.classes)),
             codec=config.server.codec,
+            heads_every=config.server.heads_every,
             participation=config.server.participation,
         )
 
@@ -164,7 +165,7 @@ class Experiment:
         ways: dict[str, Any] = {
             "skip_failures": server.on_client_failure == "skip",
             "keep": keep,
-            "peers": server.peers,
+            "delivery": server,
         }
         quick = machine.fast_path and first.device.type == "cpu"
         if machine.backend == "threads" or (machine.backend in ("auto", "distributed") and quick):

@@ -15,7 +15,7 @@ from fedtrain.errors import TrainingError
 from fedtrain.federated.backend import Backend
 from fedtrain.federated.communication import CommunicationCost, measure_exchange
 from fedtrain.federated.messages import Broadcast, Failure, Score, Scores, Split, Update
-from fedtrain.federated.server import federate, message_for
+from fedtrain.federated.server import federate
 from fedtrain.runs.callbacks import Callback, CallbackList, RoundProgress, RunStart
 from fedtrain.runs.checkpoint import RunState
 from fedtrain.runs.experiment import Experiment
@@ -123,7 +123,7 @@ def run_rounds(
             if due:
                 watch.on_evaluation(number, rows)
             answers: list[Update | Failure] = [*round.updates, *round.failures]
-            sent = partial(message_for, state.message, peers=server.peers, seed=config.seed)
+            sent = partial(backend.delivery.encode_for, state.message)
             traffic = sum(
                 (measure_exchange(sent(answer.client), answer, backend.batch_norm_names) for answer in answers),
                 CommunicationCost(),

@@ -34,6 +34,7 @@ class DistributedBackend:
 
     def __init__(self, worker: RankWorker, names: Sequence[str], channel: TensorChannel) -> None:
         self.worker, self.client_names, self.channel = worker, list(names), channel
+        self.delivery = worker.backend.delivery
         self.client_states: dict[str, StateDict] = {}
         self.last_trained_round = dict.fromkeys(names, 0)
         self.last_broadcast: Broadcast | None = None

@@ -18,7 +18,7 @@ class VmapBackend(SerialBackend):
         """Everyone named, together; if that fails they take turns, for in turn it shows whose fault it is."""
         names = list(cohort)
         try:
-            sent = {name: self.message_for(message, name) for name in names}
+            sent = {name: self.delivery.receive_for_training(message, name) for name in names}
             stack = StackedClients(self.trainer, [self.clients[name] for name in names], self.client_states, sent)
             losses = stack.train_phases()
         except Exception as error:
@@ -38,6 +38,6 @@ class VmapBackend(SerialBackend):
             trainer.check_has_batches(data)
             stack.load_client(name)
             trainer.method.finish(trainer.module, stack.get_context(name))
-            return trainer.build_update(data, message, losses[name])
+            return trainer.build_update(data, self.client_states[name], sent[name], losses[name])
 
         return self.collect_answers(turn, message.round + 1, names)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fedtrain.config.schema import ServerSettings
 from fedtrain.federated.communication import count_bytes
+from fedtrain.federated.delivery import draw_heads
 from fedtrain.federated.messages import Broadcast
-from fedtrain.federated.server import message_for
 from fedtrain.inference.evaluate import evaluate_clients
 from fedtrain.inference.trained_run import load_trained_run
 from fedtrain.runs.folder import RunFolder
@@ -42,7 +42,7 @@ def heard(sent, client):
 def test_a_client_hears_so_many_others_each_once_and_in_order(names, data, k, seed, round):
     client = data.draw(st.sampled_from([*names, "somebody who never published"]))
     whole = message(names, round)
-    sent = message_for(whole, client, k, seed)
+    sent = draw_heads(whole, client, k, seed)
     others = heard(whole, client)
     assert len(heard(sent, client)) == (min(k, len(others)) if k else len(others))
     assert heard(sent, client) == [name for name in others if name in sent.peers]
@@ -50,7 +50,7 @@ def test_a_client_hears_so_many_others_each_once_and_in_order(names, data, k, se
     assert (sent.round, sent.shared) == (whole.round, whole.shared)
     if 0 < k < len(others):
         assert client not in sent.peers
-    assert heard(message_for(whole, client, k, seed), client) == heard(sent, client)
+    assert heard(draw_heads(whole, client, k, seed), client) == heard(sent, client)
 
 
 @given(NAMES, st.data(), SEEDS, st.randoms(use_true_random=False))
@@ -58,7 +58,7 @@ def test_the_order_of_the_clients_has_no_say(names, data, seed, chance):
     client, k = data.draw(st.sampled_from(names)), data.draw(st.integers(1, 9))
     mixed = list(names)
     chance.shuffle(mixed)
-    one, other = (message_for(message(each), client, k, seed) for each in (names, mixed))
+    one, other = (draw_heads(message(each), client, k, seed) for each in (names, mixed))
     assert set(heard(one, client)) == set(heard(other, client))
 
 
@@ -67,7 +67,7 @@ def test_draws_vary_over_rounds_clients_and_seeds(n, data, seed):
     """With 24 rounds, all draws alike has a chance below (2/3)^23 at k = 1 of 2 others, and less for more."""
     names = [f"client{i}" for i in range(n)]
     k = data.draw(st.integers(1, n - 2))
-    draws = {tuple(heard(message_for(message(names, round), "client0", k, seed), "client0")) for round in range(24)}
+    draws = {tuple(heard(draw_heads(message(names, round), "client0", k, seed), "client0")) for round in range(24)}
     assert len(draws) > 1
     everyone = {name for draw in draws for name in draw}
     assume(k > 1)
@@ -77,7 +77,7 @@ def test_draws_vary_over_rounds_clients_and_seeds(n, data, seed):
 def test_every_other_client_is_drawn_alike():
     names, count = [f"client{i}" for i in range(6)], dict.fromkeys(range(1, 6), 0)
     for round in range(1000):
-        for name in heard(message_for(message(names, round), "client0", 2, 7), "client0"):
+        for name in heard(draw_heads(message(names, round), "client0", 2, 7), "client0"):
             count[int(name[-1])] += 1
     assert all(abs(n - 400) < 5 * (1000 * 0.4 * 0.6) ** 0.5 for n in count.values())  # five deviations
 

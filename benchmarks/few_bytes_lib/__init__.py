@@ -1,0 +1,1 @@
+"""The parts of benchmarks/few_bytes.py."""
