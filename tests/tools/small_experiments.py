@@ -28,6 +28,8 @@ SOME = {
     "evaluation": {"every": 3, "window": 2, "window_every": 1, "report": "window", "train": True},
 }
 """Five clients with 91 to 122 images, three in a round, who count by their size, with momentum, two passes."""
+FEW_BYTES = {"codec": "topk:0.1+int8", "broadcast_codec": "lowrank:2", "heads_every": 2, "peers": 2}
+"""Error feedback for who trains only now and then, a lossy broadcast, heads of some in some rounds."""
 LABEL_SKEW = {
     "fedbn": {"bn_stats": "shared"},
     "fedrod": {"balanced": True, "personal_sgd": "plain"},
@@ -43,6 +45,7 @@ CASES = {
     "fedbn fedyogi": merge_tables(COMMON, ALL, {"method": {"name": "fedbn"}, "aggregator": {"name": "fedyogi"}}),
     "fedco2 float16": merge_tables(COMMON, ALL, {"method": {"name": "fedco2"}, "server": {"codec": "float16"}}),
     "fedco2 both": merge_tables(COMMON, SOME, {"method": {"name": "fedco2"}}),
+    "fedco2 few bytes": merge_tables(COMMON, SOME, {"method": {"name": "fedco2"}, "server": FEW_BYTES}),
 }
 """By method and who takes part; "fedco2 some" is its form for label skew, "fedco2 both" the full one."""
 HEADS = {

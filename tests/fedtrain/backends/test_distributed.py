@@ -40,7 +40,7 @@ def alone(tmp_path_factory, no_figures):
     return {case: in_process(case, root / case) for case in small_experiments.CASES}
 
 
-MIXED, KEPT, KILLED = "fedco2 both", "fedbn some", "fedco2 some"
+MIXED, KEPT, KILLED = "fedco2 few bytes", "fedbn some", "fedco2 some"
 """Of which cases the runs are that have a fate of their own."""
 
 

@@ -1,4 +1,4 @@
-"""What travels in fewer bytes: what is lost, what is kept of it, what is counted, and that every backend loses the same."""
+"""What travels in fewer bytes: what is lost and kept, what is counted, and that every backend loses the same."""
 
 from __future__ import annotations
 
@@ -296,9 +296,9 @@ def test_other_words_are_refused_with_the_way_out(word, said):
 def test_settings_that_lose_what_is_learnt_are_refused():
     with pytest.raises(InputError, match=r"server.broadcast_codec is 'int8', so clients must send what they add"):
         ServerSettings(broadcast_codec="int8")
-    with pytest.raises(InputError, match="server.broadcast_codec 'int7'; did you mean 'int8'"):
+    with pytest.raises(InputError, match=r"server.broadcast_codec 'int7'; did you mean 'int8'"):
         ServerSettings(codec="int8", broadcast_codec="int7")
-    with pytest.raises(InputError, match="server.heads_every is 0"):
+    with pytest.raises(InputError, match=r"server.heads_every is 0"):
         ServerSettings(heads_every=0)
 
 

@@ -86,9 +86,10 @@ def test_a_server_that_remembers_gives_the_bits_of_one_process(tmp_path, alone):
     assert RunFolder(tmp_path / "run").load_checkpoint().server.keys() == {"mean", "square"}
 
 
-def test_answers_in_half_as_many_bytes_give_the_bits_of_one_process(tmp_path, alone):
-    go(Grid(tmp_path), "fedco2 float16", tmp_path)
-    agree(RunFolder(tmp_path / "run"), alone("fedco2 float16"))
+@pytest.mark.parametrize("case", ["fedco2 float16", "fedco2 few bytes"])
+def test_answers_in_fewer_bytes_give_the_bits_of_one_process(case, tmp_path, alone):
+    go(Grid(tmp_path), case, tmp_path)
+    agree(RunFolder(tmp_path / "run"), alone(case))
 
 
 def test_test_data_that_wait_for_a_better_round_are_asked_for_without_training_again(tmp_path, monkeypatch):
