@@ -1,4 +1,4 @@
-"""Accuracy against bytes on Digits: python benchmarks/few_bytes.py train POINT ... ; python benchmarks/few_bytes.py draw.
+"""Accuracy against bytes on Digits: python benchmarks/few_bytes.py train [POINT ...], then draw.
 
 Each point is a run of Fed-CO2 that differs from the reference in what travels alone (`few_bytes_lib/points.py`). The
 defaults are reduced: the narrow network, few images of each client, every fifth test image.
@@ -11,10 +11,11 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from fedtrain.data.client_data import ClientData, Samples
-from fedtrain.training import plan, run_plan
 from few_bytes_lib.figure import draw_curve, format_table, load_results
 from few_bytes_lib.points import POINTS
+
+from fedtrain.data.client_data import ClientData, Samples
+from fedtrain.training import plan, run_plan
 
 NARROW = Path(__file__).parent / "few_bytes_lib" / "narrow_digits.py"
 HEADS = {False: "build_with_head", True: "build_with_last_layer"}
@@ -61,7 +62,7 @@ def main() -> None:
     parser.add_argument("points", nargs="*", choices=[[], *POINTS], help="which to train; all of them if none is named")
     parser.add_argument("--runs", type=Path, default=Path("runs/few-bytes"), help="the folder of the runs")
     parser.add_argument("--network", choices=["narrow", "digits"], default="narrow")
-    parser.add_argument("--percent", type=float, default=0.02, help="of USPS's size, training images of a client")
+    parser.add_argument("--percent", type=float, default=0.03, help="of USPS's size, training images of a client")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--test-every", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)

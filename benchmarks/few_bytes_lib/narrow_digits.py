@@ -1,5 +1,5 @@
-"""The network for Digits with a quarter of the channels and units: a thirteenth of the work, and heads that are as much
-of it as there (97 %). In a file of its own, for it is named on the command line."""
+"""The network for Digits with an eighth of the channels and units: a fiftieth of the work, and heads that are as much of
+it as there (98 %). In a file of its own, for it is named on the command line."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def build_with_last_layer(classes: int) -> Net:
 def build_narrow_net(classes: int, split_at: SplitPoint) -> Net:
     """For images of 3 x 28 x 28."""
     conv: list[nn.Module] = []
-    for inside, outside, pool in ((3, 16, True), (16, 16, True), (16, 32, False)):
+    for inside, outside, pool in ((3, 8, True), (8, 8, True), (8, 16, False)):
         conv += [nn.Conv2d(inside, outside, 5, padding=2), nn.BatchNorm2d(outside), nn.ReLU()]
         conv += [nn.MaxPool2d(2)] if pool else []
-    dense = build_dense_layers((1568, 512, 128), norm=True)
-    return build_split_net([*conv, nn.Flatten()], dense, nn.Linear(128, classes), split_at)
+    dense = build_dense_layers((784, 256, 64), norm=True)
+    return build_split_net([*conv, nn.Flatten()], dense, nn.Linear(64, classes), split_at)

@@ -31,8 +31,8 @@ POINTS = {
     "last": Point("last layer, in full", {}, last=True),
     "last-int8": Point("last layer, int8", both("int8", "int8"), last=True),
     "topk": Point("top 1 %, down 5 %, int8", both("topk:0.01+int8", "topk:0.05+int8")),
-    "rank-16-down-int8": Point("rank 16 up, int8 down", both("lowrank:16+int8", "int8")),
-    "rank-16": Point("rank 16, int8", both("lowrank:16+int8", "lowrank:16+int8")),
+    "rank-8-down-int8": Point("rank 8 up, int8 down", both("lowrank:8+int8", "int8")),
+    "rank-8": Point("rank 8, int8", both("lowrank:8+int8", "lowrank:8+int8")),
     "rank-4": Point("rank 4, int8", both("lowrank:4+int8", "lowrank:4+int8")),
-    "last-rank-16": Point("last layer, rank 16, int8", both("lowrank:16+int8", "lowrank:16+int8"), last=True),
+    "last-rank-8": Point("last layer, rank 8, int8", both("lowrank:8+int8", "lowrank:8+int8"), last=True),
 }

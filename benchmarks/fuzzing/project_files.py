@@ -6,6 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 from fedtrain.config import presets
 from fedtrain.config.schema import Config, format_config
 from fedtrain.data.storage.domain_file import DomainInfo, StoredImages, write_domain_file
+from fedtrain.federated.codec.states import encode_update
 from fedtrain.federated.communication import CommunicationCost, PayloadBytes
 from fedtrain.federated.messages import Broadcast
 from fedtrain.runs import checkpoint
@@ -105,6 +107,22 @@ def _rebuild_checkpoint(parts: Sequence[bytes]) -> bytes:
     except (safetensors.SafetensorError, KeyError, TypeError):
         raise ValueError("nothing to sum up") from None
     return build_safetensors([json.dumps(header).encode(), data])
+
+
+PAYLOAD_FORMS = {"w": torch.zeros(4, 6), "b": torch.zeros(3), "n": torch.tensor(0)}
+PAYLOAD_CODECS = ("none", "float16", "bfloat16", "int8", "topk:0.3+int8", "lowrank:1", "lowrank:1+bfloat16")
+
+
+def build_payload_seeds() -> list[Seed]:
+    """What a client sends, in every codec; also with damage to the tensors alone."""
+    entries = {"w": torch.arange(24.0).reshape(4, 6) - 9, "b": torch.ones(3), "n": torch.tensor(3)}
+    payloads = [encode_update(entries, PAYLOAD_FORMS, {}, codec)[0] for codec in PAYLOAD_CODECS]
+    whole = [build_safetensors_seed(safetensors.torch.save(payload)) for payload in payloads]
+    return [*whole, *(Seed(seed.parts[1:], partial(_join_to_header, seed.parts[0])) for seed in whole)]
+
+
+def _join_to_header(header: bytes, parts: Sequence[bytes]) -> bytes:
+    return build_safetensors([header, *parts])
 
 
 def build_domain_seeds() -> list[Seed]:

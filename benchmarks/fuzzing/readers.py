@@ -8,12 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
 from fedtrain.config import presets, schema
 from fedtrain.config.data import DataSettings
+from fedtrain.config.toml import format_error
 from fedtrain.data import importing, readers
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.data.found.finder import find_dataset
 from fedtrain.data.storage import domain_file
+from fedtrain.federated.codec.states import decode_state
 from fedtrain.runs import checkpoint
 from fedtrain.runs.folder import MANIFEST_FILE, METRICS_FILE, RunFolder
 from fuzzing import attacks, dataset_files, pickle_attacks, project_files
@@ -71,6 +76,22 @@ def _read_config(file: Path, target: Path) -> None:
 
 def _read_checkpoint(file: Path, target: Path) -> None:
     read_all(lambda: checkpoint.read_round(file), lambda: checkpoint.load_checkpoint(file))
+
+
+def _read_payload(file: Path, target: Path) -> None:
+    """A client's answer, as each codec reads it."""
+    try:
+        entries = load_file(file)
+    except SafetensorError:
+        raise InputError("no tensors, so nothing for a codec") from None
+
+    def decode(codec: str) -> object:
+        try:
+            return decode_state(entries, project_files.PAYLOAD_FORMS, codec)
+        except ValueError as error:
+            raise InputError(format_error(error)) from None
+
+    read_all(*(partial(decode, codec) for codec in project_files.PAYLOAD_CODECS))
 
 
 def _read_domain(file: Path, target: Path) -> None:
@@ -181,6 +202,13 @@ READERS: dict[str, Reader] = {
         project_files.build_config_seeds,
         lambda canary: [*project_files.TOML_WORDS],
         project_files.TOML_WORDS,
+    ),
+    "payload": Reader(
+        "payload",
+        _read_payload,
+        project_files.build_payload_seeds,
+        _select_header_attacks("tensors"),
+        project_files.JSON_WORDS,
     ),
     "checkpoint": Reader(
         "c",
