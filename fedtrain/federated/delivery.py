@@ -27,6 +27,11 @@ class Delivery:
         self._encoded: tuple[StateDict | None, StateDict] = None, {}
         self._decoded: tuple[StateDict | None, StateDict] = None, {}
 
+    @property
+    def needs_start(self) -> bool:
+        """Whether something travels as what was added to the entries that training began with."""
+        return any(parse_codec(word).has_memory for word in (self.settings.codec, self.settings.broadcast_codec))
+
     def encode_for(self, message: Broadcast, client: str) -> Broadcast:
         """What one client is sent to train with, as it travels."""
         return self._encode(self.choose_for_training(message, client))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from threading import Lock
 
+import torch
 from torch import nn
 
 from fedtrain.federated.messages import extract_published
@@ -21,6 +23,7 @@ class StartingEntries:
         self._lock = Lock()
         self._published: dict[str, StateDict] = {}
         self._shared: StateDict = {}
+        self._digest = ""
 
     def get_shared(self) -> StateDict:
         """The entries that the server averages."""
@@ -29,6 +32,16 @@ class StartingEntries:
                 module = self.build_module("")
                 self._shared = copy_entries(module, self.method.shared(module))
             return self._shared
+
+    def compute_digest(self) -> str:
+        """Of the shared entries: two processes that draw other ones would understand nothing of each other."""
+        if not self._digest:
+            sum = hashlib.sha256()
+            for name, value in sorted(self.get_shared().items()):
+                sum.update(name.encode())
+                sum.update(value.cpu().reshape(-1).view(torch.uint8).numpy().data)
+            self._digest = sum.hexdigest()
+        return self._digest
 
     def get_published(self, client: str) -> StateDict:
         """What a client published before it trained, as it was."""

@@ -167,6 +167,7 @@ class FlowerBackend:
         note, groups = encode_broadcast(sent)
         about = {
             **self.client_manager.node_query,
+            **({"start": self.trainer.starting_entries.compute_digest()} if self.delivery.needs_start else {}),
             "train": train,
             "splits": list(splits),
             "turn": self.last_trained_round[name],

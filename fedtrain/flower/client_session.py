@@ -90,6 +90,12 @@ class ClientSession:
         """The server's message with its entries in full."""
         trainer, server = self.trainer, self.experiment.config.server
         sent = decode_broadcast(note, entries)
+        if "start" in note and note["start"] != trainer.starting_entries.compute_digest():
+            raise InputError(
+                "this node draws other weights to begin with than the server, so it cannot read what is encoded as the "
+                "difference to them; use the server's versions of torch and of the network, or set server.codec = "
+                "float16 or none"
+            )
         delivery = Delivery(trainer.starting_entries.get_shared, server, trainer.seed)
         try:
             return delivery.receive(sent, trainer.list_shared_forms())

@@ -40,6 +40,7 @@ def test_these_can_be_chosen():
     assert list_presets() == sorted(
         [*DOMAINS, "cifar10", "cifar100", "cifar10-noise", "cifar10-noise-published"]
         + [f"{name}-published" for name in (*DOMAINS, "cifar10", "cifar100")]
+        + [f"{name}-lean" for name in ("digits", "office", "cifar10")]
     )
     assert all(get_preset_title(name) for name in list_presets())
 
@@ -83,6 +84,18 @@ def test_the_common_setting_of_label_skew(preset, method):
     evaluated = [r for r in range(1, 1501) if config.evaluation.is_in_window(r, 1500)]
     assert evaluated == list(range(1300, 1501, 5))
     assert config.evaluation.report == "window"
+
+
+@pytest.mark.parametrize("preset", ["digits", "office", "cifar10"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_lean_preset_differs_in_what_travels_alone(preset, method):
+    plain, lean = of(preset, method), of(f"{preset}-lean", method)
+    assert (plain.server.codec, plain.server.broadcast_codec) == ("none", "none")
+    assert "none" not in (lean.server.codec, lean.server.broadcast_codec)
+    cut = method == "fedco2" and preset != "cifar10"  # whose networks are cut before the last layer anyway
+    assert lean.model.split_at == ("last" if cut else plain.model.split_at)
+    assert replace(lean, server=plain.server, model=plain.model) == plain
+    assert plain.server == replace(lean.server, codec="none", broadcast_codec="none")
 
 
 def test_how_much_of_each_data_set_is_used():
