@@ -120,6 +120,9 @@ def explain_error(error: Exception, arguments: Sequence[str] = ()) -> str | None
     if ours is not None and isinstance(error, ours.InputError):
         flags = [format_flag(name) for name in error.options] or find_given_flags(str(error), arguments)
         return f"{error} ({', '.join(flags)})" if flags else str(error)
+    loaded = sys.modules.get("fedtrain.extensions.references")
+    if loaded is not None and (line := loaded.explain_extension_error(error)) is not None:
+        return f"{line} (fedco2 --debug shows where)"
     torch_says = isinstance(error, RuntimeError) and "tried to allocate" in str(error).lower()
     if torch_says or isinstance(error, MemoryError):
         return "out of memory; make the setting smaller or free some memory"

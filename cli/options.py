@@ -24,7 +24,7 @@ def complete_names(kind: ExtensionKind) -> Completer:
             return [CompletionItem(incomplete, type="file")]
         from fedtrain.extensions.references import BUILT_IN, list_installed
 
-        names = [*BUILT_IN[kind], *list_installed(kind)]
+        names = [*BUILT_IN.get(kind, ()), *list_installed(kind)]
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
     return complete
@@ -33,7 +33,10 @@ def complete_names(kind: ExtensionKind) -> Completer:
 CODE_OPTIONS = (
     click.option("--method", shell_complete=complete_names("method"), help="The run's method, if it is code of yours."),
     click.option("--model", shell_complete=complete_names("model"), help="The run's network, if it is code of yours."),
+    click.option("--aggregator", shell_complete=complete_names("aggregator"), help="Its aggregator, if it is yours."),
+    click.option("--optimizer", shell_complete=complete_names("optimizer"), help="Its optimiser, if it is yours."),
 )
+CODE_NAMES = ("method", "model", "aggregator", "optimizer")
 
 
 def add_code_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,11 +46,11 @@ def add_code_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def load_code(method: str | None, model: str | None) -> None:
-    """Load what these options name."""
-    from fedtrain.config.references import load_references
+def load_code(**names: str | None) -> None:
+    """Load what these options name, by kind."""
+    from fedtrain.config.references import load_named
 
-    load_references({"method": {"name": method}, "model": {"name": model}})
+    load_named(**names)
 
 
 if TYPE_CHECKING:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
 
-from fedtrain.config.references import load_references
+from fedtrain.aggregators import Aggregator, get_aggregator_name
+from fedtrain.config.optimizers import get_optimizer_name
+from fedtrain.config.references import load_named
 from fedtrain.config.schema import Config, parse_metrics
 from fedtrain.data.client_data import ClientData, Federation
 from fedtrain.data.own_clients import build_own_federation
@@ -33,6 +35,7 @@ from theory.text import suggest_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch.optim import Optimizer
 
     from theory.networks.network_study import NetworkStudy
 
@@ -319,6 +322,9 @@ def load_run(
     device: str | None = None,
     model: str | ModelBuilder | None = None,
     method: str | AnyMethod | type[AnyMethod] | None = None,
+    aggregator: str | type[Aggregator] | None = None,
+    optimizer: str | type[Optimizer] | None = None,
+    dataset: str | None = None,
 ) -> Run:
     """Open a run folder. A folder never makes fedtrain load code: give again what was your own when it was trained.
 
@@ -327,15 +333,19 @@ def load_run(
         device: Where to load the models, if not where the run had them.
         model: The class or function that builds the network, or a reference to it, if it was one of your own.
         method: The method, its class or a reference to it, if it was one of your own.
+        aggregator: The class of the aggregator or a reference to it, if it was one of your own.
+        optimizer: The class of the optimiser or a reference to it, if it was one of your own.
+        dataset: A reference to the function that gave the data, if they came from one of your own.
     """
-    if isinstance(method, str):
-        load_references({"method": {"name": method}})
-    elif method is not None:
+    given = {"model": model, "method": method, "aggregator": aggregator, "optimizer": optimizer, "dataset": dataset}
+    load_named(**{kind: name for kind, name in given.items() if isinstance(name, str)})
+    if method is not None and not isinstance(method, str):
         name_method(method)
-    if isinstance(model, str):
-        load_references({"model": {"name": model}})
-        model = None
-    return Run(path, device=device, build_model=model)
+    if isinstance(aggregator, type):
+        get_aggregator_name(aggregator)
+    if isinstance(optimizer, type):
+        get_optimizer_name(optimizer)
+    return Run(path, device=device, build_model=None if isinstance(model, str) else model)
 
 
 def evaluate(run: Run | Path | str, split: Split = "test", **how: Any) -> list[MetricRow]:

@@ -25,6 +25,7 @@ from fedtrain.backends.distributed.launch import launch_ranks
 from fedtrain.backends.distributed.process_group import Rank, exit_process
 from fedtrain.config.data import SETTINGS_OF_SKEW
 from fedtrain.config.old_names import upgrade_tables
+from fedtrain.config.optimizers import get_optimizer_name
 from fedtrain.config.options import TrainOptions, nest_options, nest_settings
 from fedtrain.config.presets import FOUND_PRESET, OWN_PRESET, load_preset_chain, resolve_preset
 from fedtrain.config.references import load_references
@@ -43,7 +44,7 @@ from fedtrain.models.own import ModelBuilder
 from fedtrain.report.progress_view import ProgressView
 from fedtrain.report.run_figures import DrawFigures
 from fedtrain.run import Run
-from fedtrain.runs.callbacks import Callback
+from fedtrain.runs.callbacks import Callback, build_callbacks
 from fedtrain.runs.distributed import check_rank_count, open_distributed_backend, serve_rank
 from fedtrain.runs.experiment import Experiment, build_experiment, plan_experiment
 from fedtrain.runs.folder import RunFolder
@@ -62,8 +63,8 @@ def train(
     clients: int | Sequence[ClientData] | None = None,
     model: str | ModelBuilder | None = None,
     method: str | AnyMethod | type[AnyMethod] | None = None,
-    aggregator: str | Aggregator | None = None,
-    callbacks: Sequence[Callback] = (),
+    aggregator: str | Aggregator | type[Aggregator] | None = None,
+    callbacks: Sequence[str | Callback | type[Callback]] = (),
     track: str | Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
     preset: str | None = None,
@@ -80,14 +81,14 @@ def train(
 
     Args:
         clients: How many clients a label skew makes, or the clients themselves, with data of your own.
-        model: digits, alexnet, cifar or two-layer; or a module class or function that builds your own network. It is
-            called with ``classes`` and ``shape`` if it has parameters of these names.
+        model: The name of a network, a reference to one (``nets:make``), or a module class or function that builds
+            your own. It is called with ``classes`` and ``shape`` if it has parameters of these names.
         method: The name of a method, a reference to one (``lg:LGFedAvg``, ``./lg.py:LGFedAvg``), or an instance
             such as ``fedtrain.FedProx(mu=0.1)`` or of a class of your own.
         aggregator: How the server makes one model of many: the name of an aggregator, or an instance such as
             ``fedtrain.FedAdam(lr=0.03)``; by default the mean.
-        callbacks: Watch the run, see `fedtrain.Callback`.
-        track: Trackers that copy the run's numbers: tensorboard, wandb or mlflow, or several of them.
+        callbacks: Watch the run, see `fedtrain.Callback`: instances, classes, or references to them.
+        track: Trackers that copy the run's numbers: tensorboard, wandb or mlflow, yours, or several of them.
         settings: Any setting by its path, such as ``{"method.mu": 0.5}``.
         preset: A protocol by name; without it that of the data set.
         config: A TOML file of settings.
@@ -111,8 +112,8 @@ def train(
     if nproc is not None:
         return _train_on_processes({**given, "quiet": quiet, "track": track}, nproc, callbacks)
     shown = [] if quiet else [ProgressView()]
-    trackers = build_trackers(track)
-    return run_plan(plan(**given), [*shown, *trackers, *callbacks], command=_format_call(given))
+    watchers = [*build_trackers(track), *build_callbacks(callbacks)]
+    return run_plan(plan(**given), [*shown, *watchers], command=_format_call(given))
 
 
 @dataclass(frozen=True, repr=False)
@@ -158,7 +159,7 @@ def plan(
     clients: int | Sequence[ClientData] | None = None,
     model: str | ModelBuilder | None = None,
     method: str | AnyMethod | type[AnyMethod] | None = None,
-    aggregator: str | Aggregator | None = None,
+    aggregator: str | Aggregator | type[Aggregator] | None = None,
     settings: Mapping[str, Any] | None = None,
     preset: str | None = None,
     config: Path | str | None = None,
@@ -174,6 +175,8 @@ def plan(
     The arguments are those of `train`. With ``load_images=False`` no image is read or drawn.
     """
     own_clients = None if clients is None or isinstance(clients, int) else clients
+    if isinstance(optimizer := options.get("optimizer"), type):
+        options["optimizer"] = get_optimizer_name(optimizer)
     tables = merge_tables(
         nest_options({**options, "clients": clients if isinstance(clients, int) else None}),
         _nest_method(method),
@@ -221,7 +224,7 @@ def run_plan(
         if rank is not None and rank.rank:
             return Run(serve_rank(experiment, rank).path)
         manifest = build_manifest(
-            experiment.config, describe_data(experiment.federation), command, experiment.build_model
+            experiment.config, describe_data(experiment.federation), command, experiment.build_model, callbacks
         )
         keep = [SavePredictions()] if experiment.config.evaluation.save_predictions else []
         run_experiment(experiment, folder, manifest, [*callbacks, DrawFigures(), *keep], open_backend)
@@ -256,10 +259,12 @@ def _nest_method(method: str | AnyMethod | type[AnyMethod] | None) -> TomlTable:
     return {"method": {"name": name} if isinstance(method, type) else {"name": name, **serialize_section(method)}}
 
 
-def _nest_aggregator(aggregator: str | Aggregator | None) -> TomlTable:
+def _nest_aggregator(aggregator: str | Aggregator | type[Aggregator] | None) -> TomlTable:
     if aggregator is None or isinstance(aggregator, str):
         return {} if aggregator is None else {"aggregator": {"name": aggregator}}
-    return {"aggregator": {"name": get_aggregator_name(type(aggregator)), **serialize_section(aggregator)}}
+    kind = aggregator if isinstance(aggregator, type) else type(aggregator)
+    options = {} if isinstance(aggregator, type) else serialize_section(aggregator)
+    return {"aggregator": {"name": get_aggregator_name(kind), **options}}
 
 
 def _plan_new_run(
@@ -315,11 +320,11 @@ def _load_resumed_data(
     return found if load_images else found.without_inputs()
 
 
-def _train_on_processes(given: dict[str, Any], nproc: int, callbacks: Sequence[Callback]) -> Run:
+def _train_on_processes(given: dict[str, Any], nproc: int, callbacks: Sequence[str | Callback | type[Callback]]) -> Run:
     """Start so many processes that run this module; what they are told must fit into a JSON file."""
-    objects = ("clients", "model", "method", "aggregator")
+    objects = ("clients", "model", "method", "aggregator", "optimizer")
     here = [name for name in objects if not isinstance(given.get(name, ""), str | int)]
-    if callbacks or here:
+    if here or not all(isinstance(one, str) for one in callbacks):
         what = here[0] if here else "callbacks"
         raise InputError(
             f"{what} cannot be handed to other processes; start your own script with torchrun --nproc-per-node "
@@ -332,7 +337,7 @@ def _train_on_processes(given: dict[str, Any], nproc: int, callbacks: Sequence[C
         **{name: value for name, value in given.items() if name not in ("quiet", "track")}, load_images=False
     )
     check_rank_count(planned.experiment, nproc)
-    given |= {} if "resume" in given else {"out": str(planned.folder.path)}
+    given |= {"callbacks": list(callbacks)} | ({} if "resume" in given else {"out": str(planned.folder.path)})
     with TemporaryDirectory(prefix="fedco2-") as place:
         request = Path(place) / "request.json"
         request.write_text(json.dumps(given, default=str), encoding="utf-8")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import Choice, add_code_options, load_code
+from cli.options import Choice, add_code_options, complete_names, load_code
 
 
 @click.command(
@@ -27,6 +27,7 @@ from cli.options import Choice, add_code_options, load_code
 @click.option("--data-dir", type=click.Path(path_type=Path), default=None, help="Where the data are.")
 @click.option("--device", default=None, help="auto, cpu or cuda.  [default: the run's]")
 @add_code_options
+@click.option("--dataset", shell_complete=complete_names("dataset"), help="Its data, if they are code of yours.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 def evaluate(
     run: Path,
@@ -38,6 +39,9 @@ def evaluate(
     device: str | None,
     method: str | None,
     model: str | None,
+    aggregator: str | None,
+    optimizer: str | None,
+    dataset: str | None,
     as_json: bool,
 ) -> None:
     """Evaluate what a run has trained: the prediction of each client's model, and each branch of it.
@@ -56,7 +60,7 @@ def evaluate(
     """
     from cli.evaluate.run import run_evaluate
 
-    load_code(method, model)
+    load_code(method=method, model=model, aggregator=aggregator, optimizer=optimizer, dataset=dataset)
     run_evaluate(
         run,
         client,

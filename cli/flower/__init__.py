@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,14 @@ def flower() -> None:
     """
 
 
-def select_train_options(*more: click.Parameter) -> list[click.Parameter]:
+WATCHING_OPTIONS = {"track", "callbacks"}
+"""They look on where the server is, which in a deployment is another process."""
+
+
+def select_train_options(*more: click.Parameter, without: Collection[str] = ()) -> list[click.Parameter]:
     """What a run is, is said as for `fedco2 train`."""
-    return [*(option for option in train.params if option.name not in EXCLUDED_TRAIN_OPTIONS), *more]
+    excluded = {*EXCLUDED_TRAIN_OPTIONS, *without}
+    return [*(option for option in train.params if option.name not in excluded), *more]
 
 
 MIN_CLIENTS_OPTION = click.Option(
@@ -80,7 +86,10 @@ WRITE_APP_OPTION = click.Option(
 
 
 @flower.command(
-    "run", params=select_train_options(MIN_CLIENTS_OPTION, TIMEOUT_OPTION, DEPLOYMENT_DIR_OPTION, WRITE_APP_OPTION)
+    "run",
+    params=select_train_options(
+        MIN_CLIENTS_OPTION, TIMEOUT_OPTION, DEPLOYMENT_DIR_OPTION, WRITE_APP_OPTION, without=WATCHING_OPTIONS
+    ),
 )
 @click.pass_context
 def run_command(ctx: click.Context, /, **options: Any) -> None:

@@ -16,7 +16,7 @@ import click
 from cli.console import make_console
 from cli.interrupt import Interrupted, handle_interrupts
 from cli.train.resume import describe_resume
-from cli.train.run import NotesView
+from cli.train.run import NotesView, build_watchers
 from cli.train.view import show_summary
 from fedtrain.config.old_names import upgrade_tables
 from fedtrain.config.options import SETTING_FOR_OPTION, nest_options
@@ -102,7 +102,7 @@ def run_on_simulation(plan: ServerPlan, options: dict[str, Any]) -> Run:
     from fedtrain.flower.simulation import simulate
 
     folder, view = plan.folder, NotesView() if options["as_json"] else ProgressView(make_console(), SIMULATION_COST)
-    tell = view.on_note
+    tell, watchers = view.on_note, [view, *build_watchers(options)]
     if options["data_dir"] is not None:  # nodes have no settings of their own here
         os.environ["FEDCO2_DATA"] = str(options["data_dir"].absolute())
     os.environ[ALLOW_VARIABLE] = list_code(plan.config)  # nodes of this process may load what it has loaded
@@ -110,7 +110,7 @@ def run_on_simulation(plan: ServerPlan, options: dict[str, Any]) -> Run:
     plan = replace(plan, config=replace(plan.config, machine=machine))
     workers = options["workers"] or min(plan.num_clients, max(1, (os.cpu_count() or 1) // (machine.threads or 1)))
     try:
-        simulate(plan.num_clients, workers, lambda grid: run_server(grid, plan, [view], tell), plan.stop_requested)
+        simulate(plan.num_clients, workers, lambda grid: run_server(grid, plan, watchers, tell), plan.stop_requested)
     except KeyboardInterrupt:
         raise Interrupted(
             f"interrupted {describe_resume(folder, options['data_dir'], ['flower', 'simulate'], options)}"

@@ -37,6 +37,8 @@ def predict(
     device: str | None,
     method: str | None,
     model: str | None,
+    aggregator: str | None,
+    optimizer: str | None,
     as_json: bool,
 ) -> None:
     """Classify images with the personal model of one client.
@@ -62,5 +64,5 @@ def predict(
         raise click.UsageError("--branch contradicts --new-client: the policy decides which branch can be used")
     from cli.predict.run import run_predict
 
-    load_code(method, model)
+    load_code(method=method, model=model, aggregator=aggregator, optimizer=optimizer)
     run_predict(run, images, client, branch, top, device, as_json)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cli.console import CHECK_FAILED
-from cli.options import Choice, add_code_options, is_given
+from cli.options import CODE_NAMES, Choice, add_code_options, is_given
 
 
 @click.command(
@@ -104,8 +104,8 @@ def theory(ctx: click.Context, /, **options: Any) -> None:
 
         refuse_other_options(ctx, given)
         held = run_networks(options, given)
-    elif options["method"] or options["model"]:
-        raise click.UsageError("--method and --model are code of yours that a run needs; give --run, or leave them out")
+    elif code := next((name for name in CODE_NAMES if options[name]), None):
+        raise click.UsageError(f"--{code} is code of yours that a run needs; give --run, or leave it out")
     elif options["data_dir"] is not None:
         raise click.UsageError(
             "--data-dir is where the data of --run are; give --run, or --dataset for a file of yours"

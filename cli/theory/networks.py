@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 
 from cli.console import make_console
+from cli.options import CODE_NAMES
 from cli.theory.run import name_flags
 from cli.theory.view import format_number, format_verdict
 from fedtrain.run import load_run
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from theory.networks.network_study import NetworkStudy
 
 ALLOWED = {
-    "run_folder", "real_round", "data_dir", "method", "model", "samples", "seed", "dtype", "device", "threads", "out",
+    "run_folder", "real_round", "data_dir", *CODE_NAMES, "samples", "seed", "dtype", "device", "threads", "out",
     "as_json", "strict",
 }  # fmt: skip
 
@@ -47,8 +48,7 @@ def run_networks(options: Mapping[str, Any], given: Collection[str]) -> bool:
         run = load_run(
             options["run_folder"],
             device=options["device"] if "device" in given else None,
-            method=options["method"],
-            model=options["model"],
+            **{name: options[name] for name in CODE_NAMES},
         )
         study = run.theory(
             samples=options["samples"] if "samples" in given else None,

@@ -13,7 +13,7 @@ from fedtrain.registry import AGGREGATOR_CLASSES, DATASET_NAMES, METHOD_CLASSES,
 
 
 @click.command(
-    short_help="Train with one of nine federated methods.",
+    short_help="Train with one of nineteen federated methods.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
@@ -30,7 +30,11 @@ from fedtrain.registry import AGGREGATOR_CLASSES, DATASET_NAMES, METHOD_CLASSES,
 )
 @click.option("--head", default=None, help="Which submodule of a network of yours is its head, such as fc.")
 @click.option(
-    "--dataset", default=None, metavar="NAME|PATH", help=f"{', '.join(DATASET_NAMES)}, or your own.  [default: digits]"
+    "--dataset",
+    shell_complete=complete_names("dataset"),
+    default=None,
+    metavar="NAME|PATH",
+    help=f"{', '.join(DATASET_NAMES)}, or your own.  [default: digits]",
 )
 @add_found_options
 @click.option(
@@ -42,7 +46,12 @@ from fedtrain.registry import AGGREGATOR_CLASSES, DATASET_NAMES, METHOD_CLASSES,
 @click.option("--alpha", type=float, default=None, help="Dirichlet concentration; smaller is more skewed.")
 @click.option("--clients", type=int, default=None, help="How many clients (label skews).")
 @click.option("--participation", type=float, default=None, help="Share of the clients that train in a round.")
-@click.option("--aggregator", default=None, help=f"{', '.join(AGGREGATOR_CLASSES)}.  [default: mean]")
+@click.option(
+    "--aggregator",
+    shell_complete=complete_names("aggregator"),
+    default=None,
+    help=f"{', '.join(AGGREGATOR_CLASSES)}; or yours.  [default: mean]",
+)
 @click.option("--peers", type=int, default=None, help="Number of peer heads sent to each client.  [default: all]")
 @click.option("--heads-every", type=int, default=None, help="Publish and send heads every so many rounds.")
 @click.option(
@@ -54,7 +63,12 @@ from fedtrain.registry import AGGREGATOR_CLASSES, DATASET_NAMES, METHOD_CLASSES,
 @click.option("--rounds", type=int, default=None, help="Rounds of federated training.")
 @click.option("--local-epochs", type=int, default=None, help="Passes over the local data in a round.")
 @click.option("--batch-size", type=int, default=None, help="Samples of a step.")
-@click.option("--optimizer", default=None, help="sgd, adam, adamw or another of torch.optim.  [default: sgd]")
+@click.option(
+    "--optimizer",
+    shell_complete=complete_names("optimizer"),
+    default=None,
+    help="sgd, adam, adamw or another of torch.optim; or yours.  [default: sgd]",
+)
 @click.option("--lr", type=float, default=None, help="Learning rate.")
 @click.option("--lr-schedule", default=None, help="Over rounds: constant, cosine or step.  [default: constant]")
 @click.option("--momentum", type=float, default=None, help="Momentum of SGD.")
@@ -72,7 +86,19 @@ from fedtrain.registry import AGGREGATOR_CLASSES, DATASET_NAMES, METHOD_CLASSES,
 @click.option("--backend", default=None, help="How clients run: auto, serial, threads, vmap or distributed.")
 @click.option("--nproc", type=click.IntRange(1), default=None, help="With --backend distributed: processes to start.")
 @click.option("--client-state", default=None, help="Where personal state waits: memory or disk.  [default: memory]")
-@click.option("--track", multiple=True, help=f"Copy numbers to {', '.join(TRACKER_CLASSES)}; may be repeated.")
+@click.option(
+    "--track",
+    shell_complete=complete_names("tracker"),
+    multiple=True,
+    help=f"Copy numbers to {', '.join(TRACKER_CLASSES)} or yours; may be repeated.",
+)
+@click.option(
+    "--callback",
+    "callbacks",
+    shell_complete=complete_names("callback"),
+    multiple=True,
+    help="Let code of yours watch: ./watch.py:Watch; may be repeated.",
+)
 @click.option("--preset", default=None, help="A protocol by name.  [default: the data set's]")
 @click.option("--config", type=click.Path(path_type=Path), default=None, help="A TOML file of settings.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Any other setting, e.g. method.mu=0.5.")

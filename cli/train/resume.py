@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedtrain.config.references import SETTINGS
 from fedtrain.extensions.references import is_reference
 from fedtrain.runs.folder import RunFolder
 
@@ -21,7 +22,8 @@ def describe_resume(
     rounds = folder.read_last_saved_round()
     when = f"after {rounds} rounds, which are saved" if rounds else "before the first round was over"
     more = ["--data-dir", str(data_dir)] if data_dir else []
-    for name in ("method", "model"):
-        if code and code[name] is not None and is_reference(code[name]):
-            more += [f"--{name}", code[name]]
+    for name in (*SETTINGS, "track", "callbacks"):
+        given = (code or {}).get(name) or ()
+        for one in [given] if isinstance(given, str) else given:
+            more += [f"--{name.removesuffix('s')}", one] if is_reference(one) else []
     return f"{when}; go on with: {shlex.join(['fedco2', *command, '--resume', str(folder.path), *more])}"

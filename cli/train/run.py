@@ -20,7 +20,7 @@ from fedtrain.backends.distributed.process_group import Rank
 from fedtrain.config.options import SETTING_FOR_OPTION
 from fedtrain.config.toml import parse_settings
 from fedtrain.report.progress_view import ProgressView
-from fedtrain.runs.callbacks import Callback
+from fedtrain.runs.callbacks import Callback, build_callbacks
 from fedtrain.runs.distributed import check_rank_count
 from fedtrain.trackers import build_trackers
 from fedtrain.training import TrainingPlan, plan, run_plan
@@ -51,16 +51,21 @@ def train_and_show(training: TrainingPlan, options: dict[str, Any]) -> None:
     """Train, show it, and show the summary."""
     as_json, folder = options["as_json"], training.folder
     view: Callback = NotesView() if as_json else ProgressView(make_console())
-    trackers = build_trackers(options["track"])
+    watchers = build_watchers(options)
     command = shlex.join(["fedco2", *sys.argv[1:]])
     with handle_interrupts(lambda: describe_resume(folder, options["data_dir"], code=options)):
-        run = run_plan(training, [view, *trackers], command=command)
+        run = run_plan(training, [view, *watchers], command=command)
     if (rank := Rank.from_environment()) is not None and rank.rank:
         return
     if as_json:
         click.echo(json.dumps({**run.summary, "out": str(run.path)}, ensure_ascii=False))
     else:
         show_summary(make_console(), run)
+
+
+def build_watchers(options: Mapping[str, Any]) -> list[Callback]:
+    """What the user wants to look on."""
+    return [*build_trackers(options["track"]), *build_callbacks(options["callbacks"])]
 
 
 class NotesView(Callback):

@@ -1,10 +1,9 @@
 """How the server makes one model of many, by the name that the configuration gives it."""
 
-from dataclasses import is_dataclass
 from importlib import import_module
 
 from fedtrain.aggregators.base import Aggregate, Aggregator, CohortReplies, ServerState, average_states
-from fedtrain.extensions.errors import ExtensionError
+from fedtrain.extensions.option_class import check_option_class
 from fedtrain.extensions.references import build_unknown_error, find_extension, register
 from fedtrain.registry import AGGREGATOR_CLASSES
 
@@ -31,14 +30,14 @@ def get_aggregator_class(name: str) -> type[Aggregator]:
     found = find_extension("aggregator", name)
     if found is None:
         raise build_unknown_error("aggregator", name)
-    if not (isinstance(found.value, type) and issubclass(found.value, Aggregator) and is_dataclass(found.value)):
-        raise ExtensionError(
-            f"aggregator {name} is no frozen dataclass that subclasses fedtrain.Aggregator; make it one"
-        )
-    return found.value
+    return check_option_class(found, Aggregator)  # type: ignore[type-abstract]
 
 
 def get_aggregator_name(kind: type[Aggregator]) -> str:
     """What configurations call a class; one from outside is remembered by it."""
     ours = next((name for name, one in AGGREGATORS.items() if one is kind), None)
-    return ours or register("aggregator", kind).name
+    if ours is None:
+        found = register("aggregator", kind)
+        check_option_class(found, Aggregator)  # type: ignore[type-abstract]
+        return found.name
+    return ours

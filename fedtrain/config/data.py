@@ -28,7 +28,8 @@ class DataSettings:
     """The defaults are those of no data set: each has a preset."""
 
     dataset: str = "digits"
-    """digits, office, domainnet, cifar10, cifar100, the name of one that was added, or the path of your own."""
+    """digits, office, domainnet, cifar10, cifar100, the name of one that was added, the path of your own, or a
+    reference to a function that gives one."""
     source: DataSource = "auto"
     """Real data if they are there, else the stand-in; only real ones; only the stand-in."""
     skew: Skew = "domain"

@@ -26,7 +26,8 @@ class LocalSettings:
     last_batch: Literal["keep", "drop"] = "keep"
     """What becomes of the rest that does not fill a batch; a rest of one is never used with batch norm."""
     optimizer: str = "sgd"
-    """sgd, adam, adamw, or any other class of ``torch.optim`` by its name; what is not named here is torch's."""
+    """sgd, adam, adamw, or any other class of ``torch.optim`` by its name; a plug-in, or a reference to one of yours.
+    What is not named here is as its class has it."""
     beta1: float | None = None
     """Of Adam and its kin: how much of the mean gradient stays; none for torch's own."""
     beta2: float | None = None
@@ -80,6 +81,11 @@ class LocalSettings:
             raise InputError(f"local.lr_step is {self.lr_step}; it must be at least 1")
         if not 0 < self.lr_decay <= 1:
             raise InputError(f"local.lr_decay is {self.lr_decay}; choose it in (0, 1]")
+
+    @property
+    def uses_sgd(self) -> bool:
+        """Whether steps are those of SGD, which has faster ways."""
+        return self.optimizer.lower() == "sgd"
 
     def with_schedule_length(self, rounds: int) -> LocalSettings:
         """The same with the length of its cosine said outright, so that a run that is prolonged keeps it."""

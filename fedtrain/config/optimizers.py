@@ -1,4 +1,4 @@
-"""The optimisers of ``torch.optim`` by name, and which settings each of them knows."""
+"""Optimisers by name, those of ``torch.optim`` and those that users bring, and which settings each of them knows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from functools import cache
 
 import torch
 
+from fedtrain.extensions.errors import ExtensionError
+from fedtrain.extensions.references import build_unknown_error, find_extension, is_reference, register
+from fedtrain.extensions.source import locate_definition
 from theory.errors import InputError
 from theory.text import suggest_name
 
@@ -26,7 +29,11 @@ def list_optimizers() -> dict[str, type[torch.optim.Optimizer]]:
 
 
 def get_optimizer_class(name: str) -> type[torch.optim.Optimizer]:
-    """The class of an optimiser, however its name is written: ``AdamW`` or ``adamw``."""
+    """The class of an optimiser: one of torch's, however its name is written, or one that the user has named."""
+    if (found := find_extension("optimizer", name)) is not None and name.lower() not in list_optimizers():
+        return check_optimizer_class(name, found.value)
+    if is_reference(name):
+        raise build_unknown_error("optimizer", name)
     if name.lower() in UNFIT:
         raise InputError(f"local.optimizer is {name}; {UNFIT[name.lower()]}: take another, for instance adam")
     known = list_optimizers()
@@ -35,7 +42,35 @@ def get_optimizer_class(name: str) -> type[torch.optim.Optimizer]:
     return known[name.lower()]
 
 
-@cache
+def get_optimizer_name(kind: type[torch.optim.Optimizer]) -> str:
+    """What configurations call a class; one from outside torch is remembered by it."""
+    ours = next((name for name, one in list_optimizers().items() if one is kind), None)
+    if ours is None:
+        ours = register("optimizer", kind).name
+        check_optimizer_class(ours, kind)
+    return ours
+
+
+def check_optimizer_class(name: str, value: object) -> type[torch.optim.Optimizer]:
+    """The class of somebody's optimiser; refused with the place if it cannot be one."""
+    if not isinstance(value, type) or not issubclass(value, torch.optim.Optimizer):
+        raise ExtensionError(f"optimizer {name} is no subclass of torch.optim.Optimizer; name one")
+    known = inspect.signature(value).parameters.values()
+    where = f"optimizer {name} ({locate_definition(value)})"
+    if "lr" not in {one.name for one in known}:
+        raise ExtensionError(f"{where} takes no lr; give its __init__ the parameters (params, lr, ...)")
+    set_here = {"lr", "momentum", "weight_decay"}
+    unset = [one.name for one in [*known][1:] if one.default is one.empty and not is_rest(one)]
+    if unset := [name for name in unset if name not in set_here]:
+        raise ExtensionError(f"{where} needs {', '.join(unset)}, which no setting is for; give defaults to them")
+    return value
+
+
+def is_rest(parameter: inspect.Parameter) -> bool:
+    """Whether it is ``*args`` or ``**kwargs``."""
+    return parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+
+
 def list_optimizer_options(name: str) -> frozenset[str]:
     """The keywords that an optimiser knows."""
     return frozenset(inspect.signature(get_optimizer_class(name)).parameters)

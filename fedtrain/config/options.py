@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from fedtrain.config.toml import TomlTable, merge_tables, parse_override
 from theory.errors import InputError
 from theory.text import suggest_name
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
 
 SETTING_FOR_OPTION = {
     "method": "method.name",
@@ -60,7 +63,8 @@ class TrainOptions(TypedDict, total=False):
     """What ``fedco2 train --help`` lists, as keywords of `fedtrain.train`."""
 
     dataset: str | Path
-    """digits, office, domainnet, cifar10, cifar100, the name of one that was added, or the path of your own."""
+    """digits, office, domainnet, cifar10, cifar100, the name of one that was added, the path of your own, or a
+    reference to a function that gives one."""
     data: Literal["auto", "real", "standin"]
     """Real data if they are there, else the built-in stand-in; only real data; only the stand-in."""
     client_column: str
@@ -103,8 +107,8 @@ class TrainOptions(TypedDict, total=False):
     """Passes over the local data in a round."""
     batch_size: int
     """Samples of a step."""
-    optimizer: str
-    """sgd, adam, adamw, or another class of ``torch.optim``."""
+    optimizer: str | type[Optimizer]
+    """sgd, adam, adamw, or another class of ``torch.optim`` by name; or one of yours: the class, or a reference."""
     lr: float
     """Learning rate."""
     lr_schedule: Literal["constant", "cosine", "step"]

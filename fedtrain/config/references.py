@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fedtrain.config.toml import TomlTable, merge_tables
-from fedtrain.extensions.references import ExtensionKind, is_reference, resolve
+from fedtrain.extensions.references import BUILT_IN, ExtensionKind, is_reference, list_installed, resolve
 
-SETTINGS: dict[ExtensionKind, str] = {"method": "method", "model": "model", "aggregator": "aggregator"}
-"""The section whose ``name`` may be a reference, by kind."""
+SETTINGS: dict[ExtensionKind, tuple[str, str]] = {
+    "method": ("method", "name"),
+    "model": ("model", "name"),
+    "aggregator": ("aggregator", "name"),
+    "optimizer": ("local", "optimizer"),
+    "dataset": ("data", "dataset"),
+}
+"""The setting that may be a reference, by kind: its section and its key."""
 
 
 def load_references(tables: Mapping[str, Any]) -> TomlTable:
@@ -18,9 +25,34 @@ def load_references(tables: Mapping[str, Any]) -> TomlTable:
     Only for what the user has given, never for what was read from the folder of a run or from a message.
     """
     loaded: TomlTable = dict(tables)
-    for kind, section in SETTINGS.items():
-        table = tables.get(section)
-        name = table.get("name") if isinstance(table, Mapping) else None
-        if isinstance(name, str) and is_reference(name):
-            loaded = merge_tables(loaded, {section: {"name": resolve(kind, name).name}})
+    for kind, (section, key) in SETTINGS.items():
+        name = get_setting(tables, kind)
+        if name is not None and is_reference(name) and names_code(kind, name):
+            loaded = merge_tables(loaded, {section: {key: resolve(kind, name).name}})
     return loaded
+
+
+def load_named(**names: str | None) -> None:
+    """Load what is named, by kind, as far as it is code: what a run needs that is to be opened."""
+    tables: TomlTable = {}
+    for kind, (section, key) in SETTINGS.items():
+        if names.get(kind) is not None:
+            tables = merge_tables(tables, {section: {key: names[kind]}})
+    load_references(tables)
+
+
+def get_setting(tables: Mapping[str, Any], kind: ExtensionKind) -> str | None:
+    """What a configuration says of this kind; None if it says nothing, or no name."""
+    section, key = SETTINGS[kind]
+    table = tables.get(section)
+    name = table.get(key) if isinstance(table, Mapping) else None
+    return name if isinstance(name, str) else None
+
+
+def names_code(kind: ExtensionKind, name: str) -> bool:
+    """Whether a setting can only mean code outside fedco2."""
+    if kind == "dataset":  # all other names are of data: those of the paper, added ones, paths, the sites'
+        return name in list_installed(kind) or (is_reference(name) and not Path(name).exists())
+    if kind == "optimizer":  # and here of torch's
+        return name in list_installed(kind) or is_reference(name)
+    return name not in BUILT_IN[kind]

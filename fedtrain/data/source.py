@@ -10,10 +10,12 @@ from fedtrain.config.data import DataSettings, Skew
 from fedtrain.data.client_data import SamplePool, merge_pools
 from fedtrain.data.datasets import DATASETS, DatasetInfo, get_dataset_info
 from fedtrain.data.errors import DataError
+from fedtrain.data.found.code_dataset import find_code_dataset
 from fedtrain.data.found.finder import find_dataset
 from fedtrain.data.found.kept import has_kept_dataset, list_kept_datasets, load_kept_dataset
 from fedtrain.data.standin import build_standin_pools
 from fedtrain.data.storage import store
+from fedtrain.extensions.references import Extension, build_unknown_error, find_extension, is_reference, list_installed
 from theory.errors import InputError
 from theory.text import suggest_name
 
@@ -84,9 +86,14 @@ def load_found_dataset(settings: DataSettings, root: Path | None = None, only: s
     path, folder = Path(settings.dataset).expanduser(), store.resolve_data_dir(root)
     is_kept = has_kept_dataset(settings.dataset, folder)
     if not is_kept and not path.exists():
+        if (code := find_extension("dataset", settings.dataset)) is not None:
+            return _load_from_code(code, settings, only)
+        if is_reference(settings.dataset):
+            raise build_unknown_error("dataset", settings.dataset)
+        known = [*DATASETS, *list_kept_datasets(folder), *list_installed("dataset")]
         raise InputError(
             f"unknown data set {settings.dataset!r}, and no such file or folder is here; "
-            f"{suggest_name(settings.dataset, [*DATASETS, *list_kept_datasets(folder)])}, or give the path of your own",
+            f"{suggest_name(settings.dataset, known)}, or give the path of your own",
             options=("dataset",),
         )
     if settings.source == "standin":
@@ -102,6 +109,20 @@ def load_found_dataset(settings: DataSettings, root: Path | None = None, only: s
         )
     pools = [pool for pool in found.pools if only in (None, pool.domain)]
     return LoadedDataset(found.info, pools, found.info.title, False, found.notes, path.absolute(), found.sha256)
+
+
+def _load_from_code(code: Extension, settings: DataSettings, only: str | None) -> LoadedDataset:
+    """Data that a function outside fedco2 gives; it must give the same ones whenever it is asked."""
+    if settings.source == "standin":
+        raise InputError(f"{code.name}: only the paper's data sets have a stand-in; leave data.source out")
+    found = find_code_dataset(code)
+    if settings.sha256 and found.sha256 != settings.sha256:
+        raise DataError(
+            f"{code.name}: it does not give what the run was planned with (SHA-256 {found.sha256[:12]}..., not "
+            f"{settings.sha256[:12]}...); let it give the same data every time, with a seed of its own"
+        )
+    pools = [pool for pool in found.pools if only in (None, pool.domain)]
+    return LoadedDataset(found.info, pools, found.info.title, False, found.notes, None, found.sha256)
 
 
 def _load_kept(settings: DataSettings, folder: Path, only: str | None) -> LoadedDataset:

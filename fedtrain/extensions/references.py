@@ -18,22 +18,26 @@ from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any, Literal, get_args
 
 from fedtrain.extensions.errors import ExtensionError, describe_code_error, mark_as_extension
-from fedtrain.extensions.source import describe_module, find_source, hash_source
-from fedtrain.registry import AGGREGATOR_CLASSES, DATASET_NAMES, METHOD_CLASSES, MODEL_NAMES
+from fedtrain.extensions.source import describe_module, find_package_folder, find_source, hash_source
+from fedtrain.registry import AGGREGATOR_CLASSES, DATASET_NAMES, METHOD_CLASSES, MODEL_NAMES, TRACKER_CLASSES
 from theory.errors import InputError
 from theory.text import find_nearest_name, suggest_name
 
 ExtensionKind = Literal["method", "model", "dataset", "callback", "aggregator", "optimizer", "tracker"]
 KINDS: tuple[ExtensionKind, ...] = get_args(ExtensionKind)
+WATCHING_KINDS: tuple[ExtensionKind, ...] = ("callback", "tracker")
+"""Those that look on and change no number."""
 BUILT_IN: dict[ExtensionKind, tuple[str, ...]] = {
     "method": tuple(METHOD_CLASSES),
     "model": (*MODEL_NAMES, "auto", "own"),
     "aggregator": tuple(AGGREGATOR_CLASSES),
     "dataset": DATASET_NAMES,
+    "tracker": tuple(TRACKER_CLASSES),
 }
 """Names that are taken, whatever a plug-in calls itself."""
 
@@ -106,6 +110,16 @@ def find_by_value(kind: ExtensionKind, value: Any) -> Extension | None:
 def list_loaded() -> tuple[Extension, ...]:
     """All that was loaded in this process."""
     return tuple(_loaded.values())
+
+
+def explain_extension_error(error: BaseException) -> str | None:
+    """What to say of an error that code of somebody's has raised while we ran it; None if it is not of such code."""
+    files = [Path(frame.f_code.co_filename).resolve() for frame, _ in walk_tb(error.__traceback__)]
+    for file in reversed(files):
+        for one in list_loaded():
+            if one.file is not None and file.is_relative_to(find_package_folder(one.file) or one.file):
+                return f"{one.kind} {one.name} failed: {describe_code_error(error)}"
+    return None
 
 
 def list_installed(kind: ExtensionKind) -> list[str]:

@@ -83,7 +83,7 @@ class ClientTrainer:
         self.has_common_start = not factory.has_built_own
         """Whether all clients begin with the same weights."""
         method.check(self.module)
-        if method.needs_sgd and local.optimizer != "sgd":
+        if method.needs_sgd and not local.uses_sgd:
             raise InputError(
                 f"{method.title} takes mean gradients from how far SGD has moved the weights; set local.optimizer = sgd"
             )
@@ -102,7 +102,7 @@ class ClientTrainer:
         """How to make a step; with the fast path, its tricks are put in their places."""
         if fast_path:
             move_pooling_before_relu(self.module)
-        if self.local.optimizer != "sgd":
+        if not self.local.uses_sgd:
             return OptimizerStep
         if not fast_path:
             return SGDStep

@@ -6,16 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from fedtrain.config.references import SETTINGS
+from fedtrain.config.references import SETTINGS, get_setting, names_code
 from fedtrain.config.schema import Config
-from fedtrain.extensions.references import (
-    BUILT_IN,
-    Extension,
-    find_by_value,
-    find_extension,
-    resolve,
-    shorten_reference,
-)
+from fedtrain.extensions.references import Extension, find_by_value, find_extension, resolve, shorten_reference
 from theory.errors import InputError
 
 ALLOW_VARIABLE = "FEDCO2_ALLOW"
@@ -27,10 +20,9 @@ ALLOW_KEY = "allow"
 def load_allowed_code(tables: Mapping[str, Any], node: Mapping[str, Any] | None = None) -> None:
     """Load the code that a configuration from elsewhere names, if this node's own settings name it too."""
     allowed = [*os.environ.get(ALLOW_VARIABLE, "").split(), *str((node or {}).get(ALLOW_KEY, "")).split()]
-    for kind, section in SETTINGS.items():
-        table = tables.get(section)
-        name = table.get("name") if isinstance(table, Mapping) else None
-        if not isinstance(name, str) or name in BUILT_IN[kind]:
+    for kind in SETTINGS:
+        name = get_setting(tables, kind)
+        if name is None or not names_code(kind, name):
             continue  # nothing to load; what is no name is refused where the configuration is read
         mine = next((text for text in allowed if shorten_reference(text) == name), None)
         if mine is None:
@@ -47,6 +39,8 @@ def list_code(config: Config) -> str:
         find_by_value("method", type(config.method)),
         find_by_value("aggregator", type(config.aggregator)),
         find_extension("model", config.model.name),
+        find_extension("optimizer", config.local.optimizer),
+        find_extension("dataset", config.data.dataset),
     ]
     return " ".join(_name_here(one) for one in found if one is not None)
 

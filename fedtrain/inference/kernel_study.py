@@ -118,7 +118,7 @@ def study_run(
             checkpoints,
             samples,
             local=LocalSteps(config.local.lr, tuple(steps)),
-            next_round=options.next_round and config.local.optimizer == "sgd",  # it foretells steps down the gradient
+            next_round=options.next_round and config.local.uses_sgd,  # it foretells steps down the gradient
             memory=options.memory,
         )
     except InputError as error:

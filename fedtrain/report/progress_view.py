@@ -156,9 +156,9 @@ def show_header(screen: Console, experiment: Experiment, parts: ModelSummary) ->
 
 def describe_optimizer(local: LocalSettings) -> str:
     """With which steps clients train."""
-    name = "" if local.optimizer == "sgd" else f"{local.optimizer}, "
+    name = "" if local.uses_sgd else f"{local.optimizer}, "
     schedule = "" if local.lr_schedule == "constant" else f" ({local.lr_schedule})"
-    momentum = f", momentum {local.momentum:g}" if local.optimizer == "sgd" or local.momentum else ""
+    momentum = f", momentum {local.momentum:g}" if local.uses_sgd or local.momentum else ""
     return f"{name}lr {local.lr:g}{schedule}{momentum}"
 
 

@@ -7,6 +7,8 @@ Everything that only looks on is one: the lines on the terminal, the figures, a 
             print(round, [row["accuracy"] for row in rows if row["split"] == "test"])
 
     fedtrain.train(dataset="digits", callbacks=[PrintAccuracy()])
+
+On the command line it is named: ``fedco2 train --callback ./watch.py:PrintAccuracy``.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedtrain.extensions.errors import ExtensionError, explain_failure
+from fedtrain.extensions.references import resolve
 from fedtrain.federated.communication import CommunicationCost
 from fedtrain.federated.messages import Failure, Scores
 from fedtrain.runs.experiment import Experiment
@@ -132,3 +136,19 @@ class CallbackList(Callback):
         """Tell each."""
         for callback in self.callbacks:
             callback.on_run_stop(error)
+
+
+def build_callbacks(given: Sequence[str | Callback | type[Callback]]) -> list[Callback]:
+    """Callbacks of those that are given as such, as a class, or by a name that stands for either."""
+    return [build_callback(one) for one in given]
+
+
+def build_callback(given: str | Callback | type[Callback]) -> Callback:
+    """One of them; a class is called without arguments."""
+    found: object = resolve("callback", given).value if isinstance(given, str) else given
+    if isinstance(found, type) and issubclass(found, Callback):
+        with explain_failure(f"callback {given if isinstance(given, str) else found.__name__}"):
+            found = found()
+    if not isinstance(found, Callback):
+        raise ExtensionError(f"callback {given!s} is no fedtrain.Callback; name a subclass of it, or an instance")
+    return found

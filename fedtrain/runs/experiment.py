@@ -86,7 +86,7 @@ class Experiment:
         self._check_network()
         with torch.device("meta"), explain_failure(self.config.method.title):  # no memory, no time for weights
             trainer = self.build_client_trainer("meta")
-        if self.config.local.optimizer != "sgd":  # ours takes any network; the others load the compiler
+        if not self.config.local.uses_sgd:  # ours takes any network; the others load the compiler
             trainer.build_step(0)
         for client in self.federation.clients:
             if self.config.server.on_client_failure == "stop":
@@ -115,7 +115,7 @@ class Experiment:
 
     def _validate_local_training(self) -> None:
         local, rounds = self.config.local, self.config.server.rounds
-        if self.config.machine.backend == "vmap" and local.optimizer != "sgd":
+        if self.config.machine.backend == "vmap" and not local.uses_sgd:
             raise InputError(
                 f"machine.backend vmap trains with sgd only, and local.optimizer is {local.optimizer}; "
                 "set machine.backend = serial"
@@ -132,7 +132,7 @@ class Experiment:
         local, machine = self.config.local, self.config.machine
         if not machine.fast_path or machine.backend == "vmap":
             return None
-        if local.optimizer != "sgd":
+        if not local.uses_sgd:
             return f"the fast path has no steps of its own for {local.optimizer}; torch's plain ones are taken"
         if local.max_grad_norm is not None and not local.momentum:
             return "local.max_grad_norm needs whole gradients; large linear layers are trained without their fast path"

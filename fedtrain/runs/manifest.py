@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import cast
@@ -14,14 +14,21 @@ import torch
 
 from fedtrain.config.schema import Config
 from fedtrain.data.client_data import Federation, Samples
-from fedtrain.extensions.references import Extension, find_by_value, find_extension, register
+from fedtrain.extensions.references import WATCHING_KINDS, Extension, find_by_value, find_extension, register
 from fedtrain.runs.json_types import DataDescription, ExtensionDescription, Manifest
 
 
 def build_manifest(
-    config: Config, data: DataDescription, command: str, build_model: Callable[..., object] | None = None
+    config: Config,
+    data: DataDescription,
+    command: str,
+    build_model: Callable[..., object] | None = None,
+    watchers: Sequence[object] = (),
 ) -> Manifest:
-    """What a reader needs to trust or to repeat the numbers; ``data`` as `describe_data` gives it."""
+    """What a reader needs to trust or to repeat the numbers; ``data`` as `describe_data` gives it.
+
+    Of the callbacks in ``watchers`` those are named that were given by name.
+    """
     manifest: Manifest = {
         "command": command,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -34,20 +41,26 @@ def build_manifest(
         },
         "data": data,
     }
-    if extensions := describe_extensions(config, build_model):
+    if extensions := describe_extensions(config, build_model, watchers):
         manifest["extensions"] = extensions
     return manifest
 
 
-def describe_extensions(config: Config, build_model: Callable[..., object] | None = None) -> list[ExtensionDescription]:
-    """The code outside fedco2 that decides the numbers; ``build_model`` is a network that was given in Python."""
+def describe_extensions(
+    config: Config, build_model: Callable[..., object] | None = None, watchers: Sequence[object] = ()
+) -> list[ExtensionDescription]:
+    """The code outside fedco2 that decides the numbers, and that watches; ``build_model`` was given in Python."""
     found = [
         find_by_value("method", type(config.method)),
         find_by_value("aggregator", type(config.aggregator)),
         find_extension("model", config.model.name),
+        find_extension("optimizer", config.local.optimizer),
+        find_extension("dataset", config.data.dataset),
     ]
     if build_model is not None:
         found.append(register("model", build_model))
+    for kind in WATCHING_KINDS:
+        found += [find_by_value(kind, one) or find_by_value(kind, type(one)) for one in watchers]
     return [_describe_extension(one, config) for one in found if one is not None]
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 from fedtrain.config.data import DataSettings
 from fedtrain.config.schema import Config, format_config, parse_config, serialize_config
 from fedtrain.config.toml import TomlTable, merge_tables
+from fedtrain.extensions.references import WATCHING_KINDS
 from fedtrain.runs.folder import CONFIG_FILE, MANIFEST_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.runs.json_types import ExtensionDescription, Manifest
 from theory.errors import InputError
@@ -83,7 +84,8 @@ def list_changed_extensions(before: Sequence[ExtensionDescription], now: Sequenc
         f"the source of {one['kind']} {one['name']} has changed since this run was saved: its next rounds are made by "
         "other code than those before"
         for one in now
-        if known.get((one["kind"], one["name"]), one.get("sha256")) != one.get("sha256")
+        if one["kind"] not in WATCHING_KINDS
+        and known.get((one["kind"], one["name"]), one.get("sha256")) != one.get("sha256")
     ]
 
 

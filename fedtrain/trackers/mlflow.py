@@ -28,8 +28,12 @@ class MLflow(Tracker):
     run_id: str = ""
 
     def load_package(self) -> ModuleType:
-        """With its telemetry switched off, unless the user has switched it on."""
+        """With its telemetry switched off, unless the user has switched it on; with files as a store, which need leave.
+
+        From 3.17 on MLflow wants a database for new runs, which is more than mlflow-skinny brings.
+        """
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         return super().load_package()
 
     def open(self, folder: RunFolder, settings: Mapping[str, Any], rounds_done: int) -> None:
