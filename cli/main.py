@@ -23,6 +23,7 @@ from cli.evaluate import evaluate
 from cli.flower import flower
 from cli.forecast import forecast
 from cli.methods import methods
+from cli.new import new
 from cli.predict import predict
 from cli.report import report as report_on_runs
 from cli.reproduce import reproduce
@@ -77,7 +78,7 @@ def show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("--debug", is_flag=True, help="Show the traceback of every error.")
 @click.pass_context
 def fedco2(ctx: click.Context, debug: bool) -> None:
-    """Federated learning when clients' data differ: Fed-CO2's theory, verified, and nine methods to train with.
+    """Federated learning when clients' data differ: Fed-CO2's theory, verified, and nineteen methods to train with.
 
     \b
     Examples:
@@ -87,6 +88,7 @@ def fedco2(ctx: click.Context, debug: bool) -> None:
                                      which method will win, before training
       fedco2 data status             which real data are here, and where
       fedco2 methods                 what each method shares, keeps and costs
+      fedco2 new method NAME         a small tested package for a method of yours
       fedco2 evaluate RUN            each client's own model on its own data
       fedco2 predict RUN --client dslr photo.jpg
       fedco2 report RUN RUN ...      tables, curves and costs of runs on one page
@@ -108,7 +110,8 @@ def fedco2(ctx: click.Context, debug: bool) -> None:
 
 
 COMMANDS = (
-    theory, forecast, train, evaluate, predict, reproduce, report_on_runs, flower, methods, data, doctor, completion,
+    theory, forecast, train, evaluate, predict, reproduce, report_on_runs, flower, methods, new, data, doctor,
+    completion,
 )  # fmt: skip
 for command in COMMANDS:
     fedco2.add_command(command)

@@ -13,7 +13,7 @@ import click
     "--data",
     required=True,
     type=click.Path(path_type=Path),
-    help="The site's data: a folder of images by class, a table or an archive. They stay here.",
+    help="The site's data: a folder of images by class, a table, an archive, or code of yours. They stay here.",
 )
 @click.option("--superlink", required=True, metavar="HOST:PORT", help="Where the server is.")
 @click.option(
@@ -45,6 +45,7 @@ def node(
       fedco2 flower node --name basel --data our-data \\
         --superlink fl.example.org:8000 --ca ca.pem --key basel.key
       fedco2 flower node --name basel --data heart.csv --superlink 127.0.0.1:8000
+      fedco2 flower node --name basel --data ./ours.py:load --superlink 127.0.0.1:8000
     """
     from cli.flower.node_process import become_node
 

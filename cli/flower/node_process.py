@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from fedtrain.config.references import names_code
+from fedtrain.extensions.references import is_file_reference, resolve
 from fedtrain.flower.deployment.commands import build_site_config, build_supernode_command
 from fedtrain.flower.deployment.ports import find_free_ports
 from fedtrain.flower.environment import build_environment, require_flower
@@ -23,14 +25,18 @@ def become_node(
     """Check what can be checked here, then go on as Flower's node."""
     require_flower()
     check_address(superlink, encrypted=ca is not None, insecure=insecure)
-    for path, option in ((data, "data"), (ca, "ca"), (key, "key")):
+    is_code = names_code("dataset", str(data))
+    if is_code:
+        resolve("dataset", str(data))  # refused here, not in a log
+    for path, option in ((None if is_code else data, "data"), (ca, "ca"), (key, "key")):
         if path is not None and not path.exists():
             raise InputError(f"{path}: no such file or folder; mend the path", options=(option,))
     if key is not None and ca is None:
         raise InputError("a key is used with encryption only; name the server's certificate, too", options=("ca",))
     state.mkdir(parents=True, exist_ok=True)
     (port,) = find_free_ports(1)
-    config = build_site_config(name, data.resolve(), state.resolve())
+    place = data if is_code and not is_file_reference(str(data)) else data.resolve()
+    config = build_site_config(name, place, state.resolve())
     command = build_supernode_command(superlink, port, config, ca, key)
     click.echo(f"site {name}: data {data}, state {state}, server {superlink}; Ctrl-C ends it", err=True)
     environment = build_environment(state.resolve() / "flower") | {"OMP_NUM_THREADS": str(threads)}

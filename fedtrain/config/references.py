@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from fedtrain.config.toml import TomlTable, merge_tables
-from fedtrain.extensions.references import BUILT_IN, ExtensionKind, is_reference, list_installed, resolve
+from fedtrain.extensions.references import (
+    BUILT_IN,
+    ExtensionKind,
+    find_extension,
+    is_reference,
+    list_installed,
+    resolve,
+)
 
 SETTINGS: dict[ExtensionKind, tuple[str, str]] = {
     "method": ("method", "name"),
@@ -39,6 +46,16 @@ def load_named(**names: str | None) -> None:
         if names.get(kind) is not None:
             tables = merge_tables(tables, {section: {key: names[kind]}})
     load_references(tables)
+
+
+def lengthen_references(tables: Mapping[str, Any]) -> TomlTable:
+    """The same tables for another process: with references that it can load."""
+    told: TomlTable = dict(tables)
+    for kind, (section, key) in SETTINGS.items():
+        name = get_setting(tables, kind)
+        if name is not None and (found := find_extension(kind, name)) is not None:
+            told = merge_tables(told, {section: {key: found.reference}})
+    return told
 
 
 def get_setting(tables: Mapping[str, Any], kind: ExtensionKind) -> str | None:

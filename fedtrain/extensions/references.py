@@ -57,6 +57,12 @@ class Extension:
     distribution: str = ""
     """The installed package that has it, with its version."""
 
+    @property
+    def reference(self) -> str:
+        """What names it in every folder and every process of this machine."""
+        module, colon, attribute = self.name.partition(":")
+        return f"{self.file}:{attribute}" if colon and self.file is not None and self.file.stem == module else self.name
+
 
 _loaded: dict[tuple[ExtensionKind, str], Extension] = {}
 """What was loaded in this process, by the name that it has in configurations."""
@@ -65,6 +71,11 @@ _loaded: dict[tuple[ExtensionKind, str], Extension] = {}
 def is_reference(text: str) -> bool:
     """Whether this names code, and not something that has a name of its own."""
     return ":" in text
+
+
+def is_file_reference(text: str) -> bool:
+    """Whether this names code by the file that it is in."""
+    return _is_file(text.rpartition(":")[0])
 
 
 def shorten_reference(text: str) -> str:

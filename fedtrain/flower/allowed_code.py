@@ -8,7 +8,7 @@ from typing import Any
 
 from fedtrain.config.references import SETTINGS, get_setting, names_code
 from fedtrain.config.schema import Config
-from fedtrain.extensions.references import Extension, find_by_value, find_extension, resolve, shorten_reference
+from fedtrain.extensions.references import find_by_value, find_extension, resolve, shorten_reference
 from theory.errors import InputError
 
 ALLOW_VARIABLE = "FEDCO2_ALLOW"
@@ -42,10 +42,4 @@ def list_code(config: Config) -> str:
         find_extension("optimizer", config.local.optimizer),
         find_extension("dataset", config.data.dataset),
     ]
-    return " ".join(_name_here(one) for one in found if one is not None)
-
-
-def _name_here(one: Extension) -> str:
-    """A reference that means the same in every folder of this machine."""
-    module, colon, attribute = one.name.partition(":")
-    return f"{one.file}:{attribute}" if colon and one.file is not None and one.file.stem == module else one.name
+    return " ".join(one.reference for one in found if one is not None)

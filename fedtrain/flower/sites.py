@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from fedtrain.config.data import DataSettings
+from fedtrain.config.references import names_code
 from fedtrain.data.build import build_natural_clients
 from fedtrain.data.client_data import Federation
 from fedtrain.data.errors import DataError
+from fedtrain.extensions.references import resolve
 from theory.errors import InputError
 
 SITES_DATASET = "sites"
@@ -29,7 +31,10 @@ def build_site(settings: DataSettings, path: Path, name: str) -> Federation:
         raise InputError(f"{wanted}; the run of sites has the data set {SITES_DATASET!r}")
     if settings.standardise == "pooled":
         raise InputError("no site knows what is the mean of all; let each standardise by its own (data.standardise)")
-    own = replace(settings, dataset=str(path), skew="domain", clients=None, source="real", sha256="")
+    given = str(path)
+    if names_code("dataset", given):  # the site's own settings name it, no message does
+        given = resolve("dataset", given).name
+    own = replace(settings, dataset=given, skew="domain", clients=None, source="real", sha256="")
     found = build_natural_clients(own)
     if len(found.clients) != 1:
         names = ", ".join(client.name for client in found.clients[:5])

@@ -8,7 +8,9 @@ from math import gcd
 from pathlib import Path
 from typing import Any
 
+from fedtrain.config.references import SETTINGS, get_setting, lengthen_references
 from fedtrain.config.toml import TomlTable, flatten_tables, merge_tables
+from fedtrain.extensions.references import is_reference
 from fedtrain.report.records import build_damaged_run_error, fill_default_settings, list_run_folders
 from fedtrain.reproduction.data_match import (
     ClientsPreview,
@@ -17,7 +19,7 @@ from fedtrain.reproduction.data_match import (
     summarise_clients,
 )
 from fedtrain.reproduction.plan import Plan
-from fedtrain.reproduction.run_spec import RunSpec, hash_settings
+from fedtrain.reproduction.run_spec import RunSpec, get_sources, hash_settings
 from fedtrain.runs.folder import MANIFEST_FILE, RunFolder
 from theory.errors import InputError
 
@@ -60,16 +62,23 @@ class Job:
 
     def build_arguments(self, threads: int) -> list[str]:
         """Of ``fedco2``: begin the run, or go on with it."""
-        how = (
-            ["--resume", str(self.folder)] if self.begun else [*self.spec.build_arguments(), "--out", str(self.folder)]
-        )
+        how = [*self.spec.build_arguments(), "--out", str(self.folder)]
+        if self.begun:
+            code = [word for kind, name in self._list_code().items() for word in (f"--{kind}", name)]
+            how = ["--resume", str(self.folder), *code]
         return ["train", *how, "--threads", str(threads)]
+
+    def _list_code(self) -> dict[str, str]:
+        """References by kind, which must be named again when a run goes on: its folder makes nobody load code."""
+        tables = lengthen_references(self.spec.overrides)
+        named = {kind: get_setting(tables, kind) or "" for kind in SETTINGS}
+        return {kind: name for kind, name in named.items() if is_reference(name)}
 
     def build_keywords(self, threads: int) -> dict[str, Any]:
         """Of `fedtrain.train`, to the same end."""
         if self.begun:
-            return {"resume": str(self.folder), "threads": threads}
-        settings = flatten_tables(self.spec.overrides)
+            return {"resume": str(self.folder), "threads": threads, **self._list_code()}
+        settings = flatten_tables(lengthen_references(self.spec.overrides))
         return {"preset": self.spec.preset, "settings": settings, "out": str(self.folder), "threads": threads}
 
 
@@ -79,7 +88,8 @@ def read_stored_run(path: Path) -> StoredRun:
     tables, about = folder.load_tables(), folder.read_json(MANIFEST_FILE)
     try:
         tables, data = fill_default_settings(tables), about["data"]
-        evaluation, identity = tables["evaluation"], hash_settings(tables, standin=bool(data["standin"]))
+        sources, evaluation = get_sources(about.get("extensions", [])), tables["evaluation"]
+        identity = hash_settings(tables, standin=bool(data["standin"]), sources=sources)
         always = evaluation["test"] == "always"
         return StoredRun(path, identity, int(evaluation["every"]), always, summarise_clients(data), folder.is_finished)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

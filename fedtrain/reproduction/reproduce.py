@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 from fedtrain.config.options import nest_settings
+from fedtrain.config.references import load_references
 from fedtrain.config.schema import SelectionRule
+from fedtrain.extensions.references import is_reference
 from fedtrain.reproduction.data_match import ClientsPreview, find_impossible_runs, make_clients_preview
 from fedtrain.reproduction.estimate import estimate_run_seconds
 from fedtrain.reproduction.item_summary import ItemSummary, summarise_item
@@ -225,7 +227,7 @@ def _build_request(options: ReproduceOptions) -> Request:
     return Request(
         seeds=None if which is None else str(which),
         rounds=options.get("rounds"),
-        methods=tuple(name.strip().lower() for name in names if name.strip()),
+        methods=tuple(load_method_name(name.strip()) for name in names if name.strip()),
         source=options.get("data", "auto"),
         dataset=options.get("dataset"),
         eval_every=options.get("eval_every"),
@@ -234,6 +236,11 @@ def _build_request(options: ReproduceOptions) -> Request:
         sets=nest_settings(options.get("settings") or {}),
         data_dir=None if data_dir is None else Path(data_dir),
     )
+
+
+def load_method_name(text: str) -> str:
+    """What configurations call a method; code of the user's own is loaded."""
+    return str(load_references({"method": {"name": text if is_reference(text) else text.lower()}})["method"]["name"])
 
 
 def _collect_paper_numbers(plans: Sequence[Plan], path: Path | str | None) -> dict[str, PaperNumbers]:

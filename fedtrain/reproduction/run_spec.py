@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from fedtrain.aggregators import AGGREGATORS
 from fedtrain.config.old_names import OLD_NAMES
+from fedtrain.config.references import lengthen_references
 from fedtrain.config.schema import SECTIONS, Config, get_method_class, serialize_config
 from fedtrain.config.toml import TomlTable, flatten_tables, serialize_section
+from fedtrain.extensions.references import WATCHING_KINDS
 from fedtrain.report.records import DEFAULT_AGGREGATOR
+from fedtrain.runs.json_types import ExtensionDescription
+from fedtrain.runs.manifest import describe_extensions
+from fedtrain.utils.new_folder import make_folder_name
 
 OPTION_FOR_SETTING = {
     "method.name": "--method",
@@ -49,7 +54,8 @@ class RunSpec:
     @cached_property
     def identity(self) -> str:
         """The same for cells whose results are the same."""
-        return hash_settings(serialize_config(self.config), standin=self.standin)
+        sources = get_sources(describe_extensions(self.config))
+        return hash_settings(serialize_config(self.config), standin=self.standin, sources=sources)
 
     @property
     def name(self) -> str:
@@ -57,7 +63,7 @@ class RunSpec:
         config = self.config
         how = "e" if config.evaluation.test == "always" else "v"  # evaluated, or validated
         parts = (config.data.dataset, config.method_name, f"r{config.server.rounds}", f"{how}{self.eval_every}")
-        return "-".join((*parts, f"s{config.seed}", self.identity))
+        return make_folder_name("-".join((*parts, f"s{config.seed}", self.identity)))
 
     def with_seed(self, seed: int) -> RunSpec:
         """The same with another seed, on which no other setting depends."""
@@ -66,7 +72,7 @@ class RunSpec:
     def build_arguments(self) -> list[str]:
         """Of ``fedco2 train``, for a run by hand too."""
         words = ["--preset", self.preset]
-        for path, value in flatten_tables(self.overrides).items():
+        for path, value in flatten_tables(lengthen_references(self.overrides)).items():
             text = value if isinstance(value, str) else json.dumps(value)
             words += [OPTION_FOR_SETTING[path], text] if path in OPTION_FOR_SETTING else ["--set", f"{path}={text}"]
         return words
@@ -89,12 +95,17 @@ def _default_aggregator(tables: Mapping[str, Any]) -> TomlTable:
     return {"name": DEFAULT_AGGREGATOR, **(serialize_section(kind()) if kind else {})}
 
 
-def hash_settings(tables: Mapping[str, Any], *, standin: bool) -> str:
+def get_sources(extensions: Sequence[ExtensionDescription]) -> dict[str, str]:
+    """Checksums of the code outside fedco2 that decides a result, by kind."""
+    return {one["kind"]: one.get("sha256", "") for one in extensions if one["kind"] not in WATCHING_KINDS}
+
+
+def hash_settings(tables: Mapping[str, Any], *, standin: bool, sources: Mapping[str, str] | None = None) -> str:
     """Of all settings that decide a result. Defaults do not count, so that one that is new tomorrow changes nothing.
     Settings count by the names that they had first, so that runs of earlier versions are still recognised.
 
     How often a run is evaluated does not count, unless there are validation data by which one of those rounds is
-    chosen.
+    chosen. Other ``sources`` of code outside fedco2 are another run.
     """
     kind = get_method_class(tables["method"]["name"])
     defaults = {name: serialize_section(section()) for name, section in SECTIONS.items()} | {
@@ -114,5 +125,5 @@ def hash_settings(tables: Mapping[str, Any], *, standin: bool) -> str:
         if isinstance(table, Mapping)
     }
     said = {name: table for name, table in kept.items() if table or name in FIRST_SECTIONS}
-    text = json.dumps([settings["seed"], said], sort_keys=True)
+    text = json.dumps([settings["seed"], said, *([sources] if sources else [])], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
