@@ -81,12 +81,13 @@ def mix_models(alpha: float, v: Net, w: Net) -> Net:
     return mixed
 
 
-def apfl(job: Job, *, alpha: float = 0.5) -> Result:
+def apfl(job: Job, *, alpha: float = 0.5, adaptive: bool = False) -> Result:
     """FedAvg, and beside it a personal model that is trained and used through its mixture with the generic one."""
     generic, personal = build_both(job)
+    alphas = {client.name: alpha for client in job.clients}
 
     def predict(name: str, x: Tensor) -> dict[str, Tensor]:
-        mixed = mix_models(alpha, personal[name], generic[name]).eval()(x)
+        mixed = mix_models(alphas[name], personal[name], generic[name]).eval()(x)
         return {"fused": mixed, "generic": generic[name].eval()(x), "personal": mixed}
 
     scores = []
@@ -97,21 +98,31 @@ def apfl(job: Job, *, alpha: float = 0.5) -> Result:
             w_optimiser, v_optimiser = build_sgd(job, w), build_sgd(job, v)
             for epoch in range(job.epochs):
                 for x, y in iterate_batches(job, w, client, round, epoch):
-                    mixed = mix_models(alpha, v, w)
+                    share = min(1.0, max(0.0, alphas[client.name]))
+                    mixed = mix_models(share, v, w)
                     F.cross_entropy(mixed(x), y).backward()
                     v_optimiser.zero_grad()
-                    for own, between in zip(v.parameters(), mixed.parameters(), strict=True):
+                    slope = 0.0
+                    for own, common, between in zip(v.parameters(), w.parameters(), mixed.parameters(), strict=True):
                         assert between.grad is not None
-                        own.grad = alpha * between.grad  # d(α v + (1 - α) w) / dv = α
+                        own.grad = share * between.grad  # d(α v + (1 - α) w) / dv = α
+                        slope += float(((own - common).detach() * between.grad).sum())  # and / dα = v - w
+                    if adaptive:
+                        alphas[client.name] -= job.lr * slope
                     statistics = {name: mixed.state_dict()[name] for name in list_statistics(v)}
                     v.load_state_dict(statistics, strict=False)
                     w_optimiser.zero_grad()
                     F.cross_entropy(w(x), y).backward()
                     w_optimiser.step()
                     v_optimiser.step()
+            alphas[client.name] = min(1.0, max(0.0, alphas[client.name]))
         average(job, sampled, generic)
         scores.append(evaluate(job, predict))
-    return Result(merge_results(generic, personal), scores)
+    states = merge_results(generic, personal)
+    if adaptive:
+        for name, state in states.items():
+            state["alpha"] = torch.tensor(alphas[name], dtype=job.dtype)
+    return Result(states, scores)
 
 
 def list_statistics(model: nn.Module) -> set[str]:
@@ -144,7 +155,7 @@ def fml(job: Job, *, alpha: float = 0.5, beta: float = 0.5) -> Result:
     return Result(merge_results(generic, personal), scores)
 
 
-def pfedme(job: Job, *, lam: float = 15.0, inner_steps: int = 5) -> Result:
+def pfedme(job: Job, *, lam: float = 15.0, inner_steps: int = 5, outer_lr: float = 1.0) -> Result:
     """On every batch a personal model takes some steps on an elastic band, and the generic one follows it."""
     generic, personal = build_both(job)
     scores = []
@@ -164,7 +175,7 @@ def pfedme(job: Job, *, lam: float = 15.0, inner_steps: int = 5) -> Result:
                         optimiser.step()
                     with torch.no_grad():
                         for common, own in zip(w.parameters(), theta.parameters(), strict=True):
-                            common.sub_(job.lr * lam * (common - own))
+                            common.sub_(outer_lr * job.lr * lam * (common - own))
             for name in list_statistics(w):
                 w.state_dict()[name].copy_(theta.state_dict()[name])
         average(job, sampled, generic)

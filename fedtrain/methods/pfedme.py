@@ -22,15 +22,18 @@ class PFedMe(TwoModelMethod):
     """λ, how strong the pull is."""
     inner_steps: int = 5
     """Steps of the personal model on each batch."""
+    outer_lr: float = 1.0
+    """Learning rate of the generic model, as a multiple of ``local.lr``, which is that of the personal one."""
     title: ClassVar[str] = "pFedMe"
 
     def __post_init__(self) -> None:
         check_non_negative("lam", self.lam)
+        check_non_negative("outer_lr", self.outer_lr)
         if self.inner_steps < 1:
             raise InputError(f"method.inner_steps is {self.inner_steps}; it must be at least 1")
 
     def plain_sgd_parameters(self, module: TwoModels) -> Sequence[nn.Parameter]:
-        """The generic model moves by w - η λ (w - θ) and nothing else."""
+        """The generic model moves by w - η_w λ (w - θ) and nothing else."""
         return list(module.generic.parameters())
 
     def phases(self, round: int, epochs: int) -> Sequence[Phase[TwoModels]]:
@@ -45,8 +48,8 @@ class PFedMe(TwoModelMethod):
         )
 
     def generic_loss(self, module: TwoModels, batch: Batch, context: RoundContext[TwoModels]) -> Tensor:
-        """Of the generic model, which sees no data."""
-        return self.lam / 2 * squared_distance(module.generic, module.personal)
+        """Of the generic model, which sees no data; times η_w / η, for the step is made with η."""
+        return self.outer_lr * self.lam / 2 * squared_distance(module.generic, module.personal)
 
     @torch.no_grad()
     def finish(self, module: TwoModels, context: RoundContext[TwoModels]) -> None:

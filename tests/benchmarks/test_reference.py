@@ -33,6 +33,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("fedrep", {"head_epochs": 1}),
     ("pfedme", {"lam": 2.0, "inner_steps": 2}),
     ("apfl", {"alpha": 0.25}),
+    ("apfl", {"adaptive": True}),
+    ("pfedme", {"lam": 2.0, "inner_steps": 2, "outer_lr": 0.3}),
     ("fml", {"alpha": 0.9, "beta": 0.2}),
     ("knnper", {"weight": 0.9, "k": 3, "scale": 0.1}),
     ("finetune", {"passes": 2}),
@@ -78,7 +80,9 @@ def test_the_trainer_agrees_with_its_literal_twin(variant: tuple[str, dict[str, 
     assert found.accuracy == 0
     default = {name: value for name, value in given.items() if name in reference.Job.__dataclass_fields__}
     if convention == "label" and default != given:  # an option that changed nothing would be compared in vain
-        assert max(reference.measure_differences(literal, run_twin(method, tuple(default.items())))) > 1e-6
+        other = run_twin(method, tuple(default.items()))
+        if literal.states["east"].keys() == other.states["east"].keys():
+            assert max(reference.measure_differences(literal, other)) > 1e-6
 
 
 def test_training_data_are_scored_alike() -> None:

@@ -15,6 +15,7 @@ from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Sam
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.server import federate
 from fedtrain.methods import METHODS, Peers, RoundContext
+from fedtrain.methods.apfl import APFL
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.methods.fedprox import FedProx
@@ -29,6 +30,7 @@ from fedtrain.runs.folder import RunFolder
 VARIANTS = {
     **{name: make() for name, make in METHODS.items()},
     "fedrep": FedRep(head_epochs=2),
+    "apfl-adaptive": APFL(adaptive=True),
     "singleset-own": SingleSet(start="own"),
     "fedprox-unsquared": FedProx(mu=1.0, squared=False),
     "moon-initial": Moon(previous="initial"),

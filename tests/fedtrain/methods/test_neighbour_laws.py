@@ -53,11 +53,38 @@ def test_the_generic_model_of_apfl_is_that_of_fedavg(alpha, toy, same, below):
     assert same(found, toy.train(FedAvg()).message.shared)
 
 
+def test_an_adaptive_alpha_is_the_clients_own_and_leaves_the_generic_model_alone(toy, same, below):
+    run = toy.train(APFL(adaptive=True), 3, momentum=0.9)
+    assert same(below(run.message.shared, "generic."), toy.train(FedAvg(), 3, momentum=0.9).message.shared)
+    found = [run.backend.client_states[client]["alpha"].item() for client in toy.names]
+    assert all(0 <= alpha <= 1 for alpha in found)
+    assert len({0.5, *found}) == len(found) + 1
+
+
+@pytest.mark.parametrize("end", [0.0, 1.0])
+def test_an_adaptive_alpha_beyond_an_end_counts_as_that_end_and_comes_back(toy, end):
+    method = APFL(alpha=end, adaptive=True)
+    module, (x, _) = toy.build_client_trainer(method).module.double().eval(), toy.build_batch()
+    with torch.no_grad():
+        module.generic.head[-1].bias.add_(1)
+        module.alpha.add_(end - 0.5)
+    nearest = module.personal if end else module.generic
+    assert torch.equal(method.branches(module, x, toy.build_context())["personal"], nearest(x))
+    method.finish(module, toy.build_context())
+    assert module.alpha.item() == end
+
+
 def test_at_its_ends_apfl_predicts_as_fedavg_or_as_singleset(toy):
     for alpha, other in ((0, FedAvg()), (1, SingleSet())):
         one, two = toy.train(APFL(alpha=alpha), make=bare).evaluate(), toy.train(other, make=bare).evaluate()
         for client in toy.names:
             assert one[client]["test"]["fused"] == two[client]["test"]["fused"]
+
+
+def test_the_generic_model_of_pfedme_stays_where_its_rate_is_zero(toy, below):
+    still = toy.train(PFedMe(outer_lr=0), make=bare)
+    begun = below(still.backend.initial_broadcast().shared, "generic.")
+    torch.testing.assert_close(below(still.message.shared, "generic."), begun)  # a mean of equals rounds
 
 
 def test_without_a_pull_pfedme_is_singleset_and_its_generic_weights_stay(toy, same, below):
