@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import click
 from click.shell_completion import shell_complete
 
+from cli.adapt import adapt
 from cli.completion import completion
 from cli.console import BAD_INPUT, BUG, CHECK_FAILED, INTERRUPTED, PIPE_CLOSED
 from cli.data import data
@@ -91,6 +92,7 @@ def fedco2(ctx: click.Context, debug: bool) -> None:
       fedco2 new method NAME         a small tested package for a method of yours
       fedco2 evaluate RUN            each client's own model on its own data
       fedco2 predict RUN --client dslr photo.jpg
+      fedco2 adapt RUN --data NEW    a personal part for a client never seen
       fedco2 report RUN RUN ...      tables, curves and costs of runs on one page
       fedco2 reproduce --list        every table and figure of the paper
       fedco2 flower simulate ...     the same training on Flower's nodes
@@ -110,7 +112,7 @@ def fedco2(ctx: click.Context, debug: bool) -> None:
 
 
 COMMANDS = (
-    theory, forecast, train, evaluate, predict, reproduce, report_on_runs, flower, methods, new, data, doctor,
+    theory, forecast, train, evaluate, predict, adapt, reproduce, report_on_runs, flower, methods, new, data, doctor,
     completion,
 )  # fmt: skip
 for command in COMMANDS:

@@ -17,7 +17,10 @@ from fedtrain.config.schema import Config, parse_metrics
 from fedtrain.data.client_data import ClientData, Federation
 from fedtrain.data.own_clients import build_own_federation
 from fedtrain.federated.messages import Split
-from fedtrain.inference.evaluate import check_run_data, evaluate_clients, load_run_data
+from fedtrain.inference.adapt import PASSES, AdaptedClient, adapt_client
+from fedtrain.inference.evaluate import check_run_data, evaluate_clients, load_held_out_data, load_run_data
+from fedtrain.inference.newcomer_data import read_newcomer
+from fedtrain.inference.personal_file import save_personal
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
 from fedtrain.methods.base import AnyMethod
 from fedtrain.methods.own import name_method
@@ -30,6 +33,7 @@ from fedtrain.runs import selection
 from fedtrain.runs.folder import MANIFEST_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.runs.json_types import ByBranch, Manifest, MetricRow, MetricStatistics, RuleResult, RunSummary
 from fedtrain.runs.predictions import PREDICTIONS_FILE, SavedPredictions, load_predictions
+from fedtrain.utils.atomic_files import check_new_file
 from theory.errors import InputError
 from theory.text import suggest_name
 
@@ -243,6 +247,47 @@ class Run:
         """
         wanted = None if metrics is None else parse_metrics(metrics, len(self.trained.federation.classes))
         return evaluate_clients(self.trained, self._load_data(data_dir, clients), split, client, wanted)
+
+    def adapt(
+        self,
+        data: Path | str | ClientData | None = None,
+        *,
+        shots: int = 20,
+        client: str | None = None,
+        passes: int = PASSES,
+        lr: float | None = None,
+        seed: int = 0,
+        metrics: str | None = None,
+        data_dir: Path | str | None = None,
+        out: Path | str | None = None,
+    ) -> AdaptedClient:
+        """Give a client that was never seen a personal part, and measure it before and after; the run does not change.
+
+        Args:
+            data: The newcomer, or a path to its files; without it the client that was held out of training.
+            shots: Labelled samples to train on, drawn in proportion to their classes.
+            client: Which, if the files hold several.
+            passes: How often it goes over the shots.
+            lr: Learning rate; without it the run's.
+            seed: Of the choice of shots.
+            metrics: Further scores: none, all, or names separated by commas; without it those of the run.
+            data_dir: The folder of the data sets, if not the usual one.
+            out: A file for the personal part, which ``fedco2 predict --personal`` reads.
+        """
+        if out is not None:
+            check_new_file(Path(out), ".safetensors", "a personal part is a file of tensors")
+        run = self.trained
+        if data is None:
+            newcomer = load_held_out_data(run, None if data_dir is None else Path(data_dir))
+        elif isinstance(data, ClientData):
+            [newcomer] = build_own_federation([data], run.federation.classes).clients
+        else:
+            newcomer = read_newcomer(run, Path(data), client)
+        wanted = None if metrics is None else parse_metrics(metrics, len(run.federation.classes))
+        found = adapt_client(run, newcomer, shots, passes=passes, lr=lr, seed=seed, metrics=wanted)
+        if out is not None:
+            save_personal(Path(out), run, found, newcomer)
+        return found
 
     def theory(
         self,

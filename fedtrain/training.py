@@ -37,6 +37,7 @@ from fedtrain.data.own_clients import OWN_DATASET, build_own_federation
 from fedtrain.data.source import LoadedDataset, load_dataset
 from fedtrain.errors import TrainingError
 from fedtrain.federated.server import sample_cohort
+from fedtrain.inference.adapt import ReportHeldOut
 from fedtrain.inference.evaluate import SavePredictions
 from fedtrain.methods.base import AnyMethod
 from fedtrain.methods.own import name_method
@@ -226,7 +227,9 @@ def run_plan(
         manifest = build_manifest(
             experiment.config, describe_data(experiment.federation), command, experiment.build_model, callbacks
         )
-        keep = [SavePredictions()] if experiment.config.evaluation.save_predictions else []
+        keep: list[Callback] = [SavePredictions()] if experiment.config.evaluation.save_predictions else []
+        if experiment.config.data.hold_out is not None:
+            keep.append(ReportHeldOut())
         run_experiment(experiment, folder, manifest, [*callbacks, DrawFigures(), *keep], open_backend)
     return Run(folder.path, build_model=experiment.build_model)
 

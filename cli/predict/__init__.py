@@ -22,6 +22,13 @@ from cli.options import Choice, add_code_options, load_code
     default=None,
     help="For images of a client that was never seen, by this policy.",
 )
+@click.option(
+    "--personal",
+    type=click.Path(path_type=Path),
+    default=None,
+    metavar="FILE",
+    help="For a newcomer: the personal part that fedco2 adapt wrote.",
+)
 @click.option("--branch", default=None, help="One branch, such as online, instead of the prediction.  [default: fused]")
 @click.option("--top", type=click.IntRange(1), default=1, show_default=True, help="So many classes for each image.")
 @click.option("--device", default=None, help="auto, cpu or cuda.  [default: the run's]")
@@ -32,6 +39,7 @@ def predict(
     images: tuple[Path, ...],
     client: str | None,
     new_client: str | None,
+    personal: Path | None,
     branch: str | None,
     top: int,
     device: str | None,
@@ -57,12 +65,15 @@ def predict(
       fedco2 predict runs/office-fedco2-20260101-120000 --client dslr photo.jpg
       fedco2 predict RUN --client dslr --top 3 --branch online photos/*.jpg
       fedco2 predict RUN --new-client online-average photos/*.jpg --json
+      fedco2 predict RUN --personal carla.safetensors photo.jpg
     """
-    if (client is None) == (new_client is None):
-        raise click.UsageError("say whose images these are: --client NAME, or --new-client online-average")
+    if sum(one is not None for one in (client, new_client, personal)) != 1:
+        raise click.UsageError(
+            "say whose images these are: --client NAME, --new-client online-average, or --personal FILE"
+        )
     if new_client and branch:
         raise click.UsageError("--branch contradicts --new-client: the policy decides which branch can be used")
     from cli.predict.run import run_predict
 
     load_code(method=method, model=model, aggregator=aggregator, optimizer=optimizer)
-    run_predict(run, images, client, branch, top, device, as_json)
+    run_predict(run, images, client, personal, branch, top, device, as_json)

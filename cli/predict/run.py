@@ -15,6 +15,7 @@ from torch import Tensor
 from cli.console import make_console
 from cli.evaluate.run import describe_run, show_heading
 from cli.word_table import Column, print_word_table
+from fedtrain.inference.personal_file import add_newcomer
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
 from fedtrain.inference.unseen_client import ENOUGH_IMAGES, POLICY, UNSEEN_CLIENT, build_unseen_client, choose_branch
 from fedtrain.utils.terminal import get_table_width
@@ -29,6 +30,7 @@ def run_predict(
     folder: Path,
     paths: Sequence[Path],
     client: str | None,
+    personal: Path | None,
     branch: str | None,
     top: int,
     device: str | None,
@@ -36,6 +38,9 @@ def run_predict(
 ) -> None:
     """Open, read, predict, show."""
     run = load_trained_run(folder, device)
+    if personal is not None:
+        run, client, its_branch = add_newcomer(run, personal)
+        branch = branch or its_branch
     report: dict[str, Any] = {**describe_run(run), "client": client}
     if client is None:
         choose_branch(run)  # refused before files are read

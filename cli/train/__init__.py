@@ -45,6 +45,7 @@ from fedtrain.registry import AGGREGATOR_CLASSES, DATASET_NAMES, METHOD_CLASSES,
 @click.option("--skew", default=None, help="domain, label+feature, iid, pathological, dirichlet or pachinko.")
 @click.option("--alpha", type=float, default=None, help="Dirichlet concentration; smaller is more skewed.")
 @click.option("--clients", type=int, default=None, help="How many clients (label skews).")
+@click.option("--hold-out", default=None, metavar="CLIENT", help="Train without this client, and report on it.")
 @click.option("--participation", type=float, default=None, help="Share of the clients that train in a round.")
 @click.option(
     "--aggregator",
@@ -130,6 +131,7 @@ def train(ctx: click.Context, /, **options: Any) -> None:
       fedco2 train --dataset digits --skew label+feature --dry-run
       fedco2 train --dataset office --backend distributed --nproc 2
       fedco2 train --dataset photos.zip --image-size 64
+      fedco2 train --dataset office --hold-out dslr
       fedco2 train --dataset t.csv --client-column hospital --target disease
       fedco2 train --resume runs/digits-fedco2-20260101-120000
 

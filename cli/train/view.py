@@ -14,6 +14,7 @@ from cli.score_table import show_metrics
 from fedtrain.analysis.cost import estimate_round_seconds
 from fedtrain.analysis.model_summary import foretell_run
 from fedtrain.config.schema import format_config, serialize_config
+from fedtrain.inference.adapt import load_held_out
 from fedtrain.report.formatting import format_percent
 from fedtrain.report.progress_view import MAX_CLIENT_COLUMNS, show_header
 from fedtrain.run import Run
@@ -74,6 +75,14 @@ def show_summary(screen: Console, run: Run) -> None:
         if other != rule:
             mean = format_percent(results["mean"]["fused"])
             print_paragraph(screen, f"{describe_rule(other, summary)}: mean {mean}")
+    if held_out := load_held_out(folder):
+        before, after = (format_percent(held_out[when]["accuracy"]) for when in ("before", "after"))
+        print_paragraph(
+            screen,
+            f"{held_out['client']}, held out: {before} as it is, {after} with batch-norm statistics of its own inputs "
+            f"({held_out['test_samples']} test samples)",
+            "bold",
+        )
     up, down = summary["bytes"]["up"]["total"], summary["bytes"]["down"]["total"]
     screen.print(
         f"{format_count(summary['rounds'], 'round')} in {format_duration(summary['seconds'])}; "
@@ -91,6 +100,8 @@ def show_summary(screen: Console, run: Run) -> None:
     place, client = shlex.quote(str(folder)), shlex.quote(run.clients[0])
     print_paragraph(screen, f"next: fedco2 report {place}")
     print_paragraph(screen, f"      fedco2 predict {place} --client {client} IMAGE")
+    if held_out:
+        print_paragraph(screen, f"      fedco2 adapt {place} --shots 20")
 
 
 def describe_rule(rule: str, summary: RunSummary) -> str:

@@ -68,6 +68,8 @@ class DataSettings:
     """misaligned: images without their own labels, as published for label + feature skew on Office and DomainNet."""
     thin_test: Literal["all", "published"] = "all"
     """Label + feature: test sets follow the training classes; ``published`` leaves DSLR's and WebCam's whole."""
+    hold_out: str | None = None
+    """A client that takes no part in training, and is reported on as one that was never seen."""
     sha256: str = ""
     """Of the files at that path, when the run was planned; other files are refused."""
     client_column: str | None = None

@@ -30,6 +30,7 @@ SETTING_FOR_OPTION = {
     "skew": "data.skew",
     "alpha": "data.alpha",
     "clients": "data.clients",
+    "hold_out": "data.hold_out",
     "data_seed": "data.seed",
     "rounds": "server.rounds",
     "participation": "server.participation",
@@ -91,6 +92,8 @@ class TrainOptions(TypedDict, total=False):
     """Dirichlet concentration; smaller is more skewed."""
     data_seed: int
     """Of the partition."""
+    hold_out: str
+    """A client that takes no part in training, and is reported on as one that was never seen."""
     rounds: int
     """Rounds of federated training."""
     participation: float

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from fedtrain.config.data import DataSettings
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, SamplePool, Samples
-from fedtrain.data.datasets import DATASETS, get_dataset_info
+from fedtrain.data.datasets import DATASETS, DatasetInfo, get_dataset_info
 from fedtrain.data.partition import compute_noise_levels, misalign_labels
 from fedtrain.data.partition.assign import assign_samples, validate_data_settings
 from fedtrain.data.partition.by_domain import assign_whole_domains
 from fedtrain.data.partition.client_indices import ClientIndices
 from fedtrain.data.partition.indices import Indices
 from fedtrain.data.readers.labelled_images import Split
+from fedtrain.data.scaling import measure_scaling
 from fedtrain.data.source import LoadedDataset, load_dataset
 from fedtrain.data.standardise import standardise_client
 from theory.errors import InputError
+from theory.text import suggest_name
 
 
 def build_federation(settings: DataSettings, root: Path | None = None) -> Federation:
@@ -33,9 +36,40 @@ def assemble_federation(settings: DataSettings, found: LoadedDataset) -> Federat
     """The clients that the settings make of these pools."""
     found = found.merge_for(settings.skew)
     parts = assign_samples(settings, found.pools, found.info)
-    return _build_clients(
-        settings, found, zip(parts, compute_noise_levels(len(parts), settings.noise).tolist(), strict=True)
+    pairs = list(zip(parts, compute_noise_levels(len(parts), settings.noise).tolist(), strict=True))
+    if settings.hold_out is None:
+        return _build_clients(settings, found, pairs)
+    return _build_without(settings.hold_out, settings, found, pairs)
+
+
+def _build_without(
+    name: str, settings: DataSettings, found: LoadedDataset, pairs: Sequence[tuple[ClientIndices, float]]
+) -> Federation:
+    """The clients but one. Not even the mean over everybody's samples knows that one."""
+    names = [part.name for part, _ in pairs]
+    if name not in names:
+        raise InputError(f"data.hold_out is {name!r}, and no client is called so; {suggest_name(name, names)}")
+    kept = [pair for pair in pairs if pair[0].name != name]
+    if not kept:
+        raise InputError(f"data.hold_out is {name!r}, the only client; at least one must be left to train")
+    found = replace(found, info=_measure_without(found, [part for part, _ in kept]))
+    [other] = _build_clients(settings, found, [pair for pair in pairs if pair[0].name == name]).clients
+    trained = _build_clients(settings, found, kept)
+    return replace(
+        trained, notes=(*trained.notes, f"client {name} is held out: it took no part in training"), held_out=other
     )
+
+
+def _measure_without(found: LoadedDataset, parts: Sequence[ClientIndices]) -> DatasetInfo:
+    """The description with the mean and deviation of these clients' training parts alone."""
+    info = found.info
+    if info.scaling is None:
+        return info
+    inputs = torch.cat([found.pools[part.pool_index].load_inputs("train", part.train) for part in parts])
+    if inputs.is_meta:  # a look ahead, without inputs
+        return info
+    is_number = np.ones(inputs.shape[1], dtype=bool) if info.table is None else info.table.is_number
+    return replace(info, scaling=measure_scaling(inputs.numpy(), is_number))
 
 
 def build_single_client(settings: DataSettings, index: int, root: Path | None = None) -> Federation:
@@ -44,6 +78,11 @@ def build_single_client(settings: DataSettings, index: int, root: Path | None = 
     With a domain for each client, its own domain is all that has to be here. Under other skews what is whose depends
     on the labels of all.
     """
+    if settings.hold_out is not None:
+        raise InputError(
+            f"data.hold_out is {settings.hold_out!r}, and here a client stands for itself; leave it out, and do not "
+            "start that client"
+        )
     is_catalogued = settings.dataset in DATASETS
     found = None if is_catalogued else load_dataset(settings, root)
     info = get_dataset_info(settings.dataset) if found is None else found.info

@@ -172,6 +172,8 @@ class Federation:
     """The columns, if inputs are rows of a table."""
     scaling: Scaling | None = None
     """Mean and deviation of numbers over everybody's training part: what a client that was never seen gets."""
+    held_out: ClientData | None = None
+    """A client that takes no part."""
 
     @property
     def fingerprint(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
 from threading import Event
@@ -215,12 +215,35 @@ class ClientTrainer:
         self.method.finish(self.module, view)
         return torch.stack(losses).mean()
 
+    def adapt(self, data: ClientData, personal: StateDict, message: Broadcast, passes: int, lr: float) -> StateDict:
+        """Train what is personal, and nothing else, in so many passes over the client's data; what it became.
+
+        Shared entries are put back after each step. Optimisers treat each number by itself: this is to freeze them.
+        """
+        self.check_has_batches(data)
+        view = self.start_round(data, personal, message, keep_round_start=self.method.needs_round_start(message.round))
+        self.module.train()
+        local = replace(self.local, lr=lr)
+        plain = self.step_class(self.module, local, self.method.plain_sgd_parameters(self.module))
+
+        def step(loss: Callable[[], Tensor]) -> Tensor:
+            value = plain(loss)
+            self.module.load_state_dict(message.shared, strict=False)
+            return value
+
+        self._run_phases(self.method.phases(message.round, passes), data, view, step, "adapt ")
+        self.method.finish(self.module, view)
+        kept = copy_entries(self.module, self.personal_names)
+        if not all(map(is_finite, kept.values())):
+            raise TrainingError(f"client {data.name}: its weights are not finite any more; lower lr ({lr})")
+        return kept
+
     def _run_phases(
         self,
         phases: Sequence[Phase[nn.Module]],
         data: ClientData,
         view: RoundContext[nn.Module],
-        step: OptimizerStep,
+        step: Callable[[Callable[[], Tensor]], Tensor],
         purpose: str = "",
     ) -> list[Tensor]:
         """Go down the losses of every phase, batch by batch; the losses of the last pass, each before its steps."""

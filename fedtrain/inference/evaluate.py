@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedtrain.data.build import assemble_federation
-from fedtrain.data.client_data import Federation
+from fedtrain.data.client_data import ClientData, Federation
 from fedtrain.data.errors import DataError
 from fedtrain.data.own_clients import OWN_DATASET
 from fedtrain.data.source import load_dataset
@@ -40,6 +40,17 @@ def load_run_data(run: TrainedRun, root: Path | None = None) -> Federation:
     data = assemble_federation(settings, load_dataset(settings, root))
     check_run_data(run, data, root)
     return data
+
+
+def load_held_out_data(run: TrainedRun, root: Path | None = None) -> ClientData:
+    """The client that was held out of a run."""
+    if run.config.data.hold_out is None:
+        raise InputError(
+            f"{run.folder.path} was trained on all of its clients; give the data of the new one", options=("data",)
+        )
+    held_out = load_run_data(run, root).held_out
+    assert held_out is not None
+    return held_out
 
 
 def check_run_data(run: TrainedRun, data: Federation, root: Path | None = None) -> None:

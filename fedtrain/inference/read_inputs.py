@@ -12,8 +12,8 @@ from torch import Tensor
 from fedtrain.data.client_data import Federation
 from fedtrain.data.errors import DataError
 from fedtrain.data.found.table_dataset import encode_table
-from fedtrain.data.readers.csv_table import read_csv
 from fedtrain.data.readers.image_file import read_image, read_image_as
+from fedtrain.data.readers.table_file import read_table
 from fedtrain.data.scaling import Scaling
 from theory.errors import InputError
 
@@ -55,7 +55,7 @@ def _read_rows(data: Federation, scaling: Scaling | None, paths: Sequence[Path])
     numbers = {column.name for column in data.table.columns if column.categories is None}
     blocks, names = [], []
     for path in paths:
-        table = read_csv(path, number_columns=numbers)
+        table = read_table(path, number_columns=numbers)
         blocks.append(torch.from_numpy(encode_table(table, data.table)))
         names += [f"{path} {table.locate(row)}" for row in range(len(table))]
     rows = torch.cat(blocks)

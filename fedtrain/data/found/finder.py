@@ -18,53 +18,56 @@ from fedtrain.config.data import DataSettings
 from fedtrain.data.client_data import LoadInputs
 from fedtrain.data.errors import DataError
 from fedtrain.data.found.array_dataset import find_array_dataset
-from fedtrain.data.found.image_dataset import find_image_dataset
+from fedtrain.data.found.image_dataset import ImageShape, find_image_dataset
 from fedtrain.data.found.pools import FoundDataset
 from fedtrain.data.found.table_dataset import find_table_dataset
 from fedtrain.data.partition.indices import Indices
 from fedtrain.data.progress import Progress, ignore_progress
 from fedtrain.data.readers.archive import extract_archive
-from fedtrain.data.readers.csv_table import read_csv
 from fedtrain.data.readers.labelled_images import Split
 from fedtrain.data.readers.safe_read import CHUNK, require_regular_file, wrap_read_errors
+from fedtrain.data.readers.table_file import TABLE_SUFFIXES, read_table
 from fedtrain.data.superclasses import find_superclasses
 
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz")
-TABLE_SUFFIXES = (".csv", ".tsv", ".txt")
 
 
-def find_dataset(path: Path, settings: DataSettings, progress: Progress = ignore_progress) -> FoundDataset:
-    """What is at the path, whole and checked, before anything is trained or written."""
-    found = _find_by_kind(path, settings, progress)
+def find_dataset(
+    path: Path, settings: DataSettings, progress: Progress = ignore_progress, shape: ImageShape | None = None
+) -> FoundDataset:
+    """What is at the path, whole and checked, before anything is trained or written; images as ``shape`` says."""
+    found = _find_by_kind(path, settings, progress, shape)
     coarse = found.info.superclasses or find_superclasses(found.info.classes)
     return replace(found, info=replace(found.info, superclasses=coarse))
 
 
-def _find_by_kind(path: Path, settings: DataSettings, progress: Progress) -> FoundDataset:
+def _find_by_kind(path: Path, settings: DataSettings, progress: Progress, shape: ImageShape | None) -> FoundDataset:
     name = path.name.lower()
     if not path.exists():
         raise DataError(f"{path}: no such file or folder; mend the path")
     if path.is_dir():
-        return find_image_dataset(path, settings, path.name, progress)
+        return find_image_dataset(path, settings, path.name, progress, shape)
     if name.endswith(TABLE_SUFFIXES):
         named = [settings.target, settings.client_column, settings.split_column, *settings.categories]
-        table = read_csv(path, {one for one in named if one is not None})
+        table = read_table(path, {one for one in named if one is not None})
         return replace(find_table_dataset(table, settings, path.stem), sha256=hash_file(path))
     if name.endswith(".npz"):
         return replace(find_array_dataset(path, settings), sha256=hash_file(path))
     if suffix := next((end for end in ARCHIVE_SUFFIXES if name.endswith(end)), None):
-        return _find_in_archive(path, path.name[: -len(suffix)], settings, progress)
+        return _find_in_archive(path, path.name[: -len(suffix)], settings, progress, shape)
     known = ", ".join((*TABLE_SUFFIXES, ".npz", *ARCHIVE_SUFFIXES))
     raise DataError(f"{path}: no kind of data set is known by this name; give a folder of images, or {known}")
 
 
-def _find_in_archive(path: Path, title: str, settings: DataSettings, progress: Progress) -> FoundDataset:
+def _find_in_archive(
+    path: Path, title: str, settings: DataSettings, progress: Progress, shape: ImageShape | None
+) -> FoundDataset:
     """Of a folder that is packed; it is unpacked into a folder that goes when nobody holds the pools any more."""
     progress(f"unpacking {path.name}", 0, 0)
     workshop = Workshop(path)
     with workshop.name_archive():
         extract_archive(path, workshop.folder / title)
-        found = find_image_dataset(workshop.folder / title, settings, title, progress)
+        found = find_image_dataset(workshop.folder / title, settings, title, progress, shape)
     pools = [replace(pool, load_inputs=partial(_load_inside, workshop, pool.load_inputs)) for pool in found.pools]
     return replace(found, pools=pools, sha256=hash_file(path))
 

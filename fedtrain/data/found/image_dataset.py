@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +31,8 @@ MAX_SIDE = 256
 """Larger images are made smaller, unless a size is asked for."""
 MAX_IMAGES = 5_000_000
 MAX_DEPTH = 12
+ImageShape = tuple[int, int, int]
+"""Channels, height and width."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +51,18 @@ class ScannedImages:
 
     files: tuple[ImageFile, ...]
     twins: Indices
-    shape: tuple[int, int, int]
+    shape: ImageShape
     sha256: str
     notes: tuple[str, ...]
 
 
-def find_image_dataset(folder: Path, settings: DataSettings, title: str, progress: Progress) -> FoundDataset:
-    """What is in a folder; images are decoded when a client is made of them."""
+def find_image_dataset(
+    folder: Path, settings: DataSettings, title: str, progress: Progress, shape: ImageShape | None = None
+) -> FoundDataset:
+    """What is in a folder; images are decoded when a client is made of them, and to this shape if one is given."""
     files = list_labelled_files(folder)
     scanned = scan_images(folder, files, settings.image_size, progress)
+    scanned = scanned if shape is None else replace(scanned, shape=shape, notes=())
     clients = sort_names({file.client for file in files})
     classes = sort_names({file.label for file in files})
     check_client_names(folder, clients)
@@ -85,7 +90,7 @@ def find_image_dataset(folder: Path, settings: DataSettings, title: str, progres
     return FoundDataset(info, pools, split, (*scanned.notes, *said), scanned.sha256)
 
 
-def _decode(paths: Sequence[Path], shape: tuple[int, int, int], places: Indices) -> Tensor:
+def _decode(paths: Sequence[Path], shape: ImageShape, places: Indices) -> Tensor:
     images = torch.empty(len(places), *shape, dtype=torch.uint8)
     for i, place in enumerate(places.tolist()):
         images[i] = torch.from_numpy(read_image_as(paths[place], shape[1:], shape[0]))

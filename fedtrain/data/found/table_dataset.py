@@ -79,6 +79,47 @@ def find_table_dataset(table: RawTable, settings: DataSettings, title: str) -> F
     return FoundDataset(info, pools, split, (*notes, *said))
 
 
+def find_newcomers(
+    table: RawTable, settings: DataSettings, title: str, schema: TableSchema, classes: Sequence[str]
+) -> FoundDataset:
+    """Clients that come later: their rows as a schema that was learned from others has them, and its classes."""
+    columns, source = table.columns, table.source
+    inputs = [column.name for column in schema.columns]
+    for name in (schema.target, *inputs):
+        if name not in columns:
+            raise DataError(f"{source}: it lacks the column {name!r}; {suggest_name(name, columns)}")
+    table, notes = _treat_missing(table, schema.target, inputs, settings.missing)
+    own, names = _read_texts(table, schema.target)
+    if unknown := next((name for name in names if name not in classes), None):
+        raise DataError(
+            f"{source}: {schema.target} is {unknown!r}, and the trained classes are {', '.join(classes[:20])}; mend "
+            "these rows, or leave them out"
+        )
+    labels = np.array([classes.index(name) for name in names], dtype=np.int64)[own]
+    clients, owner = _read_clients(table, schema.client_column if schema.client_column in columns else None)
+    split_column = schema.split_column if schema.split_column in columns else None
+    is_test = None if split_column is None else _read_split(table, split_column)
+    x, twins = encode_table(table, schema), _group_rows(table, inputs, labels)
+    rows = [np.flatnonzero(owner == i) for i in range(len(clients))]
+    found = [
+        ClientLabels(name, labels[at], twins[at], None if is_test is None else is_test[at])
+        for name, at in zip(clients, rows, strict=True)
+    ]
+    splits, split, said = split_clients(source, found, classes, settings.test_share, settings.split_seed)
+    info = DatasetInfo(
+        title, title, {name: name for name in clients}, tuple(classes), (schema.width,), input_type="float32",
+        table=schema,
+    )  # fmt: skip
+    return FoundDataset(info, build_array_pools(info, x, labels, rows, splits), split, (*notes, *said))
+
+
+def _read_texts(table: RawTable, column: str) -> tuple[Indices, list[str]]:
+    """The texts of a column without a hole, and which of them each row has."""
+    cells = _as_text(table.columns[column])
+    used, own = np.unique(cells.codes, return_inverse=True)
+    return own.reshape(-1), [cells.texts[code] for code in used.tolist()]
+
+
 def encode_table(table: RawTable, schema: TableSchema) -> NDArray[np.float32]:
     """The inputs of every row; columns that the schema does not know are passed over."""
     values: dict[str, NDArray[np.float64] | Sequence[str | None]] = {}
