@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tempfile
 import weakref
@@ -18,6 +17,7 @@ from fedtrain.config.data import DataSettings
 from fedtrain.data.client_data import LoadInputs
 from fedtrain.data.errors import DataError
 from fedtrain.data.found.array_dataset import find_array_dataset
+from fedtrain.data.found.arrow_dataset import find_arrow_dataset, is_arrow_folder
 from fedtrain.data.found.image_dataset import ImageShape, find_image_dataset
 from fedtrain.data.found.pools import FoundDataset
 from fedtrain.data.found.table_dataset import find_table_dataset
@@ -25,7 +25,7 @@ from fedtrain.data.partition.indices import Indices
 from fedtrain.data.progress import Progress, ignore_progress
 from fedtrain.data.readers.archive import extract_archive
 from fedtrain.data.readers.labelled_images import Split
-from fedtrain.data.readers.safe_read import CHUNK, require_regular_file, wrap_read_errors
+from fedtrain.data.readers.safe_read import hash_file
 from fedtrain.data.readers.table_file import TABLE_SUFFIXES, read_table
 from fedtrain.data.superclasses import find_superclasses
 
@@ -46,7 +46,8 @@ def _find_by_kind(path: Path, settings: DataSettings, progress: Progress, shape:
     if not path.exists():
         raise DataError(f"{path}: no such file or folder; mend the path")
     if path.is_dir():
-        return find_image_dataset(path, settings, path.name, progress, shape)
+        find = find_arrow_dataset if is_arrow_folder(path) else find_image_dataset
+        return find(path, settings, path.name, progress, shape)
     if name.endswith(TABLE_SUFFIXES):
         named = [settings.target, settings.client_column, settings.split_column, *settings.categories]
         table = read_table(path, {one for one in named if one is not None})
@@ -91,12 +92,3 @@ class Workshop:
 def _load_inside(workshop: Workshop, load: LoadInputs, part: Split, indices: Indices) -> Tensor:
     with workshop.name_archive():
         return load(part, indices)
-
-
-def hash_file(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    digest = hashlib.sha256()
-    with wrap_read_errors(path, "file"), require_regular_file(path).open("rb") as file:
-        while piece := file.read(CHUNK):
-            digest.update(piece)
-    return digest.hexdigest()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtrain.config.data import DataSettings
@@ -18,12 +18,12 @@ from fedtrain.data.datasets import DatasetInfo
 from fedtrain.data.errors import DataError
 from fedtrain.data.found.array_dataset import PIXEL_MEAN, PIXEL_STD
 from fedtrain.data.found.names import check_client_names, check_name, sort_names
-from fedtrain.data.found.pools import ONE_CLIENT, FoundDataset, build_pool, parse_part
+from fedtrain.data.found.pools import ONE_CLIENT, FoundDataset, LoadPlaces, build_pool, parse_part
 from fedtrain.data.found.split import ClientLabels, split_clients
 from fedtrain.data.partition.indices import Indices
 from fedtrain.data.progress import Progress
 from fedtrain.data.readers.class_folders import IGNORED_FILES
-from fedtrain.data.readers.image_file import SUFFIXES, read_image_as, read_image_header
+from fedtrain.data.readers.image_file import MAX_FILE, SUFFIXES, read_image_as, read_image_header
 from fedtrain.data.readers.labelled_images import Split
 from fedtrain.data.readers.safe_read import read_bytes, wrap_read_errors
 
@@ -47,9 +47,8 @@ class ImageFile:
 
 @dataclass(frozen=True)
 class ScannedImages:
-    """All images, in order, and what a look at their headers has shown."""
+    """What a look at all images, in order, has shown."""
 
-    files: tuple[ImageFile, ...]
     twins: Indices
     shape: ImageShape
     sha256: str
@@ -63,37 +62,65 @@ def find_image_dataset(
     files = list_labelled_files(folder)
     scanned = scan_images(folder, files, settings.image_size, progress)
     scanned = scanned if shape is None else replace(scanned, shape=shape, notes=())
-    clients = sort_names({file.client for file in files})
-    classes = sort_names({file.label for file in files})
-    check_client_names(folder, clients)
-    for name in classes:
-        check_name(folder, "class", name)
-    if len(classes) < 2:
-        raise DataError(f"{folder}: all images are of class {classes[0]!r}; at least two classes are needed")
-    number = {name: i for i, name in enumerate(classes)}
-    labels = np.array([number[file.label] for file in files], dtype=np.int64)
-    owner = np.array([clients.index(file.client) for file in files], dtype=np.int64)
     is_test = None if files[0].part is None else np.array([file.part == "test" for file in files])
+    labelled = LabelledSamples([file.client for file in files], [file.label for file in files], is_test)
+    return build_image_dataset(
+        folder, title, scanned, labelled, settings, lambda places, size: _decode([files[i].path for i in places], size)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledSamples:
+    """Whose each sample is, its class, and whether it is for testing if its source says so."""
+
+    clients: Sequence[str]
+    classes: Sequence[str]
+    is_test: NDArray[np.bool_] | None
+
+
+def build_image_dataset(
+    source: Path,
+    title: str,
+    scanned: ScannedImages,
+    samples: LabelledSamples,
+    settings: DataSettings,
+    decode: Callable[[Sequence[int], ImageShape], Tensor],
+    order: Sequence[str] | None = None,
+) -> FoundDataset:
+    """Images that ``decode`` fetches by their places, as a data set; ``order`` is that of the classes, if any."""
+    clients, present = sort_names(set(samples.clients)), set(samples.classes)
+    classes = sort_names(present) if order is None else [name for name in order if name in present]
+    check_client_names(source, clients)
+    for name in classes:
+        check_name(source, "class", name)
+    if len(classes) < 2:
+        raise DataError(f"{source}: all images are of class {classes[0]!r}; at least two classes are needed")
+    number, place = ({name: i for i, name in enumerate(names)} for names in (classes, clients))
+    labels = np.array([number[name] for name in samples.classes], dtype=np.int64)
+    owner = np.array([place[name] for name in samples.clients], dtype=np.int64)
     rows = [np.flatnonzero(owner == i) for i in range(len(clients))]
     found = [
-        ClientLabels(name, labels[at], scanned.twins[at], None if is_test is None else is_test[at])
+        ClientLabels(name, labels[at], scanned.twins[at], None if samples.is_test is None else samples.is_test[at])
         for name, at in zip(clients, rows, strict=True)
     ]
-    splits, split, said = split_clients(folder, found, classes, settings.test_share, settings.split_seed)
+    splits, split, said = split_clients(source, found, classes, settings.test_share, settings.split_seed)
     info = DatasetInfo(
         title, title, {name: name for name in clients}, tuple(classes), scanned.shape, PIXEL_MEAN, PIXEL_STD
     )
+
+    def load(at: Indices) -> LoadPlaces:
+        return lambda places: decode(at[places].tolist(), scanned.shape)
+
     pools = [
-        build_pool(info, name, labels[at], one, partial(_decode, [files[i].path for i in at], scanned.shape))
-        for name, at, one in zip(clients, rows, splits, strict=True)
+        build_pool(info, name, labels[at], one, load(at)) for name, at, one in zip(clients, rows, splits, strict=True)
     ]
     return FoundDataset(info, pools, split, (*scanned.notes, *said), scanned.sha256)
 
 
-def _decode(paths: Sequence[Path], shape: ImageShape, places: Indices) -> Tensor:
-    images = torch.empty(len(places), *shape, dtype=torch.uint8)
-    for i, place in enumerate(places.tolist()):
-        images[i] = torch.from_numpy(read_image_as(paths[place], shape[1:], shape[0]))
+def _decode(paths: Sequence[Path], shape: ImageShape) -> Tensor:
+    images = torch.empty(len(paths), *shape, dtype=torch.uint8)
+    for i, path in enumerate(paths):
+        images[i] = torch.from_numpy(read_image_as(path, shape[1:], shape[0]))
     return images
 
 
@@ -188,18 +215,31 @@ def sort_key(name: str) -> tuple[int, str]:
 
 def scan_images(folder: Path, files: Sequence[ImageFile], side: int | None, progress: Progress) -> ScannedImages:
     """Read every file once: its bytes for twins and checksum, its header for size and colour."""
+
+    def contents() -> Iterator[tuple[object, str, bytes]]:
+        for file in files:
+            with wrap_read_errors(file.path, "image"):
+                content = read_bytes(file.path, MAX_FILE)
+            yield file.path, file.path.relative_to(folder).as_posix(), content
+
+    return scan_contents(contents(), len(files), side, progress)
+
+
+def scan_contents(
+    contents: Iterable[tuple[object, str, bytes]], count: int, side: int | None, progress: Progress
+) -> ScannedImages:
+    """The same of so many images, each with where it is from, a name and its bytes; one at a time is in memory."""
     groups: dict[bytes, int] = {}
-    twins, total = np.empty(len(files), dtype=np.int64), hashlib.sha256()
-    sizes = np.empty((len(files), 2), dtype=np.int64)
+    twins, total = np.empty(count, dtype=np.int64), hashlib.sha256()
+    sizes = np.empty((count, 2), dtype=np.int64)
     grey = True
-    for i, file in enumerate(files):
-        with wrap_read_errors(file.path, "image"):
-            key = hashlib.sha256(read_bytes(file.path)).digest()
-        height, width, is_grey = read_image_header(file.path)
+    for i, (source, name, content) in enumerate(contents):
+        key = hashlib.sha256(content).digest()
+        height, width, is_grey = read_image_header(source, content)
         sizes[i], grey = (height, width), grey and is_grey
         twins[i] = groups.setdefault(key, len(groups))
-        total.update(f"{file.path.relative_to(folder).as_posix()}\0".encode() + key)
-        progress("looking through images", i + 1, len(files))
+        total.update(f"{name}\0".encode() + key)
+        progress("looking through images", i + 1, count)
     height, width = np.median(sizes, axis=0).round().astype(int).tolist()
     shrink = min(1.0, MAX_SIDE / max(height, width))
     size = (side, side) if side else (max(1, round(height * shrink)), max(1, round(width * shrink)))
@@ -207,4 +247,4 @@ def scan_images(folder: Path, files: Sequence[ImageFile], side: int | None, prog
     if (sizes != size).any():
         spread = "x".join(map(str, sizes.min(0))) + " to " + "x".join(map(str, sizes.max(0)))
         notes = [f"images of {spread} pixels are resized to {size[0]}x{size[1]}"]
-    return ScannedImages(tuple(files), twins, (1 if grey else 3, *size), total.hexdigest(), tuple(notes))
+    return ScannedImages(twins, (1 if grey else 3, *size), total.hexdigest(), tuple(notes))

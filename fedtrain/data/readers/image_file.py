@@ -37,7 +37,14 @@ def read_image(path: Path, size: tuple[int, int] | None = None) -> NDArray[np.ui
 
 def read_image_as(path: Path, size: tuple[int, int], channels: int) -> NDArray[np.uint8]:
     """The image as (channels, H, W), grey or colour, resized without regard to its aspect; alpha is left out."""
-    with _open_image(path) as image:
+    with wrap_read_errors(path, "image"):
+        content = read_bytes(path, MAX_FILE)
+    return decode_image_as(path, content, size, channels)
+
+
+def decode_image_as(source: object, content: bytes, size: tuple[int, int], channels: int) -> NDArray[np.uint8]:
+    """The same of the content of a file; ``source`` is where it is from."""
+    with _open_content(source, content) as image:
         plain: Image.Image = image
         if image.mode.startswith("I"):  # 16 bits: the upper eight of them
             plain = Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
@@ -47,20 +54,28 @@ def read_image_as(path: Path, size: tuple[int, int], channels: int) -> NDArray[n
         return np.array(found, dtype=np.uint8).reshape(*size, channels).transpose(2, 0, 1)
 
 
-def read_image_header(path: Path) -> tuple[int, int, bool]:
+def read_image_header(source: object, content: bytes) -> tuple[int, int, bool]:
     """(height, width, whether it is grey), without decoding it."""
-    with _open_image(path) as image:
+    with _open_content(source, content) as image:
         return image.height, image.width, image.mode in GREY_MODES
 
 
 @contextmanager
 def _open_image(path: Path) -> Iterator[Image.Image]:
     """The image, opened and bounded, not yet decoded; whatever goes wrong is said of the file."""
-    with wrap_read_errors(path, "image"), warnings.catch_warnings():
+    with wrap_read_errors(path, "image"):
+        content = read_bytes(path, MAX_FILE)
+    with _open_content(path, content) as image:
+        yield image
+
+
+@contextmanager
+def _open_content(source: object, content: bytes) -> Iterator[Image.Image]:
+    with wrap_read_errors(source, "image"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd metadata harm no pixels
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
-            opened = Image.open(io.BytesIO(read_bytes(path, MAX_FILE)), formats=FORMATS)
+            opened = Image.open(io.BytesIO(content), formats=FORMATS)
         except UnidentifiedImageError:  # its own words name an object of Python
             raise ValueError(f"it is no {', '.join(FORMATS)}") from None
         with opened as image:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,3 +78,12 @@ def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
         raise ValueError(f"{size} bytes, more than the {limit} allowed")
     with path.open("rb") as file:
         return read_bounded(file, limit)
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with wrap_read_errors(path, "file"), require_regular_file(path).open("rb") as file:
+        while piece := file.read(CHUNK):
+            digest.update(piece)
+    return digest.hexdigest()
