@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fedtrain.forecasting import forecast
     from fedtrain.methods import METHODS, Method
     from fedtrain.methods.apfl import APFL
+    from fedtrain.methods.cooperate import Cooperate
     from fedtrain.methods.copa import Copa
     from fedtrain.methods.ditto import Ditto
     from fedtrain.methods.fedavg import FedAvg
@@ -92,6 +93,7 @@ __all__ = [
     "CohortReplies",
     "Comparison",
     "Config",
+    "Cooperate",
     "CoordinateMedian",
     "Copa",
     "Ditto",

@@ -23,6 +23,7 @@ METHOD_CLASSES = {
     "knnper": "KnnPer",
     "fedproto": "FedProto",
     "fedbn": "FedBN",
+    "cooperate": "Cooperate",
     "fedco2": "FedCO2",
 }
 """The class of each method; it is in the module of ``fedtrain.methods`` that has the method's name."""

@@ -18,7 +18,13 @@ from fedtrain.data.client_data import ClientData, Federation
 from fedtrain.data.own_clients import build_own_federation
 from fedtrain.federated.messages import Split
 from fedtrain.inference.adapt import PASSES, AdaptedClient, adapt_client
-from fedtrain.inference.evaluate import check_run_data, evaluate_clients, load_held_out_data, load_run_data
+from fedtrain.inference.evaluate import (
+    change_fusion,
+    check_run_data,
+    evaluate_clients,
+    load_held_out_data,
+    load_run_data,
+)
 from fedtrain.inference.newcomer_data import read_newcomer
 from fedtrain.inference.personal_file import save_personal
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
@@ -33,6 +39,7 @@ from fedtrain.runs import selection
 from fedtrain.runs.folder import MANIFEST_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.runs.json_types import ByBranch, Manifest, MetricRow, MetricStatistics, RuleResult, RunSummary
 from fedtrain.runs.predictions import PREDICTIONS_FILE, SavedPredictions, load_predictions
+from fedtrain.runs.selection import measure_gap
 from fedtrain.utils.atomic_files import check_new_file
 from theory.errors import InputError
 from theory.text import suggest_name
@@ -71,12 +78,26 @@ class AccuracyTable(Mapping[str, ByBranch]):
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
         return f"<table><caption>{escape(self.title)}</caption><tr>{head}</tr>{body}</table>"
 
+    @property
+    def gap(self) -> dict[str, float]:
+        """How far the prediction is above the better branch of each client, below it if negative; empty without
+        branches. For ``mean``, which branch is better is decided for all clients alike."""
+        return {name: gap for name, each in self._rows.items() if (gap := measure_gap(each)) is not None}
+
+    @property
+    def _rows(self) -> dict[str, ByBranch]:
+        return {**self.clients, "mean": self.mean}
+
     def _list_cells(self) -> tuple[list[str], list[list[str]]]:
-        branches = list(self.mean)
-        table = {**self.clients, "mean": self.mean}
-        heads = ["accuracy"] if branches == ["fused"] else branches
+        branches, gap = list(self.mean), self.gap
+        heads = ["accuracy"] if branches == ["fused"] else [*branches, *(["gap"] if gap else [])]
         return ["client", *heads], [
-            [name, *(f"{100 * values[branch]:.1f}" for branch in branches)] for name, values in table.items()
+            [
+                name,
+                *(f"{100 * values[branch]:.1f}" for branch in branches),
+                *([f"{100 * gap[name]:+.1f}"] if gap else []),
+            ]
+            for name, values in self._rows.items()
         ]
 
 
@@ -232,6 +253,7 @@ class Run:
         data_dir: Path | str | None = None,
         clients: Sequence[ClientData] | None = None,
         metrics: str | None = None,
+        fusion: str | None = None,
     ) -> list[MetricRow]:
         """Evaluate the last checkpoint again, each client's own model on the client's own data.
 
@@ -241,12 +263,16 @@ class Run:
             data_dir: The folder of the data sets, if not the usual one.
             clients: The clients of a run on data of your own, which its folder does not hold.
             metrics: Further scores: none, all, or names separated by commas; without it those of the run.
+            fusion: Another fusion of the branches: own, logits, probabilities, weighted or best. For the last two
+                every client chooses anew, on its validation data.
 
         Returns:
             Rows like those of ``metrics.jsonl``.
         """
         wanted = None if metrics is None else parse_metrics(metrics, len(self.trained.federation.classes))
-        return evaluate_clients(self.trained, self._load_data(data_dir, clients), split, client, wanted)
+        data = self._load_data(data_dir, clients)
+        trained = self.trained if fusion is None else change_fusion(self.trained, data, fusion)
+        return evaluate_clients(trained, data, split, client, wanted)
 
     def adapt(
         self,

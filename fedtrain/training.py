@@ -24,6 +24,7 @@ from fedtrain.analysis.model_summary import ModelSummary, summarise_experiment
 from fedtrain.backends.distributed.launch import launch_ranks
 from fedtrain.backends.distributed.process_group import Rank, exit_process
 from fedtrain.config.data import SETTINGS_OF_SKEW
+from fedtrain.config.method_tables import serialize_method
 from fedtrain.config.old_names import upgrade_tables
 from fedtrain.config.optimizers import get_optimizer_name
 from fedtrain.config.options import TrainOptions, nest_options, nest_settings
@@ -259,7 +260,7 @@ def _nest_method(method: str | AnyMethod | type[AnyMethod] | None) -> TomlTable:
     if method is None or isinstance(method, str):
         return {} if method is None else {"method": {"name": method}}
     name = name_method(method)
-    return {"method": {"name": name} if isinstance(method, type) else {"name": name, **serialize_section(method)}}
+    return {"method": {"name": name} if isinstance(method, type) else {"name": name, **serialize_method(method)}}
 
 
 def _nest_aggregator(aggregator: str | Aggregator | type[Aggregator] | None) -> TomlTable:
@@ -282,7 +283,13 @@ def _plan_new_run(
     if clients is not None:
         if own.get("data", {}).get("dataset", OWN_DATASET) != OWN_DATASET:
             raise InputError("dataset contradicts clients that bring their own data; leave one of them out")
-        return resolve_preset(preset or OWN_PRESET, own), build_own_federation(clients, classes)
+        config = resolve_preset(preset or OWN_PRESET, own)
+        if config.data.validation_share:
+            raise InputError(
+                "data.validation_share is for data that are found; give your own clients their validation samples: "
+                "ClientData.from_arrays(..., val=...)"
+            )
+        return config, build_own_federation(clients, classes)
     config, found = plan_experiment(choose_preset(own, preset), own, root)
     return config, found if load_images else found.without_inputs()
 

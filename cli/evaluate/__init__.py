@@ -24,6 +24,7 @@ from cli.options import Choice, add_code_options, complete_names, load_code
     metavar="FILE.npz",
     help="Write what each model says of each sample; in the run folder, predictions.npz, reports find it.",
 )
+@click.option("--fusion", default=None, help="Of branches: own, logits, probabilities, weighted, best.")
 @click.option("--data-dir", type=click.Path(path_type=Path), default=None, help="Where the data are.")
 @click.option("--device", default=None, help="auto, cpu or cuda.  [default: the run's]")
 @add_code_options
@@ -37,6 +38,7 @@ def evaluate(
     save_predictions: Path | None,
     data_dir: Path | None,
     device: str | None,
+    fusion: str | None,
     method: str | None,
     model: str | None,
     aggregator: str | None,
@@ -54,7 +56,11 @@ def evaluate(
       fedco2 evaluate runs/office-fedco2-20260101-120000
       fedco2 evaluate runs/office-fedco2-20260101-120000 --client dslr
       fedco2 evaluate runs/office-fedco2-20260101-120000 --split val --json
+      fedco2 evaluate RUN --fusion weighted
       fedco2 evaluate RUN --metrics all --save-predictions RUN/predictions.npz
+
+    With --fusion the branches of the same weights are fused in another way; for weighted and best every client chooses
+    anew, on its validation data. The gap is how far the prediction is above the better branch.
 
     Scores: balanced_accuracy, macro_f1, auroc, auprc, ece, brier, and of two classes sensitivity and specificity.
     """
@@ -69,5 +75,6 @@ def evaluate(
         save_predictions,
         data_dir,
         device,
+        fusion,
         as_json,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from cli.console import make_console
 from cli.score_table import show_metrics
 from fedtrain.config.schema import parse_metrics
 from fedtrain.federated.messages import Split
-from fedtrain.inference.evaluate import collect_predictions, evaluate_clients, load_run_data
+from fedtrain.inference.evaluate import change_fusion, collect_predictions, evaluate_clients, load_run_data
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
-from fedtrain.report.formatting import format_percent
+from fedtrain.report.formatting import format_percent, format_points
 from fedtrain.runs.json_types import MetricRow
 from fedtrain.runs.predictions import save_predictions
-from fedtrain.runs.selection import summarise_clients, summarise_metrics
+from fedtrain.runs.selection import measure_gap, summarise_clients, summarise_gaps, summarise_metrics
 from fedtrain.utils.atomic_files import check_new_file
 from fedtrain.utils.terminal import print_paragraph
 from fedtrain.utils.terminal_table import Grid, GridRow, print_grid
@@ -33,6 +34,7 @@ def run_evaluate(
     save_to: Path | None,
     data_dir: Path | None,
     device: str | None,
+    fusion: str | None,
     as_json: bool,
 ) -> None:
     """Open, evaluate, show."""
@@ -45,12 +47,16 @@ def run_evaluate(
     if run.config.machine.threads is not None:
         torch.set_num_threads(run.config.machine.threads)  # the last bits of a sum depend on it
     data = load_run_data(run, data_dir)
+    if fusion is not None:
+        run = change_fusion(run, data, fusion)
     rows = evaluate_clients(run, data, split, client, wanted)
     if save_to is not None:
         save_predictions(save_to, collect_predictions(run, data))
     report = {**describe_run(run), "split": split, "rows": rows}
     if client is None:
-        report |= summarise_clients(collect_accuracies(rows), {row["client"]: row["n"] for row in rows})
+        accuracies = collect_accuracies(rows)
+        report |= summarise_clients(accuracies, {row["client"]: row["n"] for row in rows})
+        report |= {"gap": gap} if (gap := summarise_gaps(accuracies, report["mean"])) else {}
         report |= {"metrics": summary} if (summary := summarise_metrics(rows)) else {}
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
@@ -90,7 +96,7 @@ def show_heading(screen: Console, report: dict[str, Any], whose: str) -> None:
 
 
 def show_evaluation(screen: Console, report: dict[str, Any]) -> None:
-    """A row a client: accuracy and loss of the prediction and of each branch."""
+    """A row a client: accuracy of the prediction and of each branch, its gap to the better one, and the losses."""
     rows = report["rows"]
     branches = list(dict.fromkeys(row["branch"] for row in rows))
     found = {(row["client"], row["branch"]): row for row in rows}
@@ -100,17 +106,32 @@ def show_evaluation(screen: Console, report: dict[str, Any]) -> None:
             screen, f"these are the last weights; the run itself reports by the rule {report['reported']!r}"
         )
     names = [""] if branches == ["fused"] else branches  # a method with one model has nothing to fuse
-    heads = [f"{kind} {name}".rstrip() for kind in ("%", "loss") for name in names]
+    several = len(branches) > 1
+    heads = [*(f"% {name}".rstrip() for name in names), *(["gap"] if several else [])]
+    heads += [f"loss {name}".rstrip() for name in names]
+
+    def format_accuracies(values: Mapping[str, float]) -> list[str]:
+        gap = measure_gap(dict(values))
+        return [format_percent(values[name]) for name in branches] + ([] if gap is None else [format_points(gap)])
+
     lines = []
     for client, size in {row["client"]: row["n"] for row in rows}.items():
         mine = [found[client, branch] for branch in branches]
-        accuracies, losses = [format_percent(row["accuracy"]) for row in mine], [f"{row['loss']:.4g}" for row in mine]
-        lines.append(GridRow(client, [*accuracies, *losses, f"{size:,}"]))
+        accuracies = format_accuracies({row["branch"]: row["accuracy"] for row in mine})
+        lines.append(GridRow(client, [*accuracies, *(f"{row['loss']:.4g}" for row in mine), f"{size:,}"]))
     if "mean" in report:
         blank = [""] * (len(branches) + 1)
         for kind, style in (("mean", "bold"), ("worst", "")):
-            values = [format_percent(report[kind][branch]) for branch in branches]
-            lines.append(GridRow(kind, [*values, *blank], style, new_section=kind == "mean"))
+            values = (
+                format_accuracies(report[kind])
+                if kind == "mean"
+                else [format_percent(report[kind][b]) for b in branches]
+            )
+            lines.append(
+                GridRow(
+                    kind, [*values, *[""] * (several and kind != "mean"), *blank], style, new_section=kind == "mean"
+                )
+            )
     screen.print()
     print_grid(screen, Grid("client", [*heads, "images"], lines))
     if metrics := summarise_metrics(rows):

@@ -9,7 +9,7 @@ import click
 
 from cli.console import make_console, show_status_line
 from cli.methods.run import load_method_name
-from fedtrain.config.schema import get_method_class
+from fedtrain.config.method_tables import get_method_class
 from fedtrain.testing import check_method
 from fedtrain.utils.terminal import print_paragraph
 

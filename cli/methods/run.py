@@ -13,8 +13,8 @@ from cli.console import make_console
 from cli.methods.view import show_all, show_one
 from fedtrain.analysis.method_options import get_method_description, list_method_options
 from fedtrain.analysis.method_summary import PRESET_FOR_MODEL, MethodSummary, summarise_method
+from fedtrain.config.method_tables import get_method_class
 from fedtrain.config.references import load_references
-from fedtrain.config.schema import get_method_class
 from fedtrain.extensions.references import list_installed
 from fedtrain.methods import METHODS
 

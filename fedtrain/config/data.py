@@ -56,6 +56,8 @@ class DataSettings:
     """Training samples of a domain: the first of its list."""
     val_size: int = 0
     """Validation samples of a domain: the last of its list."""
+    validation_share: float = 0.0
+    """The share of each client's training samples that is not trained on but validated on, of every class alike."""
     noise: float = 0.0
     """σ_M: client i of N sees Gaussian noise of σ_M · i / (N - 1)."""
     noise_unit: Literal["pixel", "normalised"] = "pixel"
@@ -97,6 +99,13 @@ class DataSettings:
     def __post_init__(self) -> None:
         if not 0 < self.test_share < 1:
             raise InputError(f"data.test_share is {self.test_share}; it is a share: choose it between 0 and 1")
+        if not 0 <= self.validation_share < 1:
+            raise InputError(f"data.validation_share is {self.validation_share}; it is a share: choose it in [0, 1)")
+        if self.validation_share and self.val_size:
+            raise InputError(
+                f"data.validation_share is {self.validation_share} and data.val_size {self.val_size}; both make "
+                "validation data: set one of them to 0"
+            )
         if not 0 <= self.split_seed < 2**32:
             raise InputError(f"data.split_seed is {self.split_seed}; choose it from 0 to {2**32 - 1}")
         if self.image_size is not None and not 1 <= self.image_size <= MAX_IMAGE_SIZE:

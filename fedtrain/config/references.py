@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedtrain.config.method_tables import flatten_parts
 from fedtrain.config.toml import TomlTable, merge_tables
 from fedtrain.extensions.references import (
     BUILT_IN,
@@ -26,6 +27,10 @@ SETTINGS: dict[ExtensionKind, tuple[str, str]] = {
 """The setting that may be a reference, by kind: its section and its key."""
 
 
+PARTS = ("online", "offline")
+"""Options of a method that name methods."""
+
+
 def load_references(tables: Mapping[str, Any]) -> TomlTable:
     """The tables of a configuration with the code that they name loaded, and called by its short name.
 
@@ -36,6 +41,10 @@ def load_references(tables: Mapping[str, Any]) -> TomlTable:
         name = get_setting(tables, kind)
         if name is not None and is_reference(name) and names_code(kind, name):
             loaded = merge_tables(loaded, {section: {key: resolve(kind, name).name}})
+    method = loaded.get("method")
+    for key, value in flatten_parts(method).items() if isinstance(method, Mapping) else ():
+        if key.rpartition(".")[2] in PARTS and isinstance(value, str) and is_reference(value):
+            loaded = {**loaded, "method": {**flatten_parts(loaded["method"]), key: resolve("method", value).name}}
     return loaded
 
 

@@ -16,6 +16,7 @@ from fedtrain.aggregators.mean import Mean
 from fedtrain.config.codec import parse_codec
 from fedtrain.config.data import DataSettings
 from fedtrain.config.local import LocalSettings
+from fedtrain.config.method_tables import get_method_class, get_method_name, parse_method, serialize_method
 from fedtrain.config.old_names import NEW_NAMES
 from fedtrain.config.toml import (
     TomlTable,
@@ -25,11 +26,9 @@ from fedtrain.config.toml import (
     parse_section,
     serialize_section,
 )
-from fedtrain.extensions.errors import explain_failure
-from fedtrain.extensions.references import BUILT_IN, build_unknown_error, find_extension, register
-from fedtrain.methods import METHODS, AnyMethod
+from fedtrain.extensions.references import BUILT_IN, build_unknown_error, find_extension
+from fedtrain.methods import AnyMethod
 from fedtrain.methods.fedco2 import FedCO2
-from fedtrain.methods.own import check_method_class
 from fedtrain.registry import METRIC_NAMES, TWO_CLASS_METRICS, MetricName
 from theory.errors import InputError
 from theory.text import suggest_name
@@ -253,9 +252,7 @@ class Config:
     @property
     def method_name(self) -> str:
         """What the command line calls the method; of a class that is not part of fedco2, where it is defined."""
-        kind = type(self.method)
-        ours = next((name for name, one in METHODS.items() if one is kind), None)
-        return ours or register("method", kind).name
+        return get_method_name(self.method)
 
     @property
     def aggregator_name(self) -> str:
@@ -272,17 +269,6 @@ SECTIONS: dict[str, type[Any]] = {
     "checkpoints": CheckpointSettings,
     "machine": MachineSettings,
 }
-
-
-def get_method_class(name: object) -> type[AnyMethod]:
-    """The class of a method: one of ours, a plug-in, or one that the user has named in this process."""
-    if not isinstance(name, str):
-        raise InputError(f"unknown method {format_value(name)}; {suggest_name('', METHODS)}")
-    if name in METHODS:
-        return METHODS[name]
-    if (found := find_extension("method", name)) is None:
-        raise build_unknown_error("method", name)
-    return check_method_class(found)
 
 
 def parse_config(tables: Mapping[str, Any]) -> Config:
@@ -304,8 +290,7 @@ def parse_config(tables: Mapping[str, Any]) -> Config:
     seed = tables.get("seed", 1)
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
         raise InputError(f"seed is {format_value(seed)}; it must be a whole number, 0 or more and below 2^63")
-    with explain_failure(kind.title):
-        chosen = parse_section(kind, method, "method", kind.title)
+    chosen = parse_method(kind, method)
     sections["local"] = sections["local"].with_schedule_length(sections["server"].rounds)
     return Config(
         seed=seed,
@@ -321,7 +306,7 @@ def serialize_config(config: Config) -> TomlTable:
     for name in SECTIONS:
         tables[name] = serialize_section(getattr(config, name))
     tables["aggregator"] = {"name": config.aggregator_name, **serialize_section(config.aggregator)}
-    return tables | {"method": {"name": config.method_name, **serialize_section(config.method)}}
+    return tables | {"method": {"name": config.method_name, **serialize_method(config.method)}}
 
 
 def load_toml(path: Path) -> TomlTable:

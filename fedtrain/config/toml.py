@@ -21,8 +21,13 @@ MAX_VALUE_LENGTH = 80
 TYPE_DESCRIPTIONS = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
 
 
-def parse_section(kind: type[T], table: Mapping[str, Any], section: str, owner: str = "") -> T:
-    """An instance of a dataclass from the keys of a section; ``owner`` says whose keys they are, if in doubt."""
+def parse_section(
+    kind: type[T], table: Mapping[str, Any], section: str, owner: str = "", ready: Mapping[str, Any] | None = None
+) -> T:
+    """An instance of a dataclass from the keys of a section; ``owner`` says whose keys they are, if in doubt.
+
+    Fields in ``ready`` have their values already.
+    """
     hints = _get_field_types(kind)
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     for key in table:
@@ -30,7 +35,8 @@ def parse_section(kind: type[T], table: Mapping[str, Any], section: str, owner: 
             raise InputError(
                 f"unknown key {format_value(key)} in [{section}]{owner and ' of ' + owner}; {suggest_name(key, known)}"
             )
-    return kind(**{key: coerce_value(value, hints[key], f"{section}.{key}") for key, value in table.items()})
+    values = {key: coerce_value(value, hints[key], f"{section}.{key}") for key, value in table.items()}
+    return kind(**values, **(ready or {}))
 
 
 @cache

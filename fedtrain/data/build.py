@@ -12,15 +12,17 @@ import torch
 from fedtrain.config.data import DataSettings
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, SamplePool, Samples
 from fedtrain.data.datasets import DATASETS, DatasetInfo, get_dataset_info
-from fedtrain.data.partition import compute_noise_levels, misalign_labels
+from fedtrain.data.partition import compute_noise_levels, misalign_labels, subsample_stratified
 from fedtrain.data.partition.assign import assign_samples, validate_data_settings
 from fedtrain.data.partition.by_domain import assign_whole_domains
+from fedtrain.data.partition.checks import make_legacy_rng
 from fedtrain.data.partition.client_indices import ClientIndices
 from fedtrain.data.partition.indices import Indices
 from fedtrain.data.readers.labelled_images import Split
 from fedtrain.data.scaling import measure_scaling
 from fedtrain.data.source import LoadedDataset, load_dataset
 from fedtrain.data.standardise import standardise_client
+from fedtrain.rng import derive_seed
 from theory.errors import InputError
 from theory.text import suggest_name
 
@@ -138,8 +140,21 @@ def _build_clients(
     )
 
 
+def hold_out_validation(share: ClientIndices, pool: SamplePool, settings: DataSettings) -> ClientIndices:
+    """Take ``data.validation_share`` of a client's training samples out, whoever else there is."""
+    if not settings.validation_share:
+        return share
+    rng = make_legacy_rng(derive_seed(settings.seed, "validation", share.name) % 2**32)
+    try:
+        kept = subsample_stratified(pool.train, share.train, 1 - settings.validation_share, rng)
+    except InputError as error:
+        raise InputError(f"client {share.name}: {error}; lower data.validation_share") from None
+    return replace(share, train=kept, val=np.setdiff1d(share.train, kept))
+
+
 def build_client(settings: DataSettings, pool: SamplePool, share: ClientIndices, noise: float) -> ClientData:
     """One client with its images."""
+    share = hold_out_validation(share, pool, settings)
 
     def samples(part: Split, chosen: Indices) -> Samples:
         of_image, of_label = misalign_labels(chosen) if settings.labels == "misaligned" else (chosen, chosen)

@@ -27,7 +27,18 @@ from fedtrain.federated.messages import Broadcast, Score, Scores, Split, Update,
 from fedtrain.federated.residuals import drop_residual, extract_residual, join_residual
 from fedtrain.federated.sgd import OptimizerStep, SGDStep
 from fedtrain.federated.starting_entries import StartingEntries
-from fedtrain.methods.base import AnyMethod, Batch, LossFunction, ModelFactory, Peers, Phase, RoundContext, list_losses
+from fedtrain.methods.base import (
+    AnyMethod,
+    Batch,
+    BranchWeights,
+    LossFunction,
+    ModelFactory,
+    Peers,
+    Phase,
+    RoundContext,
+    list_losses,
+)
+from fedtrain.methods.fusion import FusingMethod, FusionRule, StoredBranchWeights, choose_branch_weights
 from fedtrain.metrics import compute_metrics
 from fedtrain.parameters import StateDict, all_entries, batch_norm_entries, copy_entries, is_finite, trained_entries
 from fedtrain.registry import MetricName
@@ -35,6 +46,8 @@ from fedtrain.rng import make_generator
 from theory.errors import InputError
 
 EVAL_BATCH_SIZE = 256
+BRANCH_WEIGHTS = "branch_weights"
+"""Where in a client's module its choice of how branches are fused lies."""
 OffloadFunction = Callable[[StateDict], StateDict]
 """Where entries are put until they are needed again; those handed back are the same."""
 
@@ -87,9 +100,10 @@ class ClientTrainer:
             raise InputError(
                 f"{method.title} takes mean gradients from how far SGD has moved the weights; set local.optimizer = sgd"
             )
+        self.shared_names = method.shared(self.module)
+        self._add_branch_weights(self.module)
         self.batch_norm_names = batch_norm_entries(self.module)
         self.parameter_names = trained_entries(self.module)
-        self.shared_names = method.shared(self.module)
         self.personal_names = all_entries(self.module) - self.shared_names
         self.step_class = self._choose_step(fast_path and self.device.type != "meta")
         self.stop_requested = Event()
@@ -117,6 +131,18 @@ class ClientTrainer:
         other = copy.copy(self)
         other.module, other.stop_requested = copy.deepcopy(self.module), Event()
         other._round_start_model, other._peer_heads = None, (None, {})
+        return other
+
+    def with_fusion(self, rule: FusionRule) -> ClientTrainer:
+        """Another trainer like this one, but for how its clients' branches are fused."""
+        if not isinstance(self.method, FusingMethod):
+            raise InputError(f"{self.method.title} has no branches to fuse; leave fusion out", options=("fusion",))
+        other = self.clone()
+        if self.chooses_fusion:
+            delattr(other.module, BRANCH_WEIGHTS)
+        other.method = replace(self.method, fusion=rule)
+        other._add_branch_weights(other.module)
+        other.personal_names = all_entries(other.module) - self.shared_names
         return other
 
     def is_compatible(self, entries: StateDict) -> bool:
@@ -151,7 +177,26 @@ class ClientTrainer:
     def train(self, data: ClientData, personal: StateDict, message: Broadcast) -> tuple[Update, StateDict]:
         """One client's half of a round: its answer, and its new personal entries."""
         self.check_has_batches(data)
+        personal = self.choose_fusion(data, personal, message)
         return self.build_update(data, personal, message, self.train_locally(data, personal, message).item())
+
+    @torch.no_grad()
+    def choose_fusion(self, data: ClientData, personal: StateDict, message: Broadcast) -> StateDict:
+        """The personal entries with the client's choice of how its branches are fused, if its method has it choose.
+
+        It is made as a round begins, with the models that the last round has led to, of samples that no model of this
+        client was trained on. Before the first round there is nothing to choose between.
+        """
+        if not self.chooses_fusion or message.round == 0 or not data.val:
+            return personal
+        view = self.start_prediction(data, personal, message)
+        pieces = list(self._iterate_logits(data, "val", data.val, view))
+        branches = {
+            name: torch.cat([outputs[name] for outputs, _ in pieces]) for name in pieces[0][0] if name != "fused"
+        }
+        found = choose_branch_weights(self.method.fusion, branches, torch.cat([labels for _, labels in pieces]))
+        kept = {"weights": found.weights, "temperatures": found.temperatures}
+        return {**personal, **{f"{BRANCH_WEIGHTS}.{name}": value for name, value in kept.items()}}
 
     def check_has_batches(self, data: ClientData) -> None:
         """A client that would never train is a mistake."""
@@ -311,7 +356,19 @@ class ClientTrainer:
         return torch.autocast(self.device.type, torch.bfloat16) if self.precision.amp else nullcontext()
 
     def _build_module(self, client: str = "") -> nn.Module:
-        return self._move_to_device(self.method.build(ModelFactory(self.make, self.seed, client)))
+        module = self._move_to_device(self.method.build(ModelFactory(self.make, self.seed, client)))
+        self._add_branch_weights(module)
+        return module
+
+    @property
+    def chooses_fusion(self) -> bool:
+        """Whether clients choose how their branches are fused, which takes validation samples."""
+        return isinstance(self.method, FusingMethod) and self.method.chooses_fusion
+
+    def _add_branch_weights(self, module: nn.Module) -> None:
+        """A place for what a client chooses; it is never shared."""
+        if isinstance(self.method, FusingMethod) and self.method.chooses_fusion:
+            module.add_module(BRANCH_WEIGHTS, StoredBranchWeights(len(self.method.branch_names)).to(self.device))
 
     def _move_to_device(self, module: nn.Module) -> nn.Module:
         return module.to(self.device, self.precision.dtype)
@@ -334,7 +391,12 @@ class ClientTrainer:
             training_samples=partial(self._iterate_training_samples, data, message.round),
             total_lr=self._sum_learning_rates(data, message.round),
             participation=self.participation,
+            branch_weights=self._read_branch_weights(),
         )
+
+    def _read_branch_weights(self) -> BranchWeights | None:
+        stored = getattr(self.module, BRANCH_WEIGHTS, None) if self.chooses_fusion else None
+        return stored.read() if isinstance(stored, StoredBranchWeights) else None
 
     def weigh_classes(self, counts: Tensor) -> Tensor | None:
         """``balanced``: n / (k n_c) for each of the k classes that a client holds, so that the mean weight is 1."""

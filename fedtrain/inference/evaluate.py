@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import cast, get_args
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from fedtrain.data.storage.store import resolve_data_dir
 from fedtrain.federated.client import select_split
 from fedtrain.federated.messages import Split
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
+from fedtrain.methods.fusion import FusionRule
 from fedtrain.registry import MetricName
 from fedtrain.runs.callbacks import Callback, RunStart
 from fedtrain.runs.folder import RunFolder
@@ -29,6 +32,7 @@ from fedtrain.runs.predictions import (
     save_predictions,
 )
 from theory.errors import InputError
+from theory.text import suggest_name
 
 
 def load_run_data(run: TrainedRun, root: Path | None = None) -> Federation:
@@ -87,6 +91,27 @@ def evaluate_clients(
         if split not in scores[name]:
             raise InputError(f"client {name} has no {split} data in this run; choose another", options=("split",))
     return build_rows(state.message.round, scores)
+
+
+def change_fusion(run: TrainedRun, data: Federation, rule: str) -> TrainedRun:
+    """The run with another fusion of its branches; where clients choose it, they choose now, on validation data."""
+    if rule not in get_args(FusionRule):
+        raise InputError(f"unknown fusion {rule!r}; {suggest_name(rule, get_args(FusionRule))}", options=("fusion",))
+    trainer, state = run.trainer.with_fusion(cast(FusionRule, rule)), run.state
+    if trainer.chooses_fusion and not any(client.val for client in data.clients):
+        raise InputError(
+            f"{run.folder.path}: no client has validation data to choose a fusion by; train with "
+            "data.validation_share = 0.1, or take another fusion",
+            options=("fusion",),
+        )
+    states = {}
+    for client in data.clients:
+        name = client.name
+        old = state.client_states[name]
+        personal = {key: old.get(key, value) for key, value in trainer.initial_client_state(name).items()}
+        states[name] = trainer.choose_fusion(client.to(trainer.device), personal, run.broadcast_for(name))
+    config = replace(run.config, method=trainer.method)
+    return replace(run, trainer=trainer, config=config, state=replace(state, client_states=states))
 
 
 def collect_predictions(

@@ -44,7 +44,7 @@ BRANCH_CHOICES = {
     **dict.fromkeys(("ditto", "pfedme", "apfl", "fml"), BranchChoice("generic", "generic")),
     "scaffold": BranchChoice("model", "fused"),
     "copa": BranchChoice("features", "peers"),
-    "fedco2": BranchChoice("online", "online"),
+    **dict.fromkeys(("cooperate", "fedco2"), BranchChoice("online", "online")),
 }
 """Where it is not the whole module: COPA's known clients publish their heads, and these vote for the newcomer."""
 

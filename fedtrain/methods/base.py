@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 import torch
@@ -67,6 +67,16 @@ class Peers:
 
 
 @dataclass(frozen=True)
+class BranchWeights:
+    """How much each branch of a client's model counts in the prediction, and how far its logits are flattened."""
+
+    weights: Tensor
+    """One for each branch, 0 or more; they add up to 1."""
+    temperatures: Tensor
+    """One for each branch, above 0: its logits are divided by it."""
+
+
+@dataclass(frozen=True)
 class RoundContext(Generic[M]):
     """What a client sees of the federation, and of itself, during one round."""
 
@@ -87,6 +97,10 @@ class RoundContext(Generic[M]):
     """The share of the clients that trains in a round."""
     memory: Batch | None = None
     """Features and labels that the client looks up when it predicts."""
+    branch_weights: BranchWeights | None = None
+    """What this client has chosen for the fusion of its branches, if the method lets it choose."""
+    parts: Mapping[str, RoundContext[Any]] = field(default_factory=dict)
+    """Of a cooperation: what each of its methods is to see when the client predicts."""
 
     def cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss on labels, as the settings in ``[local]`` want it; methods take this one."""
@@ -123,6 +137,8 @@ class Method(ABC, Generic[M]):
     """Whether it reckons with steps of SGD."""
     needs_training_data: ClassVar[bool] = False
     """Whether a client looks at its training samples before it predicts."""
+    network: ClassVar[str] = ""
+    """Where in the module the network is that trains on labels, by its features and its head; empty: the module."""
 
     @property
     def personal_norm(self) -> PersonalNorm:
@@ -152,7 +168,8 @@ class Method(ABC, Generic[M]):
 
     def fuse(self, branches: Mapping[str, Tensor], context: RoundContext[M]) -> Tensor:
         """The prediction as logits: the sum of the branches."""
-        return torch.stack(list(branches.values())).sum(0)
+        each = list(branches.values())
+        return each[0] if len(each) == 1 else torch.stack(each).sum(0)
 
     def phases(self, round: int, epochs: int) -> Sequence[Phase[M]]:
         """What each pass over the local data goes down."""

@@ -46,6 +46,7 @@ class FedProto(Method[PrototypeModel]):
     lam: float = 1.0
     """λ, how strongly features are pulled to the prototypes of all clients."""
     title: ClassVar[str] = "FedProto"
+    network: ClassVar[str] = "model"
     split_at: ClassVar[SplitPoint] = "last"
 
     def __post_init__(self) -> None:

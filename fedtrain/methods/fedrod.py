@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
-from fedtrain.methods.base import Batch, Method, ModelFactory, RoundContext
+from fedtrain.methods.base import Batch, ModelFactory, RoundContext
+from fedtrain.methods.fusion import FusingMethod, FusionRule
 from fedtrain.models import Net
 from fedtrain.parameters import EntryNames, entries_under
 
@@ -22,14 +23,22 @@ class TwoHeadModel(nn.Module):
 
 
 @dataclass(frozen=True)
-class FedRoD(Method[TwoHeadModel]):
+class FedRoD(FusingMethod[TwoHeadModel]):
     """The personal head corrects the generic logits and sends no gradient back."""
 
     balanced: bool = False
     """Generic loss with balanced softmax (logits plus log class frequencies) instead of plain cross entropy."""
+    fusion: FusionRule = "logits"
+    """What is made of the two heads' logits: their sum, as published, or another rule."""
     personal_sgd: Literal["same", "plain"] = "same"
     """plain: the personal head is trained without momentum and weight decay, as in the published code."""
     title: ClassVar[str] = "FedRoD"
+    network: ClassVar[str] = "generic"
+
+    @property
+    def branch_names(self) -> Sequence[str]:
+        """Both heads."""
+        return ("generic", "personal")
 
     def build(self, factory: ModelFactory) -> TwoHeadModel:
         """The personal head is drawn apart, alike for all clients."""

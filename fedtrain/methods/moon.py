@@ -36,6 +36,7 @@ class Moon(Method[MoonModel]):
     previous: Literal["last", "initial"] = "last"
     """initial: the previous model is for ever a random one, as in the published code for label skew."""
     title: ClassVar[str] = "MOON"
+    network: ClassVar[str] = "model"
     split_at: ClassVar[SplitPoint] = "last"
 
     def __post_init__(self) -> None:

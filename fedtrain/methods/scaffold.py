@@ -34,6 +34,7 @@ class Scaffold(Method[ScaffoldModel]):
     """Every step adds c - c_i to the gradient; after the round c_i is the mean gradient of its steps (option II)."""
 
     title: ClassVar[str] = "SCAFFOLD"
+    network: ClassVar[str] = "model"
     needs_sgd: ClassVar[bool] = True
 
     def build(self, factory: ModelFactory) -> ScaffoldModel:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedtrain.methods.base import Method, ModelFactory, RoundContext
+from fedtrain.methods.base import ModelFactory, RoundContext
+from fedtrain.methods.fusion import FusingMethod
 from fedtrain.models import Net
 from fedtrain.parameters import EntryNames, entries_under
 
@@ -24,8 +26,15 @@ class TwoModels(nn.Module):
 
 
 @dataclass(frozen=True)
-class TwoModelMethod(Method[TwoModels]):
+class TwoModelMethod(FusingMethod[TwoModels]):
     """The personal model predicts; methods differ in what the two learn from each other."""
+
+    network: ClassVar[str] = "personal"
+
+    @property
+    def branch_names(self) -> Sequence[str]:
+        """Both models."""
+        return ("generic", "personal")
 
     def build(self, factory: ModelFactory) -> TwoModels:
         """Both models start equal, and alike for all clients."""
@@ -40,7 +49,7 @@ class TwoModelMethod(Method[TwoModels]):
         """Both models."""
         return {"generic": module.generic(x), "personal": module.personal(x)}
 
-    def fuse(self, branches: Mapping[str, Tensor], context: RoundContext[TwoModels]) -> Tensor:
+    def fuse_as_published(self, branches: Mapping[str, Tensor], context: RoundContext[TwoModels]) -> Tensor:
         """The personal model alone."""
         return branches["personal"]
 

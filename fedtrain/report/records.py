@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtrain.aggregators import AGGREGATORS
+from fedtrain.config.method_tables import fill_default_options
 from fedtrain.config.schema import SECTIONS, EvaluationSettings
 from fedtrain.config.toml import TomlTable, format_error, parse_section, serialize_section
 from fedtrain.methods import METHODS
@@ -189,7 +190,7 @@ def fill_default_settings(given: TomlTable) -> TomlTable:
     server = {"name": DEFAULT_AGGREGATOR, **given.get("aggregator", {})}
     server_kind = AGGREGATORS.get(server["name"])
     return tables | {
-        "method": {**(serialize_section(kind()) if kind else {}), **given.get("method", {})},
+        "method": fill_default_options(kind, given.get("method", {})),
         "aggregator": {**(serialize_section(server_kind()) if server_kind else {}), **server},
     }
 

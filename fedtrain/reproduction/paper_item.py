@@ -9,8 +9,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from fedtrain.config.method_tables import get_method_class
 from fedtrain.config.presets import load_preset_chain
-from fedtrain.config.schema import SelectionRule, get_method_class
+from fedtrain.config.schema import SelectionRule
 from fedtrain.config.toml import TomlTable, merge_tables
 from fedtrain.data.datasets import DATASETS
 from fedtrain.report.records import FUSED

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from fedtrain.config.data import DataSettings
+from fedtrain.config.method_tables import get_method_class
 from fedtrain.config.presets import resolve_preset
-from fedtrain.config.schema import Config, SelectionRule, get_method_class
+from fedtrain.config.schema import Config, SelectionRule
 from fedtrain.config.toml import TomlTable, flatten_tables, merge_tables
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.data.source import LoadedDataset, load_dataset

@@ -10,9 +10,10 @@ from functools import cached_property
 from typing import Any
 
 from fedtrain.aggregators import AGGREGATORS
+from fedtrain.config.method_tables import get_method_class, serialize_method
 from fedtrain.config.old_names import OLD_NAMES
 from fedtrain.config.references import lengthen_references
-from fedtrain.config.schema import SECTIONS, Config, get_method_class, serialize_config
+from fedtrain.config.schema import SECTIONS, Config, serialize_config
 from fedtrain.config.toml import TomlTable, flatten_tables, serialize_section
 from fedtrain.extensions.references import WATCHING_KINDS
 from fedtrain.report.records import DEFAULT_AGGREGATOR
@@ -109,7 +110,7 @@ def hash_settings(tables: Mapping[str, Any], *, standin: bool, sources: Mapping[
     """
     kind = get_method_class(tables["method"]["name"])
     defaults = {name: serialize_section(section()) for name, section in SECTIONS.items()} | {
-        "method": serialize_section(kind()),
+        "method": serialize_method(kind()),
         "aggregator": _default_aggregator(tables),
     }
     settings = {**tables, "data": {**tables["data"], "source": "standin" if standin else "real"}}

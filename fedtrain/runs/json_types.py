@@ -44,6 +44,15 @@ class MetricStatistics(TypedDict):
     """Of how many clients that is the mean."""
 
 
+class GapSummary(TypedDict):
+    """How far the prediction is above the better branch; below it where negative."""
+
+    clients: dict[str, float]
+    """The better branch of each client."""
+    mean: float
+    """Of the means over clients: the better branch for all of them."""
+
+
 class RuleResult(ClientStatistics, total=False):
     """Test accuracies under one rule of reporting."""
 
@@ -52,6 +61,8 @@ class RuleResult(ClientStatistics, total=False):
     """Of rules that choose one round."""
     rounds: list[int]
     """Of the rule that takes the mean over several."""
+    gap: GapSummary
+    """If the method has branches."""
     metrics: dict[str, MetricStatistics]
     """Further scores by name, if the run has any."""
     mean_std_over_rounds: ByBranch

@@ -10,7 +10,14 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
-from fedtrain.runs.json_types import ByBranch, ClientStatistics, MetricRow, MetricStatistics, RuleResult
+from fedtrain.runs.json_types import (
+    ByBranch,
+    ClientStatistics,
+    GapSummary,
+    MetricRow,
+    MetricStatistics,
+    RuleResult,
+)
 
 RULE_DESCRIPTIONS = {
     "last": "after the last round",
@@ -75,6 +82,8 @@ def summarise_round(test: Sequence[MetricRow], round: int) -> RuleResult:
             clients.setdefault(row["client"], {})[row["branch"]] = row["accuracy"]
             sizes[row["client"]] = row["n"]
     found: RuleResult = {"round": round, "clients": clients, **summarise_clients(clients, sizes)}  # type: ignore[typeddict-item]
+    if gap := summarise_gaps(clients, found["mean"]):
+        found["gap"] = gap
     if metrics := summarise_metrics([row for row in test if row["round"] == round]):
         found["metrics"] = metrics
     return found
@@ -95,9 +104,24 @@ def summarise_window(test: Sequence[MetricRow], rounds: Sequence[int]) -> RuleRe
         "mean_std_over_rounds": measure_std([one["mean"] for one in each]),
         "micro_std_over_rounds": measure_std([one["micro"] for one in each]),
     }
+    if gap := summarise_gaps(clients, found["mean"]):
+        found["gap"] = gap
     if metrics := summarise_metrics([row for row in test if row["round"] in rounds]):
         found["metrics"] = metrics
     return found
+
+
+def measure_gap(accuracies: ByBranch) -> float | None:
+    """How far the prediction is above the better branch, below it if negative; None without branches."""
+    rivals = [accuracy for branch, accuracy in accuracies.items() if branch != "fused"]
+    return accuracies["fused"] - max(rivals) if rivals else None
+
+
+def summarise_gaps(clients: dict[str, ByBranch], mean: ByBranch) -> GapSummary | None:
+    """The gap of each client, and that of the means over clients."""
+    gaps = {name: gap for name, each in clients.items() if (gap := measure_gap(each)) is not None}
+    whole = measure_gap(mean)
+    return None if whole is None else {"clients": gaps, "mean": whole}
 
 
 def measure_std(each: Sequence[ByBranch]) -> ByBranch:

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load, save
 
 from fedtrain.backends.vmap.backend import VmapBackend
-from fedtrain.config.toml import parse_section, serialize_section
+from fedtrain.config.method_tables import parse_method, serialize_method
 from fedtrain.federated.aggregate import aggregate
 from fedtrain.federated.messages import Broadcast, Update
 from fedtrain.federated.server import federate
@@ -37,7 +37,7 @@ class LawBroken(AssertionError):  # noqa: N818 - a failed check, said to the met
 
 def options_are_serialisable(method: AnyMethod) -> None:
     """Its options go into a configuration and come back."""
-    again = parse_section(type(method), serialize_section(method), "method")
+    again = parse_method(type(method), serialize_method(method))
     if again != method:
         raise LawBroken(f"read back from a configuration, {method} is {again}; keep __post_init__ from changing fields")
 

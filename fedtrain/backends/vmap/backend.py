@@ -19,7 +19,11 @@ class VmapBackend(SerialBackend):
         names = list(cohort)
         try:
             sent = {name: self.delivery.receive_for_training(message, name) for name in names}
-            stack = StackedClients(self.trainer, [self.clients[name] for name in names], self.client_states, sent)
+            own = {
+                name: self.trainer.choose_fusion(self.clients[name], self.client_states[name], sent[name])
+                for name in names
+            }
+            stack = StackedClients(self.trainer, [self.clients[name] for name in names], own, sent)
             losses = stack.train_phases()
         except Exception as error:
             before = dict(self.client_states)

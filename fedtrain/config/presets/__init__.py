@@ -8,12 +8,13 @@ Later wins: base, preset, skew, method, source, then the user's file, then the c
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
+from fedtrain.config.method_tables import get_method_name, list_parts
 from fedtrain.config.schema import Config, parse_config
 from fedtrain.config.toml import NONE_TEXT, TomlTable, merge_tables
 from fedtrain.registry import DATASET_NAMES
@@ -63,14 +64,29 @@ def resolve_preset(preset: str, given: Mapping[str, Any], *, standin: bool = Fal
     tables, given = load_preset_chain(preset), drop_other_sample_size(given)
     plain = merge_tables(*({k: v for k, v in table.items() if k not in ("when", "title")} for table in tables))
     first = parse_config(merge_tables(plain, given))
-    conditions = [
-        ("skew", first.data.skew),
-        ("method", first.method_name),
-        ("source", "standin" if standin else "real"),
-    ]
-    special = [table.get("when", {}).get(kind, {}).get(value, {}) for kind, value in conditions for table in tables]
-    usual = merge_tables(plain, *special)
+
+    def when(kind: str, value: str) -> TomlTable:
+        return merge_tables(*(table.get("when", {}).get(kind, {}).get(value, {}) for table in tables))
+
+    source = "standin" if standin else "real"
+    usual = merge_tables(
+        plain, when("skew", first.data.skew), _adapt_to_method(first, partial(when, "method")), when("source", source)
+    )
     return scale_window(parse_config(merge_tables(usual, given)), usual["server"]["rounds"], given)
+
+
+def _adapt_to_method(config: Config, when: Callable[[str], TomlTable]) -> TomlTable:
+    """What holds for the method; a part has the options that it has alone, and the online one decides the rest."""
+    parts = list_parts(config.method)
+    options = {
+        f"{path}.{key}": value
+        for path, part in parts.items()
+        for key, value in when(get_method_name(part)).get("method", {}).items()
+    }
+    own = when(config.method_name)
+    if "online" in parts:
+        own = {**when(get_method_name(parts["online"])), "method": own.get("method", {})}
+    return merge_tables(own, {"method": options} if options else {})
 
 
 def scale_window(config: Config, usual_rounds: int, given: Mapping[str, Any]) -> Config:
