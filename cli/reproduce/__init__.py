@@ -51,6 +51,7 @@ from cli.options import Choice
 )
 @click.option("--data-dir", type=click.Path(path_type=Path), default=None, help="Where the data are.")
 @click.option("--dry-run", is_flag=True, help="Show every command, run nothing.")
+@click.option("--only-finished", is_flag=True, help="Show the runs that are finished; make none.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 @click.pass_context
 def reproduce(ctx: click.Context, /, **options: Any) -> None:
@@ -68,6 +69,7 @@ def reproduce(ctx: click.Context, /, **options: Any) -> None:
       fedco2 reproduce T5 T11 T12 --dataset digits --rounds 50 --seeds 1
       fedco2 reproduce T9 --legacy
       fedco2 reproduce T7 --rounds 50 --seeds 1 --adopt runs
+      fedco2 reproduce T3 --only-finished
 
     \b
     Exit codes:

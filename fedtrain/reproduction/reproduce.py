@@ -68,6 +68,8 @@ class ReproduceOptions(TypedDict, total=False):
     """A TOML file of more numbers of the paper."""
     jobs: int
     """Runs at the same time (default: 1)."""
+    only_finished: bool
+    """Lay out what is finished already, and run nothing."""
 
 
 def reproduce(*names: str, quiet: bool = False, **options: Unpack[ReproduceOptions]) -> Reproduction:
@@ -101,6 +103,7 @@ def plan_reproduction(*names: str, **options: Unpack[ReproduceOptions]) -> Repro
         jobs,
         tuple(Path(path) for path in ([adopt] if isinstance(adopt, str | Path) else adopt)),
         _collect_paper_numbers(plans, options.get("paper")),
+        options.get("only_finished", False),
     )
 
 
@@ -118,6 +121,8 @@ class ReproductionPlan:
     """Runs made elsewhere."""
     paper: dict[str, PaperNumbers]
     """The paper's numbers, by table and figure."""
+    only_finished: bool = False
+    """Run nothing, lay out what is there."""
 
     @cached_property
     def items(self) -> list[ItemSummary]:
@@ -142,7 +147,8 @@ class ReproductionPlan:
     @property
     def notes(self) -> list[str]:
         """What to know before hours are spent: runs that will fail, and adopted runs that are of no use."""
-        impossible = find_impossible_runs((job.spec for job in self.unfinished), self._preview)
+        todo = [] if self.only_finished else self.unfinished
+        impossible = find_impossible_runs((job.spec for job in todo), self._preview)
         used = {job.folder for job in self.jobs.values()}
         unused = [(run, run.identity in self.jobs) for run in self.adopted if run.path not in used]
         return [
@@ -176,12 +182,12 @@ class ReproductionPlan:
         }
 
     def run(self, *, quiet: bool = False) -> Reproduction:
-        """Make the runs that are not finished, write every table and figure."""
+        """Make the runs that are not finished, unless only finished ones count; write every table and figure."""
         for one in self.plans:
             check_output_files(one, self.out)
         if not quiet:
             show_notes(self.notes)
-        outcomes = self._run_unfinished(quiet)
+        outcomes = [] if self.only_finished else self._run_unfinished(quiet)
         return Reproduction(
             {
                 one.paper_item.name: write_results(one, self.jobs, self.paper[one.paper_item.name], self.out)

@@ -36,10 +36,11 @@ LATEX_ESCAPES = {
 
 def format_lines(grid: ComparisonTable) -> Iterator[tuple[str, LineKind, list[str]]]:
     """Ours, the paper's and the difference of each row, as they are written."""
+    digits = _count_printed_digits(grid)
     for name, entries in grid.rows.items():
         yield name, "ours", [format_ours(grid, entry) for entry in entries]
         if any(entry.paper for entry in entries):
-            yield "paper", "paper", [format_paper(entry) for entry in entries]
+            yield "paper", "paper", [format_paper(entry, digits) for entry in entries]
         if any(entry.difference is not None for entry in entries):
             apart = (entry.difference for entry in entries)
             yield "difference", "difference", [DASH if value is None else f"{value:+.1f}" for value in apart]
@@ -53,18 +54,28 @@ def format_ours(grid: ComparisonTable, entry: ComparedNumber) -> str:
     return f"{entry.ours.mean:.1f}{std}{DIFFERENCE_MARK * grid.is_marked(entry)}"
 
 
-def format_paper(entry: ComparedNumber) -> str:
-    """The paper's number, with the digits that are held."""
+def format_paper(entry: ComparedNumber, digits: int) -> str:
+    """The paper's number, as printed."""
     if entry.paper is None:
         return DASH
-    return _format_number(entry.paper.value) + (
-        "" if entry.paper.std is None else f" ± {_format_number(entry.paper.std)}"
+    return _format_number(entry.paper.value, digits) + (
+        "" if entry.paper.std is None else f" ± {_format_number(entry.paper.std, digits)}"
     )
 
 
-def _format_number(value: float) -> str:
-    """One digit or two after the point, as printed."""
-    return f"{value:.2f}".removesuffix("0")
+def _format_number(value: float, digits: int) -> str:
+    """So many digits after the point; a second one that is not 0 is shown in any case."""
+    return f"{value:.1f}" if digits == 1 and _has_one_digit(value) else f"{value:.2f}"
+
+
+def _count_printed_digits(grid: ComparisonTable) -> int:
+    """After the point: a table that prints two has few numbers that end in 0, one that prints one has hardly others."""
+    held = [entry.paper.value for entries in grid.rows.values() for entry in entries if entry.paper]
+    return 1 if 2 * sum(map(_has_one_digit, held)) >= len(held) else 2
+
+
+def _has_one_digit(value: float) -> bool:
+    return f"{value:.2f}".endswith("0")
 
 
 def list_notes(grid: ComparisonTable) -> list[str]:

@@ -139,6 +139,16 @@ def test_runs_are_made_one_that_fails_is_named_and_the_same_command_mends_it(ask
     assert "not overwritten" in err
 
 
+def test_only_what_is_finished_is_laid_out(ask, monkeypatch, tmp_path):
+    monkeypatch.setattr("fedtrain.reproduction.reproduce.run_jobs", lambda *_: pytest.fail("a run was begun"))
+    code, out, err = ask(*ONE, "--only-finished")
+    assert (code, err) == (0, "")
+    assert "0 of 1 runs" in out
+    assert "FedAvg" in out
+    assert (tmp_path / "reproduce" / "T7" / "table.md").exists()
+    assert not (tmp_path / "reproduce" / "runs").exists()
+
+
 def test_killed_in_the_middle_the_same_command_goes_on(ask, tmp_path):
     rounds = 300
     command = [*ONE, "--rounds", str(rounds), "--eval-every", "100", "--out", "kept"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import tomllib
+from importlib.resources import files
 from statistics import fmean, stdev
 
 import pytest
@@ -48,6 +50,20 @@ def test_a_whole_table_is_marked_where_it_disagrees(tmp_path):
     assert compared[2] == ["80.0 ± 5.0", "10.0", *["-"] * 4]
     assert "± std over 5 seeds (ddof 1)" in list_notes(grid)
     assert any("exceeds the two spreads" in note for note in list_notes(grid))
+
+
+@pytest.mark.parametrize("name", [name for name in PAPER_ITEM_NAMES if name.startswith("T")])
+def test_the_papers_numbers_are_written_as_printed(name):
+    """With the digits that the file of the paper's numbers has, which are those in print: 82.00, but 14.6."""
+    text = (files("fedtrain.reproduction") / "paper" / f"{name}.toml").read_text(encoding="utf-8")
+    printed = sorted(
+        f"{value} ± {entry['std'][column]}"
+        for entry in tomllib.loads(text, parse_float=str)[name]
+        for column, value in entry["values"].items()
+    )
+    grids = build_comparison_tables(make_plan(name), {}, paper_numbers.load_paper_numbers(name))
+    shown = [words for grid in grids for _, kind, texts in format_lines(grid) if kind == "paper" for words in texts]
+    assert sorted(words for words in shown if words != "-") == printed
 
 
 def test_a_reduced_table_says_so_and_marks_nothing(tmp_path):
