@@ -12,6 +12,9 @@ from fedtrain.reproduction.paper_item import PAPER_ITEM_NAMES
 from fedtrain.reproduction.table_layout import get_plan_panels
 from theory.errors import InputError
 
+SAME_SETTING = {"F3": "T4", "F6": "T7"}
+"""A column of the figure is a table's."""
+
 
 @pytest.mark.parametrize("name", PAPER_ITEM_NAMES)
 def test_every_number_of_the_paper_has_a_source_and_a_place(name):
@@ -20,7 +23,8 @@ def test_every_number_of_the_paper_has_a_source_and_a_place(name):
     for (panel, row, column), number in held.items():
         assert row in rows
         assert column in panels[panel or next(iter(panels))]
-        printed, recovered = f"printed in Table {name[1:]} of the paper", "recovered from the authors' plot data"
+        table = SAME_SETTING.get(name, name).removeprefix("T")
+        printed, recovered = f"printed in Table {table} of the paper", "recovered from the authors' plot data"
         assert number.source.startswith((printed, recovered))
         assert 0 < number.value < 100
 
@@ -33,6 +37,19 @@ def test_every_table_is_held_whole(name):
     cells = {(panel, row, column) for panel, columns in panels.items() for row in rows for column in columns}
     assert {(panel or next(iter(panels)), row, column) for panel, row, column in held} == cells
     assert all(number.std is not None for number in held.values())
+
+
+@pytest.mark.parametrize(("figure", "table"), SAME_SETTING.items())
+def test_figures_have_the_numbers_of_the_table_with_their_setting(figure, table):
+    columns = {"SynthDigits": "synthdigits", "MNIST-M": "mnist_m", "Avg": "mean"}
+    printed, held = paper_numbers.load_paper_numbers(table), paper_numbers.load_paper_numbers(figure)
+    assert held == {place: printed["", place[1], columns[place[0]]] for place in held}
+    assert {place[1] for place in held} == {row for _, row, _ in printed}
+    plans = make_plan(figure), make_plan(table)
+    same = {spec.identity for spec in plans[0].run_specs.values()} & {
+        spec.identity for spec in plans[1].run_specs.values()
+    }
+    assert len(same) == len(plans[1].run_specs)  # the very runs
 
 
 def test_averages_that_are_held_are_the_means_of_their_rows():
