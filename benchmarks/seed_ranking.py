@@ -77,13 +77,14 @@ def rank_methods(means: Mapping[str, Accuracies]) -> list[RankedMethod]:
     ]
 
 
-def _find_places(means: Mapping[str, Accuracies]) -> dict[tuple[str, Seed], int]:
-    """1 for the best with a seed, among the methods that were run with it; equals share the better place."""
-    return {
-        (name, seed): 1 + sum(other.get(seed, value) > value for other in means.values())
-        for name, mine in means.items()
-        for seed, value in mine.items()
-    }
+def _find_places(means: Mapping[str, Accuracies]) -> dict[tuple[str, Seed], int | None]:
+    """1 for the best with a seed, among the methods that have it; equals share the better place, one alone has none."""
+    found: dict[tuple[str, Seed], int | None] = {}
+    for name, mine in means.items():
+        for seed, value in mine.items():
+            rivals = [other[seed] for other in means.values() if seed in other]
+            found[name, seed] = 1 + sum(rival > value for rival in rivals) if len(rivals) > 1 else None
+    return found
 
 
 def _compare(mine: Accuracies, best: Accuracies) -> dict[str, Any] | None:
@@ -135,13 +136,16 @@ def format_places(found: Sequence[RankedMethod]) -> str:
     several = len({data for _, data in seeds}) > 1
     heads = ["", *(f"seed {seed}{f', data {data}' * several}" for seed, data in seeds)]
     body = [
-        [
-            method["name"],
-            *(f"{mine[seed]['accuracy']:.1f} ({mine[seed]['place']})" if seed in mine else "-" for seed in seeds),
-        ]
+        [method["name"], *(_format_place(mine.get(seed)) for seed in seeds)]
         for method, mine in zip(found, cells, strict=True)
     ]
     return format_table(heads, body)
+
+
+def _format_place(one: dict[str, Any] | None) -> str:
+    if one is None:
+        return "-"
+    return f"{one['accuracy']:.1f}" + ("" if one["place"] is None else f" ({one['place']})")
 
 
 def format_ranking(found: Sequence[RankedMethod]) -> str:

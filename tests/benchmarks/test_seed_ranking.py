@@ -50,9 +50,11 @@ def test_a_method_of_other_seeds_is_not_compared():
     assert (first["above_next"], second["behind"]) == ([0, 0], None)
 
 
-def test_equals_share_a_place():
-    found = rank_methods({"a": {(1, 1): 5.0}, "b": {(1, 1): 5.0}, "c": {(1, 1): 4.0}})
+def test_equals_share_a_place_and_one_alone_has_none():
+    found = rank_methods({"a": {(1, 1): 5.0, (2, 1): 5.0}, "b": {(1, 1): 5.0}, "c": {(1, 1): 4.0}})
     assert [one["seeds"][0]["place"] for one in found] == [1, 1, 3]
+    assert found[0]["seeds"][1]["place"] is None
+    assert format_places(found).splitlines()[2] == "| a | 5.0 (1) | 5.0 |"
 
 
 def test_the_tables():
