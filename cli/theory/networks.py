@@ -75,6 +75,8 @@ def show_study(screen: Console, study: NetworkStudy, folder: Path) -> None:
     )
     screen.print(build_model_table(study))
     screen.print(build_verdict_table(study))
+    if study.checkpoints[-1].sharing is not None:
+        screen.print(build_sharing_table(study))
     for note in study.notes:
         screen.print(f"- {note}")
     screen.print()
@@ -100,6 +102,23 @@ def build_model_table(study: NetworkStudy) -> Table:
         "tiny, own, real: error of the kernel's prediction of a round, of a tiny step, of the run's own steps on these "
         "samples, and with --real-round of its real next round"
     )
+    return table
+
+
+def build_sharing_table(study: NetworkStudy) -> Table:
+    """The best share of the online model at the last checkpoint, a row for each client."""
+    last = study.checkpoints[-1]
+    assert last.sharing is not None
+    table = Table(box=box.SIMPLE_HEAD, title=f"Best share w of the online model, round {last.round} (paper: 0.5)")
+    table.title_justify = "left"
+    for head in ("client", "by λ_min", "by samples left out", f"by {last.sharing.split or 'held-out'} data"):
+        table.add_column(head, justify="left" if head == "client" else "right")
+    for client in study.clients:
+        best = (
+            last.sharing.by_lambda_min,
+            *((one or {}).get(client) for one in (last.sharing.left_out, last.sharing.held_out)),
+        )
+        table.add_row(client, *(format_number(value, 2) for value in best))
     return table
 
 

@@ -45,10 +45,13 @@ from theory.networks.network_study import (
     study_networks,
 )
 from theory.networks.next_round import compute_outputs
+from theory.networks.sharing import HeldOut
 from theory.rng import make_data_rng
 
 TOTAL_SAMPLES, MOST_SAMPLES, LEAST_SAMPLES = 100, 20, 2
 """Of all clients together, and of each, unless it is said how many."""
+MOST_HELD_OUT, HELD_OUT_BATCH = 500, 50
+"""Samples of each client that the fusion is weighed on, and how many pass at a time."""
 REAL_ROUND = (
     "The real round is the run's own next one: batches of all training data, batch norm in training mode, momentum, "
     "weight decay and the method's whole loss. The kernel foretells it for the same batches from the cross entropy of "
@@ -180,9 +183,9 @@ def iterate_checkpoints(
 
     def build(state: RunState) -> NetworkCheckpoint:
         found = build_checkpoint(state, config, data, trainer, samples)
-        return (
-            replace(found, real_round=make_real_round(state, config, data, trainer, samples)) if real_round else found
-        )
+        made = make_real_round(state, config, data, trainer, samples) if real_round else None
+        held_out = answer_held_out(found, config, data, samples) if found.is_sum else None
+        return replace(found, real_round=made, held_out=held_out)
 
     yield build(RunState(trainer.initial_broadcast(names), trainer.initial_client_states(names)))
     for round, path in paths.items():
@@ -226,6 +229,26 @@ def build_checkpoint(
         is_sum,
         wrap(None) if len(names) > 1 and not is_sum else (),
     )
+
+
+@torch.no_grad()
+def answer_held_out(checkpoint: NetworkCheckpoint, config: Config, data: Federation, samples: ClientSamples) -> HeldOut:
+    """What the models say of validation data, or of test data where a client has none."""
+    split = "val" if all(client.val is not None for client in data.clients) else "test"
+    outputs: dict[str, list[Tensor]] = {name: [] for name in checkpoint.networks}
+    labels = []
+    for number, client in enumerate(data.clients):
+        held = client.test if client.val is None or split == "test" else client.val
+        chance = make_generator(config.seed, "held out", client.name)
+        chosen = torch.randperm(len(held), generator=chance)[:MOST_HELD_OUT]
+        x = preprocess(
+            held.inputs[chosen], data.preprocessing, training=False, noise=client.noise, rng=chance,
+            dtype=samples.inputs[0].dtype,
+        ).to(samples.inputs[0].device)  # fmt: skip
+        for name, networks in checkpoint.networks.items():
+            outputs[name].append(torch.cat([networks[number](part) for part in x.split(HELD_OUT_BATCH)]))
+        labels.append(held.labels[chosen].to(x.device))
+    return HeldOut(split, outputs, labels)
 
 
 def make_real_round(

@@ -59,12 +59,18 @@ def mix_kernels(online: Tensor, offline: Tensor, w: float) -> Tensor:
 
 
 def trace_mixture(
-    online: Tensor, owner: Tensor, offline: Tensor | None = None, weights: Sequence[float] | None = None
+    online: Tensor,
+    owner: Tensor,
+    offline: Tensor | None = None,
+    weights: Sequence[float] | None = None,
+    *,
+    averaged: Tensor | None = None,
 ) -> MixtureCurve:
     """Trace the spectrum of the mixture for kernels of any networks, two-layer or deep.
 
     ``owner`` names the client of each row of ``online`` (n, n). Without ``offline`` nothing but the client blocks of
-    ``online`` is offline. ``weights`` are the values of w, at least three, rising.
+    ``online`` is offline. ``weights`` are the values of w, at least three, rising. ``averaged`` is what averaging makes
+    of ``online`` where not all of it is shared; without it, ``online`` / N.
     """
     offline = validate_kernels(online, owner, offline)
     clients = len(owner.unique())
@@ -72,12 +78,13 @@ def trace_mixture(
     if len(chosen) < 3 or any(b <= a for a, b in pairwise(chosen)):
         raise InputError(f"the weights {chosen} must be at least three and rise")
     on, off = online.double(), offline.double()
+    in_rounds = on / clients if averaged is None else averaged.double()
     spectra = [torch.linalg.eigvalsh(mix_kernels(on, off, w)) for w in chosen]
     return MixtureCurve(
         w=chosen,
         lambda_min=[values[0].item() for values in spectra],
         lambda_max=[values[-1].item() for values in spectra],
-        federated_lambda_min=[torch.linalg.eigvalsh(mix_kernels(on / clients, off, w))[0].item() for w in chosen],
+        federated_lambda_min=[torch.linalg.eigvalsh(mix_kernels(in_rounds, off, w))[0].item() for w in chosen],
     )
 
 

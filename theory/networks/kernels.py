@@ -57,6 +57,11 @@ class FederatedKernel:
         """The kernel that the same networks would have if nothing were shared."""
         return keep_client_blocks(self.whole, self.owner)
 
+    @cached_property
+    def averaged(self) -> Tensor:
+        """What a step and averaging with equal weights descend: K_shared / N + K_personal (claim D3)."""
+        return self.shared / (int(self.owner.max()) + 1) + self.personal
+
     def list_rows(self) -> list[slice]:
         """The rows of each client."""
         counts = torch.bincount(self.owner).tolist()

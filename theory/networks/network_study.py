@@ -14,6 +14,7 @@ from theory.errors import InputError
 from theory.networks.kernels import ClientSamples, FederatedKernel, compute_federated_ntk
 from theory.networks.next_round import RoundForecast, compare_round, compare_tiny_round
 from theory.networks.orderings import judge_orderings
+from theory.networks.sharing import HeldOut, SharingFindings, examine_sharing
 from theory.networks.spectrum import Spectrum, measure_spectrum
 from theory.networks.tangent_round import Batches, compare_real_round
 
@@ -54,6 +55,8 @@ class NetworkCheckpoint:
     fused: Sequence[nn.Module] = ()
     """The networks of the prediction where it is not that sum; none where there is one model."""
     real_round: RealRound | None = None
+    held_out: HeldOut | None = None
+    """Where the prediction is the sum of an online and an offline model."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,8 @@ class CheckpointFindings:
     round: int
     models: dict[str, ModelFindings]
     orderings: dict[str, Finding]
+    sharing: SharingFindings | None = None
+    """None where nothing is shared."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -108,6 +113,7 @@ class CheckpointFindings:
                 }
                 for name, one in self.orderings.items()
             },
+            "sharing": None if self.sharing is None else self.sharing.to_dict(),
         }
 
 
@@ -176,8 +182,11 @@ def study_networks(
             for name, kernel in kernels.items()
         }
         online, offline, reading = choose_models(kernels)
-        owner = next(iter(kernels.values())).owner
-        found.append(CheckpointFindings(checkpoint.round, models, judge_orderings(online, offline, owner)))
+        orderings = judge_orderings(online.whole, offline.whole, online.owner)
+        sharing = None
+        if online.couples_clients:
+            sharing = examine_sharing(online, offline, samples, _pick_answers(checkpoint, kernels, online, offline))
+        found.append(CheckpointFindings(checkpoint.round, models, orderings, sharing))
     if not found:
         raise InputError("there is no checkpoint to look at; train with checkpoints, or keep some of them")
     notes = [OUTSIDE, *_list_notes(next_round, local)]
@@ -203,7 +212,7 @@ def compute_model_kernels(
     return kernels
 
 
-def choose_models(kernels: Mapping[str, FederatedKernel]) -> tuple[Tensor, Tensor, str]:
+def choose_models(kernels: Mapping[str, FederatedKernel]) -> tuple[FederatedKernel, FederatedKernel, str]:
     """V_on and V_off, and in words what they are here.
 
     Where one model is shared and another is not, these are the two. Else V_on is the kernel of the prediction, and
@@ -214,7 +223,7 @@ def choose_models(kernels: Mapping[str, FederatedKernel]) -> tuple[Tensor, Tenso
     alone = [name for name in models if name not in shared]
     if len(shared) == 1 and len(alone) == 1:
         words = f"V_on is the kernel of the {shared[0]} model, V_off of the {alone[0]} model"
-        return models[shared[0]].whole, models[alone[0]].whole, words
+        return models[shared[0]], models[alone[0]], words
     name = FUSED if FUSED in kernels else next(iter(models))
     kernel = kernels[name]
     if not kernel.couples_clients:
@@ -224,7 +233,8 @@ def choose_models(kernels: Mapping[str, FederatedKernel]) -> tuple[Tensor, Tenso
             f"V_on is the kernel of the method ({name}), V_off the one that the same networks would have if nothing "
             "were shared; so O1 is an identity"
         )
-    return kernel.whole, kernel.blocks, words
+    unshared = FederatedKernel(torch.zeros_like(kernel.whole), kernel.blocks, kernel.owner)
+    return kernel, unshared, words
 
 
 def _examine_model(
@@ -254,6 +264,17 @@ def _examine_model(
     if networks is not None and real is not None:
         made = compare_real_round(networks, real.outputs[name], real.batches, samples, checkpoint.shared, real.lr)
     return ModelFindings(spectrum, clients, drift, tiny, own, made)
+
+
+def _pick_answers(
+    checkpoint: NetworkCheckpoint, kernels: Mapping[str, FederatedKernel], *models: FederatedKernel
+) -> HeldOut | None:
+    """Of the online and of the offline model, in this order, where these are all that the prediction is the sum of."""
+    held_out = checkpoint.held_out
+    names = [name for model in models for name, kernel in kernels.items() if kernel is model and name != FUSED]
+    if held_out is None or set(names) != set(held_out.outputs):
+        return None
+    return HeldOut(held_out.split, {name: held_out.outputs[name] for name in names}, held_out.labels)
 
 
 def _name_dtype(kernels: Mapping[str, FederatedKernel]) -> str:

@@ -13,15 +13,21 @@ from theory.networks.network_study import ORDERINGS, NetworkStudy
 from theory.report import html_format
 from theory.report.folder import stage_output, write_json
 from theory.report.html_page import VERDICT_KINDS, load_stylesheet
-from theory.report.network_figures import PANELS, draw_network_figures
+from theory.report.network_figures import PANELS, SHARING, draw_network_figures
+from theory.report.sharing_figure import TITLE
 
 CAPTIONS = {
     "eigenvalues": "Of the kernel over all clients' samples and outputs. The least eigenvalue bounds the rate at which "
     "training data are fitted; a value that is rounding is not shown.",
     "labels": "Effective rank: the exponential of the entropy of the eigenvalues. Alignment: the share of the kernel "
     "that is the labels' own, 1 at most.",
-    "lazy": "Left: |K - K of the first checkpoint| / |K of the first checkpoint|. Right: how far the kernel is off on "
-    "a round of the run's own step size and number of steps; 0 would be lazy training.",
+    "lazy": "First: |K - K of the first checkpoint| / |K of the first checkpoint|. Then how far the kernel is off on "
+    "the outputs after a round, relative to how far they really move. A tiny step must be below the dashed line, 1 %. "
+    "Own steps: the run's own step size and number of steps; 0 would be lazy training, and the dashed line, 1, is what "
+    "foretelling no change would give.",
+    SHARING: "w is the share of the online model, 1/2 the paper's. Left: λ_min over w, dashed as averaging makes it. "
+    "Right: the best w by λ_min, by the error of kernel regression on samples left out, and by the cross entropy of "
+    "the fused outputs on data that nobody trained on; faint marks are clients, lines their mean.",
 }
 SPECTRUM_LABELS = {
     "lambda_min": "λ_min", "lambda_max": "λ_max", "condition": "condition number",
@@ -48,9 +54,15 @@ def render_page(study: NetworkStudy, figures: dict[str, Path]) -> str:
         about=list_about(study),
         orderings=ORDERINGS,
         kinds=VERDICT_KINDS,
+        shares=[one for one in study.checkpoints if one.sharing is not None],
         spectrum=SPECTRUM_LABELS,
         figures=[
-            (name, PANELS[name][0], CAPTIONS[name], base64.b64encode(path.read_bytes()).decode("ascii"))
+            (
+                name,
+                TITLE if name == SHARING else PANELS[name][0],
+                CAPTIONS[name],
+                base64.b64encode(path.read_bytes()).decode("ascii"),
+            )
             for name, path in figures.items()
         ],
     )

@@ -7,24 +7,28 @@ from itertools import pairwise
 import pytest
 import torch
 from quick_runs import assert_refused
+from torch.nn.functional import cross_entropy
 
 import fedtrain
 from cli.main import main
 from fedtrain import InputError
 from fedtrain.inference.evaluate import load_run_data
 from fedtrain.inference.kernel_study import (
+    MOST_HELD_OUT,
     KernelStudyOptions,
     count_steps,
     draw_samples,
     find_checkpoints,
     iterate_checkpoints,
 )
+from fedtrain.rng import make_generator
 from fedtrain.runs.experiment import Experiment
 from theory import compute_federated_kernel, compute_jacobian
 from theory.networks.network_study import compute_model_kernels
 from theory.rng import make_data_rng
 
 SETTINGS = {"model.width": 12, "data.percent": 0.02, "checkpoints.every": 1, "checkpoints.keep": 5}
+FIGURES = ["eigenvalues", "labels", "lazy", "sharing"]
 METHODS = ["singleset", "fedavg", "fedbn", "fedco2", "fedrod", "copa"]
 
 
@@ -134,6 +138,24 @@ def test_what_v_on_and_v_off_are_is_said(runs, method, words):
     assert next(iter(study.checkpoints[0].models.values())).tiny_round is None
 
 
+def test_the_best_share_is_asked_of_kernels_and_of_data_that_nobody_trained_on(runs):
+    run = runs("fedco2")
+    first, *_, last = run.theory(samples=2, next_round=False).checkpoints
+    clients = load_run_data(run.trained).clients
+    assert last.sharing.split == "test"
+    assert set(last.sharing.left_out) == {client.name for client in clients}
+    assert set(first.sharing.held_out.values()) == {None}  # both models are one
+    for client in clients:  # the other road: the run's own way to predict, on a grid
+        chosen = torch.randperm(len(client.test), generator=make_generator(run.config.seed, "held out", client.name))
+        chosen = chosen[:MOST_HELD_OUT]
+        told, labels = run.trained.compute_logits(client.name, client.test.inputs[chosen]), client.test.labels[chosen]
+        grid = torch.linspace(0, 1, 201)
+        losses = [cross_entropy(2 * (w * told["online"] + (1 - w) * told["offline"]), labels) for w in grid]
+        assert last.sharing.held_out[client.name] == pytest.approx(grid[torch.stack(losses).argmin()].item(), abs=0.01)
+    assert runs("singleset").theory(samples=1, next_round=False).checkpoints[-1].sharing is None
+    assert runs("fedbn").theory(samples=1, next_round=False).checkpoints[-1].sharing.held_out is None
+
+
 def test_probabilities_are_fused_as_the_method_fuses_them(runs):
     study = runs("fedco2", **{"method.fusion": "probabilities"}).theory(samples=1, next_round=False)
     models = study.checkpoints[-1].models
@@ -155,9 +177,11 @@ def test_the_command_writes_table_page_figures_and_json(runs, tmp_path, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "Fed-CO2 on Digits (stand-in)" in said
     assert "✓ holds" in said
-    assert {path.name for path in out.rglob("*.png")} == {"eigenvalues.png", "labels.png", "lazy.png"}
+    assert "Best share w of the online model, round 2" in said
+    assert {path.name for path in out.rglob("*.png")} == {f"{name}.png" for name in FIGURES}
     page = (out / "report.html").read_text()
     assert "The kernels of a run" in page
+    assert "How much to share" in page
     assert "http" not in page.replace("http-equiv", "")
     told = json.loads((out / "report.json").read_text())
     assert told["method"] == "fedco2"

@@ -263,8 +263,8 @@ def test_the_kernel_of_summed_logits_is_the_sum_of_the_kernels():
     for part in ("shared", "personal"):
         assert torch.allclose(getattr(by_sum["fused"], part), getattr(direct["fused"], part), atol=1e-11)
     online, offline, words = choose_models(by_sum)
-    assert torch.equal(online, by_sum["online"].whole)
-    assert torch.equal(offline, by_sum["offline"].whole)
+    assert torch.equal(online.whole, by_sum["online"].whole)
+    assert torch.equal(offline.whole, by_sum["offline"].whole)
     assert "online model, V_off of the offline model" in words
 
 
