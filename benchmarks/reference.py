@@ -13,6 +13,7 @@ import argparse
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -290,6 +291,37 @@ def fedco2(
     return Result({name: merge_state_dicts(online=online[name], offline=offline[name]) for name in online}, scores)
 
 
+def cooperate(job: Job, *, online: str = "fedbn", offline: str = "singleset") -> Result:
+    """Two methods, each trained as if it were alone; only their logits meet."""
+    sides: dict[str, Result] = {}
+    logits: dict[str, list[dict[str, dict[str, Tensor]]]] = {"online": [], "offline": []}
+    for side, method in (("online", online), ("offline", offline)):
+        sides[side] = METHODS[method](replace(job, keep_logits=logits[side]))
+    scores: list[Scores] = []
+    for round, (ones, others) in enumerate(zip(logits["online"], logits["offline"], strict=True)):
+        scores.append({})
+        for client in job.clients:
+            scores[round][client.name] = {}
+            for split, one in ones[client.name].items():
+                labels = {"train": client.train, "val": client.val, "test": client.test}[split].labels  # type: ignore[union-attr]
+                fused = one + others[client.name][split]
+                right, loss = (fused.argmax(1) == labels).double().mean(), F.cross_entropy(fused, labels)
+                scores[round][client.name][split] = {
+                    "fused": Score(right.item(), loss.item()),
+                    "online": sides["online"].scores[round][client.name][split]["fused"],
+                    "offline": sides["offline"].scores[round][client.name][split]["fused"],
+                }
+    states = {
+        client.name: {
+            f"{side}.{entry}": value
+            for side, result in sides.items()
+            for entry, value in result.states[client.name].items()
+        }
+        for client in job.clients
+    }
+    return Result(states, scores)
+
+
 METHODS: dict[str, Callable[..., Result]] = {
     "singleset": singleset,
     "fedavg": fedavg,
@@ -309,6 +341,7 @@ METHODS: dict[str, Callable[..., Result]] = {
     "knnper": knnper,
     "fedproto": fedproto,
     "fedbn": fedbn,
+    "cooperate": cooperate,
     "fedco2": fedco2,
 }
 
@@ -331,6 +364,7 @@ def run_fedtrain(method: str, make: Callable[[], Net], clients: Sequence[ClientD
     """The same training by fedtrain, with the same arguments."""
     from fedtrain.backends.serial import SerialBackend
     from fedtrain.config.local import LocalSettings
+    from fedtrain.config.method_tables import parse_method
     from fedtrain.data.client_data import Preprocessing
     from fedtrain.federated.client import ClientTrainer, Precision
     from fedtrain.federated.messages import Split
@@ -341,7 +375,7 @@ def run_fedtrain(method: str, make: Callable[[], Net], clients: Sequence[ClientD
     local = LocalSettings(job.lr, job.momentum, job.weight_decay, job.epochs, job.batch_size)
     look, numbers = Preprocessing(job.mean, job.std), Precision(job.dtype)
     trainer = ClientTrainer(
-        OURS[method](**options),
+        parse_method(OURS[method], options),
         make,
         job.classes,
         local=local,

@@ -46,6 +46,8 @@ class Job:
     """Called as each round begins."""
     load_sample: Callable[[Samples, int, bool], Tensor] | None = None
     """Brings one sample to the network, while training or not, if it is not to be taken from memory as it is."""
+    keep_logits: list[dict[str, dict[str, Tensor]]] | None = None
+    """Where the logits of every evaluation go, by client and split, if somebody wants them."""
 
 
 class Score(NamedTuple):
@@ -165,21 +167,28 @@ def average(
 def evaluate(job: Job, predict: Predict) -> Scores:
     """Accuracy and cross entropy of every client on its own data."""
     found: Scores = {}
+    kept: dict[str, dict[str, Tensor]] = {}
     for client in job.clients:
         splits = {"train": client.train if job.evaluate_train else None, "val": client.val, "test": client.test}
-        found[client.name] = {}
+        found[client.name], kept[client.name] = {}, {}
         for split, samples in splits.items():
             if samples is None:
                 continue
             right: dict[str, int] = {}
             loss: dict[str, float] = {}
+            fused = []
             with torch.no_grad():
                 for x, y in DataLoader(PreparedSamples(job, samples), job.batch_size, generator=torch.Generator()):
-                    for branch, logits in predict(client.name, x).items():
+                    outputs = predict(client.name, x)
+                    fused.append(outputs["fused"])
+                    for branch, logits in outputs.items():
                         right[branch] = right.get(branch, 0) + int((logits.argmax(1) == y).sum())
                         loss[branch] = loss.get(branch, 0.0) + F.cross_entropy(logits, y).item() * len(y)
             n = len(samples)
             found[client.name][split] = {branch: Score(right[branch] / n, loss[branch] / n) for branch in right}
+            kept[client.name][split] = torch.cat(fused)
+    if job.keep_logits is not None:
+        job.keep_logits.append(kept)
     return found
 
 

@@ -142,8 +142,8 @@ def list_cautions(result: RuleResult, rounds: int, classes: int) -> list[str]:
     if mean["fused"] < mean[rival]:
         notes.append(
             f"the {rival} model alone ({format_percent(mean[rival])}) is ahead of the fused prediction "
-            f"({format_percent(mean['fused'])}): the sum of logits can lose to the better model while the other is "
-            "young; see figures/accuracy.png, and train longer"
+            f"({format_percent(mean['fused'])}): a sum can lose to the better model while the other is young; train "
+            "longer, or let each client choose on validation data: method.fusion = weighted"
         )
     if mean["fused"] < NEAR_CHANCE / classes:
         notes.append(

@@ -72,7 +72,7 @@ def _parse_part(
     path = f"{section}.{name}"
     if depth >= MAX_DEPTH:
         raise InputError(f"{path}: cooperations lie more than {MAX_DEPTH} deep in each other; take fewer")
-    default = next(field.default for field in fields(kind) if field.name == name)
+    default: AnyMethod | None = next(field.default for field in fields(kind) if field.name == name)
     if chosen is None and default is not None:
         chosen = get_method_name(default)
     if chosen in (None, NONE_TEXT) and default is None:

@@ -187,14 +187,15 @@ class ClientTrainer:
         It is made as a round begins, with the models that the last round has led to, of samples that no model of this
         client was trained on. Before the first round there is nothing to choose between.
         """
-        if not self.chooses_fusion or message.round == 0 or not data.val:
+        method = self.method
+        if not isinstance(method, FusingMethod) or not method.chooses_fusion or message.round == 0 or not data.val:
             return personal
         view = self.start_prediction(data, personal, message)
         pieces = list(self._iterate_logits(data, "val", data.val, view))
         branches = {
             name: torch.cat([outputs[name] for outputs, _ in pieces]) for name in pieces[0][0] if name != "fused"
         }
-        found = choose_branch_weights(self.method.fusion, branches, torch.cat([labels for _, labels in pieces]))
+        found = choose_branch_weights(method.fusion, branches, torch.cat([labels for _, labels in pieces]))
         kept = {"weights": found.weights, "temperatures": found.temperatures}
         return {**personal, **{f"{BRANCH_WEIGHTS}.{name}": value for name, value in kept.items()}}
 

@@ -41,7 +41,8 @@ class OnlineOfflineModel(nn.Module):
         super().__init__()
         self.online, self.offline = online, offline
 
-    def __getitem__(self, branch: str) -> nn.Module:
+    def __getitem__(self, branch: str) -> Any:
+        """A method knows what its module is."""
         return self.online if branch == "online" else self.offline
 
 

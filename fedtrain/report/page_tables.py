@@ -55,18 +55,17 @@ def format_all_clients(table: ResultTable) -> FormattedTable:
 
 
 def format_branches(table: ResultTable) -> list[tuple[str, str, list[str]]]:
-    """(row, branch, accuracies) of all models of the rows that have several."""
-    return [
-        (
-            row.label,
-            branch,
-            [_format_mean_std(row.client_accuracy(name, branch)) for name in table.clients]
-            + [_format_mean_std(row.client_statistic("mean", branch))],
-        )
-        for row in table.rows
-        if len(row.first.branches) > 1
-        for branch in row.first.branches
-    ]
+    """(row, branch, accuracies) of all models of the rows that have several, and how far the prediction is above."""
+    found = []
+    for row in table.rows:
+        if len(row.first.branches) < 2:
+            continue
+        for branch in row.first.branches:
+            accuracies = [_format_mean_std(row.client_accuracy(name, branch)) for name in table.clients]
+            found.append((row.label, branch, [*accuracies, _format_mean_std(row.client_statistic("mean", branch))]))
+        gaps = [format_points(row.measure_gap(name).mean) for name in table.clients]
+        found.append((row.label, "gap", [*gaps, format_points(row.measure_gap().mean)]))
+    return found
 
 
 def write_headline(table: ResultTable) -> str:

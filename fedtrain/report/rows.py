@@ -10,6 +10,7 @@ from fedtrain.methods import METHODS
 from fedtrain.report.grouping import build_labels, get_configuration_key, group_records
 from fedtrain.report.records import FUSED, RunRecord
 from fedtrain.runs.json_types import RuleResult, StatisticName
+from fedtrain.runs.selection import measure_gap
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class TableRow:
     def client_accuracy(self, name: str, branch: str = FUSED) -> MeanStd:
         """The accuracy of one client, over the seeds."""
         return self.over_seeds(lambda one: one["clients"][name][branch])
+
+    def measure_gap(self, name: str | None = None) -> MeanStd:
+        """How far the prediction is above the better branch, of one client or of the means over clients."""
+        return self.over_seeds(lambda one: measure_gap(one["mean"] if name is None else one["clients"][name]) or 0.0)
 
     def get_curve(self, split: str, client: str | None = None, branch: str = FUSED) -> dict[int, list[float]]:
         """Accuracy by round, one for each seed, in the rounds that all have; of the mean over clients if None."""

@@ -147,6 +147,16 @@ def _row_to_dict(row: TableRow, clients: Sequence[str]) -> dict[str, Any]:
             for branch in row.first.branches
             if branch != FUSED
         },
+        **(
+            {
+                "gap": {
+                    "mean": asdict(row.measure_gap()),
+                    "clients": {name: asdict(row.measure_gap(name)) for name in clients},
+                }
+            }
+            if len(row.first.branches) > 1
+            else {}
+        ),
         "bytes_a_round": row.bytes_a_round,
         "bytes": {way: fmean(run.bytes[way] for run in row.runs) for way in ("up", "down")},
         "seconds_a_round": None if time is None else asdict(time),

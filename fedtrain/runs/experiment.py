@@ -24,6 +24,7 @@ from fedtrain.extensions.references import BUILT_IN, build_unknown_error, find_e
 from fedtrain.federated.client import ClientTrainer, OffloadFunction, Precision
 from fedtrain.federated.server import sample_cohort
 from fedtrain.methods import AnyMethod
+from fedtrain.methods.fusion import FusingMethod
 from fedtrain.models import (
     Net,
     build_alexnet,
@@ -70,7 +71,7 @@ class Experiment:
         if self.config.evaluation.report == "best-by-validation" and not any(c.val for c in self.federation.clients):
             raise InputError(
                 "evaluation.report is best-by-validation, and no client has validation data; set data.val_size, "
-                "or evaluation.report = last"
+                "data.validation_share or evaluation.report = last"
             )
         if self.config.evaluation.test == "chosen" and not any(c.val for c in self.federation.clients):
             raise InputError(
@@ -82,6 +83,7 @@ class Experiment:
                 f"server.peers is {self.config.server.peers}, and {self.config.method.title} shows no heads to peers; "
                 "leave it out"
             )
+        self._validate_fusion()
         self._validate_local_training()
         self._check_network()
         with torch.device("meta"), explain_failure(self.config.method.title):  # no memory, no time for weights
@@ -93,6 +95,16 @@ class Experiment:
                 trainer.local.check_has_batches(client.name, len(client.train), bool(trainer.batch_norm_names))
             if not len(client.test):
                 raise InputError(f"client {client.name}: it has no test samples; take fewer clients or raise alpha")
+
+    def _validate_fusion(self) -> None:
+        method = self.config.method
+        if not isinstance(method, FusingMethod) or not method.chooses_fusion:
+            return
+        if not any(client.val for client in self.federation.clients):
+            raise InputError(
+                f"method.fusion is {method.fusion}, and no client has validation data to choose by; "
+                "set data.validation_share = 0.1, or method.fusion = logits"
+            )
 
     def _check_network(self) -> None:
         """Refuse a network that does not fit the clients' inputs, or is none."""

@@ -61,8 +61,6 @@ class RuleResult(ClientStatistics, total=False):
     """Of rules that choose one round."""
     rounds: list[int]
     """Of the rule that takes the mean over several."""
-    gap: GapSummary
-    """If the method has branches."""
     metrics: dict[str, MetricStatistics]
     """Further scores by name, if the run has any."""
     mean_std_over_rounds: ByBranch
@@ -84,6 +82,8 @@ class RunSummary(TypedDict):
     report: str
     """The rule that the run reports by."""
     rules: dict[str, RuleResult]
+    gap: NotRequired[dict[str, GapSummary]]
+    """By rule, if the method has branches."""
     bytes: dict[str, dict[str, int]]
     seconds: float
 

@@ -22,7 +22,7 @@ from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import LAST_CHECKPOINT, SUMMARY_FILE, RunFolder
 from fedtrain.runs.json_types import Manifest, MetricRow, RunSummary
 from fedtrain.runs.resume import prepare_resume
-from fedtrain.runs.selection import find_best_round, summarise_rows
+from fedtrain.runs.selection import find_best_round, summarise_gaps, summarise_rows
 from fedtrain.utils.signals import defer_interrupts
 from theory.errors import InputError
 
@@ -253,6 +253,7 @@ def build_summary(experiment: Experiment, folder: RunFolder, state: RunState) ->
     config, data = experiment.config, experiment.federation
     rounds = config.server.rounds
     rules = summarise_rows(folder.load_rows(), lambda round: config.evaluation.is_in_window(round, rounds))
+    gaps = {rule: gap for rule, found in rules.items() if (gap := summarise_gaps(found["clients"], found["mean"]))}
     return {
         "finished": state.message.round >= rounds,
         "method": config.method_name,
@@ -264,6 +265,7 @@ def build_summary(experiment: Experiment, folder: RunFolder, state: RunState) ->
         "rounds": state.message.round,
         "report": config.evaluation.report if config.evaluation.report in rules else next(iter(rules), "last"),
         "rules": rules,
+        **({"gap": gaps} if gaps else {}),  # type: ignore[typeddict-item]
         "bytes": state.communication.to_dict(),
         "seconds": state.seconds,
     }

@@ -82,8 +82,6 @@ def summarise_round(test: Sequence[MetricRow], round: int) -> RuleResult:
             clients.setdefault(row["client"], {})[row["branch"]] = row["accuracy"]
             sizes[row["client"]] = row["n"]
     found: RuleResult = {"round": round, "clients": clients, **summarise_clients(clients, sizes)}  # type: ignore[typeddict-item]
-    if gap := summarise_gaps(clients, found["mean"]):
-        found["gap"] = gap
     if metrics := summarise_metrics([row for row in test if row["round"] == round]):
         found["metrics"] = metrics
     return found
@@ -104,8 +102,6 @@ def summarise_window(test: Sequence[MetricRow], rounds: Sequence[int]) -> RuleRe
         "mean_std_over_rounds": measure_std([one["mean"] for one in each]),
         "micro_std_over_rounds": measure_std([one["micro"] for one in each]),
     }
-    if gap := summarise_gaps(clients, found["mean"]):
-        found["gap"] = gap
     if metrics := summarise_metrics([row for row in test if row["round"] in rounds]):
         found["metrics"] = metrics
     return found

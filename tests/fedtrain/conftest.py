@@ -16,8 +16,10 @@ from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.server import federate
 from fedtrain.methods import METHODS, Peers, RoundContext
 from fedtrain.methods.apfl import APFL
+from fedtrain.methods.cooperate import Cooperate
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
+from fedtrain.methods.fedper import FedPer
 from fedtrain.methods.fedprox import FedProx
 from fedtrain.methods.fedrep import FedRep
 from fedtrain.methods.fedrod import FedRoD
@@ -41,6 +43,9 @@ VARIANTS = {
     "fedco2-other-way": FedCO2(intra="offline", inter="online", start="own"),
     "fedco2-head": FedCO2(personal="head"),
     "fedco2-bn+head": FedCO2(personal="bn+head", bn_stats="shared"),
+    "cooperate-fedper": Cooperate(online=FedPer(), intra="both", inter="both"),
+    "cooperate-fedrod": Cooperate(online=FedRoD(), fusion="weighted"),
+    "cooperate-three": Cooperate(online=FedRep(head_epochs=1), offline=Cooperate(online=FedProx()), fusion="best"),
 }
 
 

@@ -55,7 +55,7 @@ BRANCHES = {
     **{name: ["fused", "generic", "personal"] for name in ("ditto", "pfedme", "apfl", "fml")},
     "knnper": ["fused", "model", "neighbours"],
     "fedproto": ["fused", "head", "prototypes"],
-    "fedco2": ["fused", "online", "offline"],
+    **{name: ["fused", "online", "offline"] for name in ("cooperate", "fedco2")},
 }
 
 
@@ -204,7 +204,7 @@ def test_the_summary(begin):
     assert json.loads((folder.path / SUMMARY_FILE).read_text()) == json.loads(json.dumps(summary))
     assert set(summary) == {
         *("finished", "method", "dataset", "title", "standin", "notes", "skipped"),
-        *("rounds", "report", "rules", "bytes", "seconds"),
+        *("rounds", "report", "rules", "gap", "bytes", "seconds"),
     }
     assert (summary["finished"], summary["method"], summary["rounds"], summary["report"]) == (
         True,
@@ -215,6 +215,10 @@ def test_the_summary(begin):
     assert (summary["title"], summary["standin"], summary["notes"]) == ("Toy", False, ["a note"])
     assert list(summary["rules"]) == ["last", "best-by-validation", "window"]
     assert summary["rules"]["window"]["rounds"] == [3, 4, 5]
+    for rule, found in summary["rules"].items():
+        for name, one in {**found["clients"], "mean": found["mean"]}.items():
+            gap = summary["gap"][rule]["mean"] if name == "mean" else summary["gap"][rule]["clients"][name]
+            assert gap == one["fused"] - max(one["online"], one["offline"])
     assert set(summary["bytes"]) == {"up", "down"}
     for way in summary["bytes"].values():
         assert way["total"] == way["shared"] + way["bn"] + way["head"] > 0

@@ -1,0 +1,191 @@
+"""How branches become one prediction: each rule, and what clients choose on samples that they were not trained on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedtrain.backends.threads import ThreadsBackend
+from fedtrain.backends.vmap.backend import VmapBackend
+from fedtrain.data.client_data import Samples
+from fedtrain.federated.client import BRANCH_WEIGHTS
+from fedtrain.federated.server import federate
+from fedtrain.methods.apfl import APFL
+from fedtrain.methods.base import BranchWeights
+from fedtrain.methods.cooperate import Cooperate
+from fedtrain.methods.ditto import Ditto
+from fedtrain.methods.fedavg import FedAvg
+from fedtrain.methods.fedco2 import FedCO2
+from fedtrain.methods.fedper import FedPer
+from fedtrain.methods.fedrod import FedRoD
+from fedtrain.methods.fusion import PRIOR_SAMPLES, choose_branch_weights, fuse_weighted
+from theory.errors import InputError
+
+MANY = {
+    "fedco2": FedCO2(fusion="weighted"),
+    "fedrod": FedRoD(fusion="weighted"),
+    "apfl": APFL(fusion="best"),
+    "cooperate": Cooperate(online=FedPer(), fusion="weighted"),
+    "three": Cooperate(online=FedPer(), offline=Cooperate(online=FedAvg()), fusion="best"),
+}
+
+
+def draw_branches(seed, sharpness, samples=60, classes=4):
+    """Logits that say the label more or less clearly, and labels."""
+    chance = torch.Generator().manual_seed(seed)
+    labels = torch.randint(classes, (samples,), generator=chance)
+    return {
+        f"branch {number}": clear * F.one_hot(labels, classes) + torch.randn(samples, classes, generator=chance)
+        for number, clear in enumerate(sharpness)
+    }, labels
+
+
+def with_validation(toy):
+    """The toy's clients, with some of their test samples to choose by."""
+    return [replace(c, val=Samples(c.test.inputs[:9], c.test.labels[:9])) for c in toy.build_clients()]
+
+
+# ---- rules
+
+
+def test_equal_weights_without_temperature_are_the_mean_of_probabilities():
+    branches, _ = draw_branches(0, (1.0, 2.0))
+    equal = BranchWeights(torch.full((2,), 0.5), torch.ones(2))
+    expected = torch.stack([each.softmax(-1) for each in branches.values()]).mean(0)
+    torch.testing.assert_close(fuse_weighted(branches, equal).softmax(-1), expected)
+
+
+@given(st.integers(0, 99), st.integers(0, 2))
+def test_all_weight_on_a_branch_is_that_branch(seed, place):
+    branches, _ = draw_branches(seed, (0.5, 1.0, 2.0))
+    alone = BranchWeights(F.one_hot(torch.tensor(place), 3).float(), torch.ones(3))
+    chosen = list(branches.values())[place]
+    torch.testing.assert_close(fuse_weighted(branches, alone), chosen.log_softmax(-1))
+
+
+@given(st.integers(0, 99), st.lists(st.floats(0, 4), min_size=2, max_size=3))
+def test_best_is_no_worse_than_any_branch_where_it_is_chosen(seed, sharpness):
+    branches, labels = draw_branches(seed, sharpness)
+    chosen = fuse_weighted(branches, choose_branch_weights("best", branches, labels))
+    right = [(each.argmax(-1) == labels).sum() for each in branches.values()]
+    assert (chosen.argmax(-1) == labels).sum() == max(right)
+
+
+@given(st.integers(0, 99), st.lists(st.floats(0, 4), min_size=2, max_size=3))
+def test_no_small_move_of_the_weights_makes_the_labels_likelier(seed, sharpness):
+    branches, labels = draw_branches(seed, sharpness)
+    found = choose_branch_weights("weighted", branches, labels)
+    weights, rows = found.weights.double(), torch.arange(len(labels))
+    assert weights.sum() == pytest.approx(1)
+    assert weights.min() > 0  # the prior: a few samples do not silence a branch
+    each = [logits.double() / t for logits, t in zip(branches.values(), found.temperatures, strict=True)]
+    p = torch.stack([logits.softmax(-1)[rows, labels] for logits in each])
+
+    def judge(w):
+        return (w @ p).log().sum() + PRIOR_SAMPLES * w.log().mean()
+
+    for place in range(len(weights)):
+        for step in (-1e-3, 1e-3):
+            moved = (weights + step * F.one_hot(torch.tensor(place), len(weights))).clamp_min(1e-6)
+            assert judge(moved / moved.sum()) <= judge(weights) + 1e-6
+
+
+@given(st.integers(0, 99), st.floats(0.5, 4))
+def test_a_branch_that_is_too_sure_is_flattened(seed, clear):
+    branches, labels = draw_branches(seed, (clear, clear), samples=200)
+    loud = {name: 8 * logits for name, logits in branches.items()}
+    quiet, found = (choose_branch_weights("weighted", each, labels).temperatures for each in (branches, loud))
+    assert (found > 4 * quiet).all()
+
+
+def test_a_branch_that_only_guesses_has_little_say():
+    branches, labels = draw_branches(1, (4.0, 0.0))
+    weights = choose_branch_weights("weighted", branches, labels).weights
+    assert weights[0] > 0.9
+    torch.testing.assert_close(weights.flip(0), choose_branch_weights(
+        "weighted", dict(reversed(branches.items())), labels
+    ).weights)  # fmt: skip
+
+
+# ---- clients
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_what_clients_choose_is_personal_and_sent_to_nobody(name, toy):
+    run = toy.train(MANY[name], 2, clients=with_validation(toy))
+    trainer = run.backend.trainer
+    mine = [f"{BRANCH_WEIGHTS}.{part}" for part in ("weights", "temperatures")]
+    assert trainer.personal_names.issuperset(mine)
+    for update in run.history[-1].updates:
+        assert not any(BRANCH_WEIGHTS in entry for entry in (*update.shared, *update.published))
+    chosen = torch.stack([run.backend.client_states[client][mine[0]] for client in "abc"])
+    assert chosen.shape == (3, len(MANY[name].branch_names))
+    torch.testing.assert_close(chosen.sum(-1), torch.ones(3))
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_the_choice_changes_no_training(name, toy, same):
+    method, clients = MANY[name], with_validation(toy)
+    chosen = toy.train(method, 3, clients=clients)
+    plain = toy.train(replace(method, fusion="own"), 3, clients=clients)
+    for client in "abc":
+        found = chosen.load_entries(client)
+        assert same({key: found[key] for key in found if BRANCH_WEIGHTS not in key}, plain.load_entries(client))
+
+
+def test_the_choice_is_that_of_the_models_the_last_round_led_to(toy):
+    method, clients = FedCO2(fusion="weighted"), with_validation(toy)
+    backend = toy.train(method, 1, clients=clients).backend
+    run = toy.train(method, 2, clients=clients)
+    first = toy.train(method, 1, clients=clients)
+    for data in clients:
+        branches = backend.trainer.predict_split(data, first.backend.client_states[data.name], first.message, "val")
+        expected = choose_branch_weights(
+            "weighted", {name: branches[name] for name in ("online", "offline")}, data.val.labels
+        )
+        kept = run.backend.client_states[data.name]
+        torch.testing.assert_close(kept[f"{BRANCH_WEIGHTS}.weights"], expected.weights)
+        torch.testing.assert_close(kept[f"{BRANCH_WEIGHTS}.temperatures"], expected.temperatures)
+
+
+def test_without_validation_samples_a_client_keeps_the_sum(toy):
+    first, *others = with_validation(toy)
+    run = toy.train(FedCO2(fusion="best"), 2, clients=[replace(first, val=None), *others])
+    kept = run.backend.client_states[first.name][f"{BRANCH_WEIGHTS}.weights"]
+    torch.testing.assert_close(kept, torch.full((2,), 0.5))
+
+
+@pytest.mark.parametrize("kind", ["threads", "vmap"])
+def test_backends_choose_alike(kind, toy, same_run):
+    method, clients, precision = FedCO2(fusion="weighted"), with_validation(toy), None
+    serial = toy.train(method, 3, clients=clients, fast_path=False)
+    trainer = toy.build_client_trainer(method, fast_path=False, precision=precision)
+    backend = VmapBackend(trainer, clients) if kind == "vmap" else ThreadsBackend([trainer, trainer.clone()], clients)
+    history = list(federate(backend, backend.initial_broadcast(), 3))
+    for client in "abc":
+        for part in ("weights", "temperatures"):
+            name = f"{BRANCH_WEIGHTS}.{part}"
+            torch.testing.assert_close(
+                backend.client_states[client][name], serial.backend.client_states[client][name], rtol=1e-4, atol=1e-4
+            )
+    assert len(history) == 3
+
+
+def test_ditto_predicts_with_its_personal_model_unless_asked_otherwise(toy):
+    clients = with_validation(toy)
+    own = toy.train(Ditto(), 1, clients=clients)
+    data, state = clients[0], own.backend.client_states[clients[0].name]
+    found = own.backend.trainer.predict(data, state, own.message, data.test.inputs)
+    assert torch.equal(found["fused"], found["personal"])
+    summed = own.backend.trainer.with_fusion("logits").predict(data, state, own.message, data.test.inputs)
+    torch.testing.assert_close(summed["fused"], found["generic"] + found["personal"])
+
+
+def test_a_method_with_one_model_has_nothing_to_fuse(toy):
+    with pytest.raises(InputError, match="FedAvg has no branches to fuse"):
+        toy.build_client_trainer(FedAvg()).with_fusion("best")
