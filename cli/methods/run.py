@@ -11,7 +11,7 @@ import click
 
 from cli.console import make_console
 from cli.methods.view import show_all, show_one
-from fedtrain.analysis.method_options import get_method_description, list_method_options
+from fedtrain.analysis.method_options import get_method_description, get_option_value, list_method_options
 from fedtrain.analysis.method_summary import PRESET_FOR_MODEL, MethodSummary, summarise_method
 from fedtrain.config.method_tables import get_method_class
 from fedtrain.config.references import load_references
@@ -62,6 +62,7 @@ def describe_method(name: str, on: MethodSummary) -> dict[str, Any]:
         "names": on.shared_entries,
         "bytes": on.model_summary.traffic.to_dict(),
         "options": [
-            {**asdict(option), "preset": getattr(on.config.method, option.name)} for option in list_method_options(kind)
+            {**asdict(option), "preset": get_option_value(getattr(on.config.method, option.name))}
+            for option in list_method_options(kind)
         ],
     }

@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from fedtrain.methods.base import AnyMethod
+from fedtrain.config.method_tables import get_method_name
+from fedtrain.methods.base import AnyMethod, Method
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,17 @@ def list_method_options(method: type[AnyMethod]) -> list[MethodOption]:
     return [
         MethodOption(
             field.name,
-            field.default,
+            get_option_value(field.default),
             get_args(hints[field.name]) if get_origin(hints[field.name]) is Literal else (),
             docs.get(field.name, ""),
         )
         for field in fields(method)
     ]
+
+
+def get_option_value(value: Any) -> Any:
+    """As a configuration has it: a method by its name."""
+    return get_method_name(value) if isinstance(value, Method) else value
 
 
 def read_field_docs(kind: type) -> dict[str, str]:
