@@ -79,7 +79,7 @@ def show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("--debug", is_flag=True, help="Show the traceback of every error.")
 @click.pass_context
 def fedco2(ctx: click.Context, debug: bool) -> None:
-    """Federated learning when clients' data differ: Fed-CO2's theory, verified, and nineteen methods to train with.
+    """Federated learning when clients' data differ: train Fed-CO2 and other methods, and verify its theory.
 
     \b
     Examples:

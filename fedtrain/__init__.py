@@ -5,7 +5,7 @@
     run = fedtrain.train(dataset="digits", method="fedco2", rounds=10)
     run.accuracy()
 
-What is where: ``methods`` (nine small files), ``models``, ``data`` (data sets, partitions, stand-ins), ``config``
+What is where: ``methods`` (a small file each), ``models``, ``data`` (data sets, partitions, stand-ins), ``config``
 (settings and presets), ``federated`` (messages, server, client), ``backends`` (where clients run), ``runs`` (loop,
 folder, checkpoints), ``inference``, ``report``, ``reproduction`` and ``flower``. The story of a run is ``training``.
 """

@@ -13,7 +13,7 @@ from fedtrain.registry import AGGREGATOR_CLASSES, DATASET_NAMES, METHOD_CLASSES,
 
 
 @click.command(
-    short_help="Train with one of nineteen federated methods.",
+    short_help="Train clients whose data differ, with Fed-CO2 or another method.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(

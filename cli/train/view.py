@@ -31,7 +31,7 @@ NEAR_CHANCE = 2.0
 
 
 def show_plan(screen: Console, training: TrainingPlan, as_json: bool, show_config: bool) -> None:
-    """What is trained on what, every setting if wanted, and last time and bytes; nothing is trained."""
+    """First time and bytes, then what is trained on what, and every setting if wanted; nothing is trained."""
     experiment, parts, config = training.experiment, training.model_summary, training.config
     if as_json:
         traffic = {"up": parts.traffic.up.total, "down": parts.traffic.down.total}
@@ -40,10 +40,6 @@ def show_plan(screen: Console, training: TrainingPlan, as_json: bool, show_confi
         result |= {"standin": experiment.federation.standin, "numbers": numbers, "bytes": traffic}
         screen.file.write(json.dumps({**result, "seconds": training.seconds}) + "\n")
         return
-    show_header(screen, experiment, parts)
-    if show_config:
-        screen.print()
-        screen.print(format_config(config), soft_wrap=True)
     seconds, evaluation = estimate_round_seconds(experiment)
     cost = foretell_run(parts.traffic, config.server, training.client_turns // config.server.rounds)
     up, down = cost.up.total, cost.down.total
@@ -54,7 +50,12 @@ def show_plan(screen: Console, training: TrainingPlan, as_json: bool, show_confi
         "bold",
     )
     way = "" if show_config else "; --show-config lists every setting"
-    print_paragraph(screen, f"dry run: nothing was trained, nothing was written{way}")
+    print_paragraph(screen, f"dry run: nothing is trained, nothing is written{way}")
+    screen.print()
+    show_header(screen, experiment, parts)
+    if show_config:
+        screen.print()
+        screen.print(format_config(config), soft_wrap=True)
 
 
 def show_summary(screen: Console, run: Run) -> None:

@@ -22,6 +22,8 @@ def build_own_federation(clients: Sequence[ClientData], classes: Sequence[str] |
     """The federation of these clients; classes are named by their numbers unless ``classes`` names them."""
     if not clients:
         raise InputError("clients is empty; give at least one ClientData")
+    for client in clients:
+        _check_kind(client)
     names = [client.name for client in clients]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"two clients are called {twice!r}; give each a name of its own")
@@ -32,6 +34,18 @@ def build_own_federation(clients: Sequence[ClientData], classes: Sequence[str] |
             _check_samples(f"client {client.name}, {split}", samples, like)
     known = _name_classes(clients, classes)
     return Federation(tuple(clients), known, "your data", False, Preprocessing(), is_own=True)
+
+
+def _check_kind(client: ClientData) -> None:
+    """Refuse arrays where samples belong, which a type checker would have told."""
+    if not isinstance(client, ClientData):
+        raise InputError(f"clients holds a {type(client).__name__}; make each with ClientData.from_arrays")
+    for split, samples in _list_samples(client):
+        if not isinstance(samples, Samples):
+            raise InputError(
+                f"client {client.name}, {split}: a {type(samples).__name__} where Samples belong; for arrays: "
+                "ClientData.from_arrays(name, train=(inputs, labels), test=(inputs, labels))"
+            )
 
 
 def _list_samples(client: ClientData) -> list[tuple[str, Samples]]:

@@ -245,6 +245,9 @@ def test_without_a_model_own_clients_get_two_layers(tmp_path):
     assert run.config.method == fedtrain.FedCO2()
 
 
+ARRAYS = (np.zeros((2, 4)), np.zeros(2))
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -254,6 +257,11 @@ def test_without_a_model_own_clients_get_two_layers(tmp_path):
         (lambda: {"clients": make_clients(), "classes": ["x", "y"]}, "a label is 2, and there are 2 classes"),
         (lambda: {"clients": make_clients(), "dataset": "digits"}, "dataset contradicts clients"),
         (lambda: {"clients": make_clients(), "model": lambda width: None}, "the model needs width"),
+        (
+            lambda: {"clients": [fedtrain.ClientData("a", train=ARRAYS, test=ARRAYS)]},
+            r"client a, train: a tuple .*from_",
+        ),
+        (lambda: {"clients": [ARRAYS]}, "clients holds a tuple; make each with"),
         (lambda: {"clients": [nan_client()]}, "client .*, train: X\\[.*\\] is nan; replace or drop"),
         (lambda: {"clients": [fedtrain.ClientData("a", *two_samples(torch.tensor([0.5, 1.0])))]}, "class numbers"),
     ],

@@ -12,6 +12,7 @@ DIGITS = 5
 MAX_LISTED = 8
 """A longer list is abbreviated: its first three, its last, and how many there are."""
 _SUBSCRIPT = re.compile(r"(?<=[\wλΛ])_(min|max|on|off|i|FedBN|FedAvg)(?![^\W_])")
+_BRACED_SUBSCRIPT = re.compile(r"_\{(\w)_(\w)\}")
 _POWER = re.compile(r"\^(?:\(([^()&<>]*)\)|(t)\b)")
 _SCIENTIFIC = re.compile(r"\b(\d(?:\.\d+)?)e([+-]\d+)\b")
 _KERNEL = re.compile(r"(V|G|Lambda)(_on|_off)?(_inf)?")
@@ -72,7 +73,7 @@ def _format_exponents(text: str) -> str:
 def format_maths(text: str) -> Markup:
     """Typeset λ_min, V^inf and powers in our own sentences as formulas."""
     safe = _format_exponents(str(escape(text))).replace("^inf", "<sup>∞</sup>")
-    safe = _SUBSCRIPT.sub(r"<sub>\1</sub>", safe)
+    safe = _SUBSCRIPT.sub(r"<sub>\1</sub>", _BRACED_SUBSCRIPT.sub(r"<sub>\1<sub>\2</sub></sub>", safe))
     return Markup(_POWER.sub(lambda found: f"<sup>{(found[1] or found[2]).replace('-', '−')}</sup>", safe))
 
 

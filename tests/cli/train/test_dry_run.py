@@ -68,7 +68,8 @@ def test_the_header_of_a_dry_run_is_that_of_the_run(tmp_path, capsys, monkeypatc
     shown = []
     for more in (["--dry-run"], ["--out", str(tmp_path / "run")], ["--resume", str(tmp_path / "run"), "--dry-run"]):
         assert main([*(command if "--resume" not in more else ["train"]), *more]) == 0
-        shown.append(capsys.readouterr().out.partition("\n\n")[0])
+        paragraphs = capsys.readouterr().out.strip().split("\n\n")
+        shown.append(next(text for text in paragraphs if text.startswith("FedAvg on")))
     assert "webcam   9 train + 50 val, 100 test" in shown[0]
     assert shown[0] == shown[1] == shown[2]
 

@@ -296,6 +296,7 @@ def test_scalars_and_lists() -> None:
 def test_formulas_are_set_and_all_else_is_escaped() -> None:
     assert format_maths("λ_min(V_off) ≥ 1e-09") == "λ<sub>min</sub>(V<sub>off</sub>) ≥ 1\u00a0×\u00a010<sup>−9</sup>"
     assert format_maths("V^inf, m^(-1/2)") == "V<sup>∞</sup>, m<sup>−1/2</sup>"
+    assert format_maths("|v|_{S_i}") == "|v|<sub>S<sub>i</sub></sub>"
     assert format_maths("<i>_on^(<b>)") == "&lt;i&gt;_on^(&lt;b&gt;)"
     assert format_name("V_on_inf") == "V<sub>on</sub><sup>∞</sup>"
     assert format_name("Lambda_off") == "Λ<sub>off</sub>"
