@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from fedtrain.report.compare import ComparisonResult, compare_runs
 from fedtrain.report.formatting import format_p_value, format_percent, format_points
@@ -38,14 +37,13 @@ class Comparison:
         return lines
 
     def _list_cells(self) -> list[list[str]]:
-        rows: list[dict[str, Any]] = self.result["rows"]
         heads = ["client", self.result["a"]["label"], self.result["b"]["label"], "B - A", "p"]
         return [heads] + [
             [
                 row["name"], format_percent(row["a"]), format_percent(row["b"]), format_points(row["difference"]),
                 format_p_value(row["p"]),
             ]
-            for row in rows
+            for row in self.result["rows"]
         ]  # fmt: skip
 
     def __repr__(self) -> str:

@@ -36,7 +36,7 @@ from fedtrain.report.png import render_png
 from fedtrain.report.records import RunRecord, read_record
 from fedtrain.report.run_figures import draw_accuracy_figure
 from fedtrain.runs import selection
-from fedtrain.runs.folder import MANIFEST_FILE, SUMMARY_FILE, RunFolder
+from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.json_types import ByBranch, Manifest, MetricRow, MetricStatistics, RuleResult, RunSummary
 from fedtrain.runs.predictions import PREDICTIONS_FILE, SavedPredictions, load_predictions
 from fedtrain.runs.selection import measure_gap
@@ -168,12 +168,12 @@ class Run:
     @property
     def summary(self) -> RunSummary:
         """Results under every rule, bytes and seconds; written when the run is finished."""
-        return self.folder.read_json(SUMMARY_FILE)  # type: ignore[return-value]
+        return self.folder.read_summary()
 
     @property
     def manifest(self) -> Manifest:
         """Versions, machine and data."""
-        return self.folder.read_json(MANIFEST_FILE)  # type: ignore[return-value]
+        return self.folder.read_manifest()
 
     @property
     def clients(self) -> list[str]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
 
 from cli.console import make_console
-from cli.evaluate.run import describe_run, show_heading
+from cli.evaluate.run import RunDescription, describe_run, show_heading
 from fedtrain.config.schema import parse_metrics
-from fedtrain.inference.adapt import PASSES, adapt_client
+from fedtrain.inference.adapt import PASSES, AdaptedClient, adapt_client
 from fedtrain.inference.evaluate import load_held_out_data
 from fedtrain.inference.newcomer_data import read_newcomer
 from fedtrain.inference.personal_file import save_personal
@@ -47,26 +46,29 @@ def run_adapt(
     found = adapt_client(run, newcomer, shots, passes=passes or PASSES, lr=lr, seed=seed, metrics=wanted)
     if out is not None:
         save_personal(out, run, found, newcomer)
-    report = {**describe_run(run), **found.to_dict()}
-    report["notes"] = [*describe_run(run)["notes"], *found.notes]
+    about = describe_run(run)
+    about["notes"] += found.notes
     if as_json:
-        click.echo(json.dumps(report, ensure_ascii=False))
+        click.echo(json.dumps({**about, **found.to_dict(), "notes": about["notes"]}, ensure_ascii=False))
     else:
-        show_adaptation(make_console(), report, out)
+        show_adaptation(make_console(), about, found, out)
 
 
-def show_adaptation(screen: Console, report: dict[str, Any], out: Path | None) -> None:
+def show_adaptation(screen: Console, about: RunDescription, found: AdaptedClient, out: Path | None) -> None:
     """A row before, a row after."""
-    way = f"{report['shots']} shots, {report['passes']} passes" if report["shots"] else "no labels"
-    show_heading(screen, report, f"for {report['client']} ({report['test_samples']} test samples)")
+    way = f"{found.shots} shots, {found.passes} passes" if found.shots else "no labels"
+    show_heading(screen, about, f"for {found.client} ({found.after.n} test samples)")
     rows = [
-        GridRow(when, [part["branch"], format_percent(part["accuracy"]), f"{part['loss']:.4g}"])
-        for when, part in (("before", report["before"]), (f"after: {way}", report["after"]))
+        GridRow(when, [branch, format_percent(score.accuracy), f"{score.loss:.4g}"])
+        for when, branch, score in (
+            ("before", found.branch_before, found.before),
+            (f"after: {way}", found.branch_after, found.after),
+        )
     ]
     screen.print()
     print_grid(screen, Grid("", ["branch", "%", "loss"], rows))
-    for name in report["after"]["metrics"]:
-        values = (report[when]["metrics"].get(name) for when in ("before", "after"))
+    for name, after in found.after.metrics.items():
+        values = (found.before.metrics.get(name), after)
         print_paragraph(screen, f"{name}: {' to '.join('-' if one is None else f'{one:.3f}' for one in values)}")
     if out is not None:
-        print_paragraph(screen, f"Written to {out}; next: fedco2 predict {report['run']} --personal {out} FILE")
+        print_paragraph(screen, f"Written to {out}; next: fedco2 predict {about['run']} --personal {out} FILE")

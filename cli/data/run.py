@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
 from cli.console import make_console
 from cli.data.progress import show_progress
-from cli.data.view import show_datasets, show_stored_data
+from cli.data.view import DatasetRow, StoredDomainRow, show_datasets, show_stored_data
 from fedtrain.config.data import DataSettings
 from fedtrain.config.toml import parse_section
 from fedtrain.data.datasets import DATASETS
@@ -38,7 +38,7 @@ from fedtrain.utils.text import format_bytes, format_count
 def show_list(given: Path | None, as_json: bool) -> None:
     """One row a data set."""
     root = resolve_data_dir(given)
-    rows: list[dict[str, Any]] = [
+    rows: list[DatasetRow] = [
         {
             "name": data.name,
             "title": data.title,
@@ -61,11 +61,30 @@ def show_list(given: Path | None, as_json: bool) -> None:
         click.echo(f"{row['name']}: your own, {len(row['domains'])} clients, {row['classes']} classes, {shape}{terms}")
 
 
-def build_kept_row(name: str, root: Path) -> dict[str, Any]:
+class KeptRow(TypedDict):
+    """A data set of the user's own."""
+
+    name: str
+    title: str
+    domains: dict[str, str]
+    classes: int
+    shape: list[int]
+    terms: str
+    present: list[str]
+
+
+def build_kept_row(name: str, root: Path) -> KeptRow:
     """Of a data set of the user's own."""
     info = load_kept_dataset(name, root).info
-    about = {"name": name, "title": info.title, "domains": dict(info.domains), "classes": len(info.classes)}
-    return {**about, "shape": list(info.input_shape), "terms": info.licence, "present": list(info.domains)}
+    return {
+        "name": name,
+        "title": info.title,
+        "domains": dict(info.domains),
+        "classes": len(info.classes),
+        "shape": list(info.input_shape),
+        "terms": info.licence,
+        "present": list(info.domains),
+    }
 
 
 def show_status(given: Path | None, as_json: bool) -> None:
@@ -85,15 +104,17 @@ def show_status(given: Path | None, as_json: bool) -> None:
         click.echo(f"{name}: your own, {format_bytes(size)}; to train on it: fedco2 train --dataset {name}")
 
 
-def _build_status_row(name: str, domain: str, root: Path) -> dict[str, Any]:
+def _build_status_row(name: str, domain: str, root: Path) -> StoredDomainRow:
     path = get_domain_path(name, domain, root)
-    row: dict[str, Any] = {"dataset": name, "domain": domain, "state": "absent", "bytes": 0}
+    row: StoredDomainRow = {"dataset": name, "domain": domain, "state": "absent", "bytes": 0}
     if path.exists():
         row["bytes"] = path.stat().st_size
         try:
-            row |= {"state": "present", **asdict(read_domain_info(path))}
+            info = read_domain_info(path)
+            row["state"], row["title"], row["origin"] = "present", info.title, info.origin
+            row["split"], row["counts"] = info.split, info.counts
         except DataError as error:
-            row |= {"state": "broken", "problem": str(error)}
+            row["state"], row["problem"] = "broken", str(error)
     return row
 
 

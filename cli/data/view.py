@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal, NotRequired, TypedDict
 
 from rich.console import Console
 
@@ -16,10 +16,37 @@ NAME_WIDTH = max(map(len, DATASETS)) + 2
 ROOMY_WIDTH = 120
 """From here on the terms have a column of their own."""
 
-Row = dict[str, Any]
+
+class DatasetRow(TypedDict):
+    """A data set of the paper."""
+
+    name: str
+    title: str
+    domains: dict[str, str]
+    """Titles by name."""
+    classes: int
+    size: int
+    """Pixels a side."""
+    terms: str
+    present: list[str]
+    """Its domains that are here."""
 
 
-def show_datasets(screen: Console, rows: Sequence[Row]) -> None:
+class StoredDomainRow(TypedDict):
+    """A domain of a data set: whether it is here, and what it is."""
+
+    dataset: str
+    domain: str
+    state: Literal["absent", "present", "broken"]
+    bytes: int
+    title: NotRequired[str]
+    origin: NotRequired[str]
+    split: NotRequired[str]
+    counts: NotRequired[str]
+    problem: NotRequired[str]
+
+
+def show_datasets(screen: Console, rows: Sequence[DatasetRow]) -> None:
     """A row for each data set; on a narrow terminal the terms follow below."""
     width = get_table_width(screen)
     roomy = width is None or width >= ROOMY_WIDTH
@@ -41,12 +68,12 @@ def show_datasets(screen: Console, rows: Sequence[Row]) -> None:
             print_paragraph(screen, f"{row['name']:<{NAME_WIDTH}}{row['terms']}", indent=NAME_WIDTH)
 
 
-def _format_presence(row: Row) -> str:
+def _format_presence(row: DatasetRow) -> str:
     here, all_ = len(row["present"]), len(row["domains"])
     return "all" if here == all_ else f"{here} of {all_}" if here else "no"
 
 
-def show_stored_data(screen: Console, rows: Sequence[Row]) -> None:
+def show_stored_data(screen: Console, rows: Sequence[StoredDomainRow]) -> None:
     """A line for each data set: what is here of it, what is missing, and the command that gets it."""
     for name in DATASETS:
         mine = [row for row in rows if row["dataset"] == name]
@@ -58,7 +85,7 @@ def show_stored_data(screen: Console, rows: Sequence[Row]) -> None:
         print_paragraph(screen, "nothing here yet; to import files that you have: fedco2 data add NAME PATH")
 
 
-def _describe_stored_data(name: str, rows: Sequence[Row]) -> str:
+def _describe_stored_data(name: str, rows: Sequence[StoredDomainRow]) -> str:
     titles = DATASETS[name].domains
     present, broken, absent = (
         [row for row in rows if row["state"] == state] for state in ("present", "broken", "absent")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict, cast
 
 import click
 import torch
@@ -18,7 +18,7 @@ from fedtrain.federated.messages import Split
 from fedtrain.inference.evaluate import change_fusion, collect_predictions, evaluate_clients, load_run_data
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
 from fedtrain.report.formatting import format_percent, format_points
-from fedtrain.runs.json_types import MetricRow
+from fedtrain.runs.json_types import ByBranch, GapSummary, MetricRow, MetricStatistics
 from fedtrain.runs.predictions import save_predictions
 from fedtrain.runs.selection import measure_gap, summarise_clients, summarise_gaps, summarise_metrics
 from fedtrain.utils.atomic_files import check_new_file
@@ -52,19 +52,50 @@ def run_evaluate(
     rows = evaluate_clients(run, data, split, client, wanted)
     if save_to is not None:
         save_predictions(save_to, collect_predictions(run, data))
-    report = {**describe_run(run), "split": split, "rows": rows}
+    report = cast(EvaluationReport, {**describe_run(run), "split": split, "rows": rows})
     if client is None:
         accuracies = collect_accuracies(rows)
-        report |= summarise_clients(accuracies, {row["client"]: row["n"] for row in rows})
-        report |= {"gap": gap} if (gap := summarise_gaps(accuracies, report["mean"])) else {}
-        report |= {"metrics": summary} if (summary := summarise_metrics(rows)) else {}
+        statistics = summarise_clients(accuracies, {row["client"]: row["n"] for row in rows})
+        report["mean"], report["micro"] = statistics["mean"], statistics["micro"]
+        report["worst"], report["std"] = statistics["worst"], statistics["std"]
+        if gap := summarise_gaps(accuracies, report["mean"]):
+            report["gap"] = gap
+        if summary := summarise_metrics(rows):
+            report["metrics"] = summary
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
     else:
         show_evaluation(make_console(), report)
 
 
-def describe_run(run: TrainedRun) -> dict[str, Any]:
+class RunDescription(TypedDict):
+    """Which model is looked at, and on what it was trained."""
+
+    run: str
+    method: str
+    method_title: str
+    round: int
+    rounds: int
+    reported: str
+    title: str
+    standin: bool
+    notes: list[str]
+
+
+class EvaluationReport(RunDescription):
+    """What ``fedco2 evaluate`` found; of all clients together only if all were evaluated."""
+
+    split: Split
+    rows: list[MetricRow]
+    mean: NotRequired[ByBranch]
+    micro: NotRequired[ByBranch]
+    worst: NotRequired[ByBranch]
+    std: NotRequired[ByBranch]
+    gap: NotRequired[GapSummary]
+    metrics: NotRequired[dict[str, MetricStatistics]]
+
+
+def describe_run(run: TrainedRun) -> RunDescription:
     """Which model this is, and on what it was trained."""
     return {
         "run": str(run.folder.path),
@@ -87,7 +118,7 @@ def collect_accuracies(rows: list[MetricRow]) -> dict[str, dict[str, float]]:
     return table
 
 
-def show_heading(screen: Console, report: dict[str, Any], whose: str) -> None:
+def show_heading(screen: Console, report: RunDescription, whose: str) -> None:
     """One line on the model, and what a reader must know of its data."""
     reached = f"after round {report['round']} of {report['rounds']}"
     print_paragraph(screen, f"{report['method_title']} on {report['title']}, {whose}, {reached}", "bold")
@@ -95,7 +126,7 @@ def show_heading(screen: Console, report: dict[str, Any], whose: str) -> None:
         print_paragraph(screen, f"note: {note}", "yellow", indent=len("note: "))
 
 
-def show_evaluation(screen: Console, report: dict[str, Any]) -> None:
+def show_evaluation(screen: Console, report: EvaluationReport) -> None:
     """A row a client: accuracy of the prediction and of each branch, its gap to the better one, and the losses."""
     rows = report["rows"]
     branches = list(dict.fromkeys(row["branch"] for row in rows))
@@ -121,17 +152,10 @@ def show_evaluation(screen: Console, report: dict[str, Any]) -> None:
         lines.append(GridRow(client, [*accuracies, *(f"{row['loss']:.4g}" for row in mine), f"{size:,}"]))
     if "mean" in report:
         blank = [""] * (len(branches) + 1)
-        for kind, style in (("mean", "bold"), ("worst", "")):
-            values = (
-                format_accuracies(report[kind])
-                if kind == "mean"
-                else [format_percent(report[kind][b]) for b in branches]
-            )
-            lines.append(
-                GridRow(
-                    kind, [*values, *[""] * (several and kind != "mean"), *blank], style, new_section=kind == "mean"
-                )
-            )
+        no_gap = [""] * several
+        lines.append(GridRow("mean", [*format_accuracies(report["mean"]), *blank], "bold", new_section=True))
+        worst = [format_percent(report["worst"][branch]) for branch in branches]
+        lines.append(GridRow("worst", [*worst, *no_gap, *blank]))
     screen.print()
     print_grid(screen, Grid("client", [*heads, "images"], lines))
     if metrics := summarise_metrics(rows):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
-from dataclasses import asdict
-from typing import Any
 
 import click
 
 from cli.console import make_console
-from cli.methods.view import show_all, show_one
+from cli.methods.view import MethodReport, MethodsReport, OptionReport, PartReport, show_all, show_one
 from fedtrain.analysis.method_options import get_method_description, get_option_value, list_method_options
 from fedtrain.analysis.method_summary import PRESET_FOR_MODEL, MethodSummary, summarise_method
+from fedtrain.analysis.model_summary import EntrySummary
 from fedtrain.config.method_tables import get_method_class
 from fedtrain.config.references import load_references
 from fedtrain.extensions.references import list_installed
@@ -24,7 +23,7 @@ def run_methods(method: str | None, model: str, clients: int | None, as_json: bo
     names = [*METHODS, *list_installed("method")] if method is None else [load_method_name(method)]
     found = {name: describe_method(name, summarise_method(name, model, clients)) for name in names}
     some = next(iter(found.values()))
-    report = {
+    report: MethodsReport = {
         "model": model,
         "preset": PRESET_FOR_MODEL[model],
         "clients": some["clients"],
@@ -45,24 +44,33 @@ def load_method_name(text: str) -> str:
     return name
 
 
-def describe_method(name: str, on: MethodSummary) -> dict[str, Any]:
+def describe_method(name: str, on: MethodSummary) -> MethodReport:
     """All there is to say of a method, for programs and for people."""
     kind = get_method_class(name)
-    parts = {
-        part: {"what": on.entry_descriptions[part], **asdict(getattr(on.model_summary, part))}
-        for part in ("shared", "personal", "published")
-    }
+    parts = on.model_summary
     return {
         "name": name,
         "title": kind.title,
         "about": get_method_description(kind),
         "how": (inspect.getdoc(kind) or "").partition("\n")[0],
         "clients": on.clients,
-        **parts,
+        "shared": _describe_part(on.entry_descriptions["shared"], parts.shared),
+        "personal": _describe_part(on.entry_descriptions["personal"], parts.personal),
+        "published": _describe_part(on.entry_descriptions["published"], parts.published),
         "names": on.shared_entries,
-        "bytes": on.model_summary.traffic.to_dict(),
+        "bytes": parts.traffic.to_dict(),
         "options": [
-            {**asdict(option), "preset": get_option_value(getattr(on.config.method, option.name))}
+            OptionReport(
+                name=option.name,
+                default=option.default,
+                choices=option.choices,
+                meaning=option.meaning,
+                preset=get_option_value(getattr(on.config.method, option.name)),
+            )
             for option in list_method_options(kind)
         ],
     }
+
+
+def _describe_part(what: str, entries: EntrySummary) -> PartReport:
+    return PartReport(what=what, numbers=entries.numbers, in_norm=entries.in_norm, places=entries.places)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from rich.console import Console
 from rich.text import Text
@@ -11,7 +11,60 @@ from cli.word_table import Column, print_word_table
 from fedtrain.utils.terminal import print_paragraph
 from fedtrain.utils.text import format_bytes
 
-PART_MEANINGS = {
+Part = Literal["shared", "personal", "published"]
+
+
+class PartReport(TypedDict):
+    """The entries of a model that are treated alike."""
+
+    what: str
+    """In words."""
+    numbers: int
+    in_norm: int
+    """How many of the numbers belong to batch norm."""
+    places: tuple[str, ...]
+    """The modules that they are in."""
+
+
+class OptionReport(TypedDict):
+    """An option of a method."""
+
+    name: str
+    default: Any
+    choices: tuple[str, ...]
+    meaning: str
+    preset: Any
+    """Its value in the preset."""
+
+
+class MethodReport(TypedDict):
+    """All there is to say of a method on a network."""
+
+    name: str
+    title: str
+    about: str
+    how: str
+    clients: int
+    shared: PartReport
+    personal: PartReport
+    published: PartReport
+    names: dict[str, list[str]]
+    """The shared entries, by the part of the module that they are in."""
+    bytes: dict[str, dict[str, int]]
+    """Of one client in one round, by direction and kind."""
+    options: list[OptionReport]
+
+
+class MethodsReport(TypedDict):
+    """One method or all, on one network."""
+
+    model: str
+    preset: str
+    clients: int
+    methods: list[MethodReport]
+
+
+PART_MEANINGS: dict[Part, str] = {
     "shared": "averaged by the server",
     "personal": "each client has its own",
     "published": "personal too, but shown to every other client",
@@ -20,7 +73,7 @@ NOTHING = "-"
 FIELD_WIDTH = max(map(len, PART_MEANINGS)) + 2
 
 
-def show_all(screen: Console, report: dict[str, Any]) -> None:
+def show_all(screen: Console, report: MethodsReport) -> None:
     """One row a method."""
     print_paragraph(screen, format_heading(report), "bold")
     for part, meaning in (*PART_MEANINGS.items(), ("up, down", "bytes of one client in one round")):
@@ -41,7 +94,7 @@ def show_all(screen: Console, report: dict[str, Any]) -> None:
     screen.print("More on one of them: fedco2 methods NAME")
 
 
-def show_one(screen: Console, report: dict[str, Any], one: dict[str, Any]) -> None:
+def show_one(screen: Console, report: MethodsReport, one: MethodReport) -> None:
     """Everything about one method."""
     print_paragraph(screen, one["about"], "bold")
     print_paragraph(screen, one["how"])
@@ -70,7 +123,7 @@ def print_field(screen: Console, name: str, text: str, width: int = FIELD_WIDTH)
     print_paragraph(screen, f"{name:<{width}}{text}", indent=width)
 
 
-def show_options(screen: Console, one: dict[str, Any]) -> None:
+def show_options(screen: Console, one: MethodReport) -> None:
     """Name, default, choices and meaning of each."""
     if not one["options"]:
         screen.print("It has no options.")
@@ -89,12 +142,12 @@ def show_options(screen: Console, one: dict[str, Any]) -> None:
             print_paragraph(screen, f"      {option['meaning']}", indent=6)
 
 
-def format_heading(report: dict[str, Any]) -> str:
+def format_heading(report: MethodsReport) -> str:
     """What the numbers are of."""
     return f"On network {report['model']} as in preset {report['preset']}, {report['clients']} clients"
 
 
-def format_cell(part: dict[str, Any]) -> str:
+def format_cell(part: PartReport) -> str:
     """What, and how much of it."""
     return f"{part['what']} ({format_short_count(part['numbers'])})" if part["what"] else NOTHING
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict, cast
 
 import click
 from rich.cells import cell_len
@@ -13,7 +13,7 @@ from rich.console import Console
 from torch import Tensor
 
 from cli.console import make_console
-from cli.evaluate.run import describe_run, show_heading
+from cli.evaluate.run import RunDescription, describe_run, show_heading
 from cli.word_table import Column, print_word_table
 from fedtrain.inference.personal_file import add_newcomer
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
@@ -24,6 +24,26 @@ from theory.text import suggest_name
 
 CLASS_COLUMNS = 30
 """Room for a class and its probability; what is left of a line is the image's."""
+
+
+Guess = TypedDict("Guess", {"class": str, "probability": float})
+
+
+class InputPrediction(TypedDict):
+    """What is said of an image or a row: the likeliest classes first."""
+
+    image: str
+    top: list[Guess]
+
+
+class PredictionReport(RunDescription):
+    """What ``fedco2 predict`` found."""
+
+    client: str | None
+    policy: NotRequired[str]
+    """For a client that was never seen."""
+    branch: str
+    predictions: list[InputPrediction]
 
 
 def run_predict(
@@ -41,7 +61,6 @@ def run_predict(
     if personal is not None:
         run, client, its_branch = add_newcomer(run, personal)
         branch = branch or its_branch
-    report: dict[str, Any] = {**describe_run(run), "client": client}
     if client is None:
         choose_branch(run)  # refused before files are read
     else:
@@ -49,11 +68,14 @@ def run_predict(
     given = run.read_inputs(paths, client)
     if client is None:
         used, logits, notes = predict_unseen_client(run, given.inputs)
-        report["policy"] = POLICY
     else:
         used, logits, notes = predict_known_client(run, client, branch or "fused", given.inputs)
-    report |= {"branch": used, "predictions": rank_classes(logits, given.names, run.federation.classes, top)}
+    ranked = rank_classes(logits, given.names, run.federation.classes, top)
+    told = {**describe_run(run), "client": client, "branch": used, "predictions": ranked}
+    report = cast(PredictionReport, told)
     report["notes"] += notes
+    if client is None:
+        report["policy"] = POLICY
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
     else:
@@ -82,7 +104,7 @@ def predict_unseen_client(run: TrainedRun, inputs: Tensor) -> tuple[str, Tensor,
     return new.branch, logits, notes
 
 
-def rank_classes(logits: Tensor, names: Sequence[str], classes: Sequence[str], top: int) -> list[dict[str, Any]]:
+def rank_classes(logits: Tensor, names: Sequence[str], classes: Sequence[str], top: int) -> list[InputPrediction]:
     """The likeliest classes of each image or row."""
     chances, places = logits.double().softmax(-1).cpu().topk(min(top, len(classes)))
     return [
@@ -94,9 +116,9 @@ def rank_classes(logits: Tensor, names: Sequence[str], classes: Sequence[str], t
     ]
 
 
-def show_predictions(screen: Console, report: dict[str, Any]) -> None:
+def show_predictions(screen: Console, report: PredictionReport) -> None:
     """A row an image."""
-    whose = f"model of {report['client']}" if report["client"] else f"for {UNSEEN_CLIENT} ({report['policy']})"
+    whose = f"model of {report['client']}" if report["client"] else f"for {UNSEEN_CLIENT} ({POLICY})"
     show_heading(screen, report, f"{whose}, branch {report['branch']}")
     screen.print()
     width, longest = get_table_width(screen), max(cell_len(one["image"]) for one in report["predictions"])
@@ -113,7 +135,7 @@ def show_predictions(screen: Console, report: dict[str, Any]) -> None:
     )
 
 
-def show_blocks(screen: Console, predictions: Sequence[dict[str, Any]]) -> None:
+def show_blocks(screen: Console, predictions: Sequence[InputPrediction]) -> None:
     """The same where names of files are too long to stand beside anything."""
     for one in predictions:
         screen.print(one["image"], soft_wrap=True)

@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -103,7 +102,7 @@ def _draw_and_write_page(found: Sequence[ResultTable], page: Path, comparison: C
         write_page(found, page, comparison, shlex.join(["fedco2", *sys.argv[1:]]))
 
 
-def _build_score_report(table: ResultTable) -> dict[str, Any]:
+def _build_score_report(table: ResultTable) -> dict[str, object]:
     """Further scores by row, and intervals of the runs that saved their predictions; nothing where none is."""
     scores = {row.label: score_rows_to_dict(row, table.clients) for row in table.rows if list_scores(row)}
     runs = [run for row in table.rows for run in row.runs]
@@ -113,11 +112,11 @@ def _build_score_report(table: ResultTable) -> dict[str, Any]:
 
 def _build_json_report(
     found: Sequence[ResultTable], comparison: ComparisonResult | None, page: Path | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     apart, common = find_setting_differences([row.runs for table in found for row in table.rows])
     labels = [row.label for table in found for row in table.rows]
     return {
-        "tables": [table_to_dict(table) | _build_score_report(table) for table in found],
+        "tables": [{**table_to_dict(table), **_build_score_report(table)} for table in found],
         "compare": comparison,
         "settings": {"rows": labels, "differ": apart, "same": common},
         "out": None if page is None else str(page),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console
 
-from fedtrain.report.compare import ComparisonResult
+from fedtrain.report.compare import ComparisonResult, PairedSampleTests
 from fedtrain.report.formatting import format_p_value, format_percent, format_points
 from fedtrain.report.page_tables import Cell, format_results
 from fedtrain.report.score_rows import format_score_rows
@@ -64,7 +63,11 @@ def show_comparison(screen: Console, comparison: ComparisonResult) -> None:
     for row in comparison["rows"]:
         between = "–" if row["low"] is None else f"{format_points(row['low'])} to {format_points(row['high'])}"
         judged = (
-            [format_percent(row["std"]), format_p_value(row["p"]), format_p_value(row["wilcoxon"])]
+            [
+                "–" if row["std"] is None else format_percent(row["std"]),
+                format_p_value(row["p"]),
+                format_p_value(row["wilcoxon"]),
+            ]
             if paired
             else [format_p_value(row["p"])]
         )
@@ -80,13 +83,14 @@ def show_comparison(screen: Console, comparison: ComparisonResult) -> None:
     _show_notes(screen, comparison["standin"], comparison["notes"])
 
 
-def show_sample_test(screen: Console, test: Mapping[str, Any]) -> None:
+def show_sample_test(screen: Console, test: PairedSampleTests) -> None:
     """On how many samples only one of the two runs is right."""
     a, b = test["pair"]
     print_paragraph(screen, f"Sample by sample with the last weights, seed {a if a == b else f'{a} and {b}'}", "bold")
     rows = []
     for one in test["rows"]:
-        cells = [f"{one[key]:,}" for key in ("samples", "only_a", "only_b")] + [format_p_value(one["p"])]
+        counts = (one["samples"], one["only_a"], one["only_b"])
+        cells = [*(f"{count:,}" for count in counts), format_p_value(one["p"])]
         last = one is test["rows"][-1]
         rows.append(GridRow(one["name"], cells, "bold" * last, new_section=last))
     print_grid(screen, Grid("client", ["samples", "only A right", "only B right", "p, McNemar"], rows))

@@ -6,10 +6,27 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+class ColumnDescription(TypedDict):
+    """A column of a table."""
+
+    name: str
+    categories: NotRequired[list[str]]
+    """Of a column that holds words."""
+
+
+class TableDescription(TypedDict):
+    """The columns that a client's numbers come from."""
+
+    columns: list[ColumnDescription]
+    target: str
+    client_column: NotRequired[str]
+    split_column: NotRequired[str]
 
 
 @dataclass(frozen=True)
@@ -82,14 +99,18 @@ class TableSchema:
             blocks.append(np.eye(unknown + 1, dtype=np.float32)[at])
         return np.concatenate(blocks, axis=1)
 
-    def to_table(self) -> dict[str, Any]:
+    def to_table(self) -> TableDescription:
         """As JSON and TOML hold it."""
-        columns = [
+        columns: list[ColumnDescription] = [
             {"name": c.name} if c.categories is None else {"name": c.name, "categories": list(c.categories)}
             for c in self.columns
         ]
-        named = {"target": self.target, "client_column": self.client_column, "split_column": self.split_column}
-        return {**{key: value for key, value in named.items() if value is not None}, "columns": columns}
+        table: TableDescription = {"target": self.target, "columns": columns}
+        if self.client_column is not None:
+            table["client_column"] = self.client_column
+        if self.split_column is not None:
+            table["split_column"] = self.split_column
+        return table
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> TableSchema:

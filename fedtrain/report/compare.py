@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from fedtrain.report.grouping import build_labels, get_configuration_key, get_test_data_key
 from fedtrain.report.intervals import load_run_predictions
 from fedtrain.report.records import FUSED, RunRecord
-from fedtrain.report.sample_test import compare_samples
+from fedtrain.report.sample_test import SampleTestEntry, compare_samples
 from fedtrain.report.significance import DifferenceEstimate, run_paired_tests, run_two_proportion_test
 from fedtrain.report.tables import RULE_DESCRIPTIONS, ResultTable, build_result_tables
 from theory.errors import InputError
@@ -23,6 +22,27 @@ class ComparedSide(TypedDict):
 
     label: str
     runs: list[str]
+
+
+class ComparedClient(TypedDict):
+    """Accuracies of both sides on a client's data, and B - A; None where there is nothing to judge by."""
+
+    name: str
+    a: float
+    b: float
+    difference: float
+    std: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    wilcoxon: float | None
+
+
+class PairedSampleTests(TypedDict):
+    """McNemar's test of a pair of runs: their seeds, and a row for each client and one for all."""
+
+    pair: list[str]
+    rows: list[SampleTestEntry]
 
 
 class ComparisonResult(TypedDict):
@@ -42,9 +62,9 @@ class ComparisonResult(TypedDict):
     notes: list[str]
     higher: int
     """Clients on which B is higher."""
-    samples: list[dict[str, Any]]
-    """McNemar's test of each pair that has saved its predictions: ``pair``, and ``rows`` by client and of all."""
-    rows: list[dict[str, Any]]
+    samples: list[PairedSampleTests]
+    """Of each pair that has saved its predictions."""
+    rows: list[ComparedClient]
     """One for each client, and one for their mean."""
 
 
@@ -102,7 +122,7 @@ def _check_one_configuration(side: str, records: Sequence[RunRecord]) -> None:
             raise InputError(f"{side}: two runs have seed {_format_seeds(one)}; name one of them")
 
 
-def _compare_client(name: str, several: bool, pairs: Sequence[RunPair], table: ResultTable) -> dict[str, Any]:
+def _compare_client(name: str, several: bool, pairs: Sequence[RunPair], table: ResultTable) -> ComparedClient:
     """One client, or their mean."""
     clients = table.clients if name == MEAN_ROW else [name]
     sides = [
@@ -116,16 +136,26 @@ def _compare_client(name: str, several: bool, pairs: Sequence[RunPair], table: R
     else:
         sizes = ([run.clients[c] for c in clients] for run in pairs[0])
         verdict = run_two_proportion_test(sides[0][0], sides[1][0], *sizes)
-    return {"name": name, "a": sum(a) / len(a), "b": sum(b) / len(b), **asdict(verdict)}
+    return {
+        "name": name,
+        "a": sum(a) / len(a),
+        "b": sum(b) / len(b),
+        "difference": verdict.difference,
+        "std": verdict.std,
+        "low": verdict.low,
+        "high": verdict.high,
+        "p": verdict.p,
+        "wilcoxon": verdict.wilcoxon,
+    }
 
 
-def _compare_samples(pairs: Sequence[RunPair]) -> list[dict[str, Any]]:
+def _compare_samples(pairs: Sequence[RunPair]) -> list[PairedSampleTests]:
     """The pairs of which both runs have saved what they say of each sample."""
-    tests = []
+    tests: list[PairedSampleTests] = []
     for one, other in pairs:
         a, b = load_run_predictions(one.path), load_run_predictions(other.path)
         if a is not None and b is not None:
-            rows = [asdict(test) for test in compare_samples(a, b)]
+            rows = [test.to_dict() for test in compare_samples(a, b)]
             tests.append({"pair": [_format_seeds(one), _format_seeds(other)], "rows": rows})
     return tests
 

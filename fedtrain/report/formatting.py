@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
+
+if TYPE_CHECKING:
+    from fedtrain.report.rows import MeanStdEntry
 
 STANDIN_TAG = "(stand-in)"
 MINUS = "−"
@@ -20,7 +23,7 @@ def format_percent(value: float) -> str:
     return f"{round(100 * value, 9):.1f}"
 
 
-def format_mean_std(value: dict[str, Any]) -> str:
+def format_mean_std(value: MeanStdEntry) -> str:
     """A mean over seeds, with its std if there is one."""
     return format_percent(value["mean"]) + ("" if value["std"] is None else f" ± {format_percent(value['std'])}")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
@@ -76,7 +75,7 @@ def build_title(tables: Sequence[ResultTable]) -> str:
     return f"{methods} on {data}"
 
 
-def _build_table_view(number: int, table: ResultTable) -> dict[str, Any]:
+def _build_table_view(number: int, table: ResultTable) -> dict[str, object]:
     return {
         "number": number,
         "table": table,

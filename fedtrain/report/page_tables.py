@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -153,7 +152,7 @@ def _format_mean_std(value: MeanStd) -> str:
     return format_percent(value.mean) + ("" if value.std is None else f" ± {format_percent(value.std)}")
 
 
-def describe_runs(table: ResultTable) -> list[dict[str, Any]]:
+def describe_runs(table: ResultTable) -> list[dict[str, object]]:
     """What each run was made with, as far as its manifest says."""
     return [
         {

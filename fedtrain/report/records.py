@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from fedtrain.aggregators import AGGREGATORS
 from fedtrain.config.method_tables import fill_default_options
@@ -13,8 +12,8 @@ from fedtrain.config.schema import SECTIONS, EvaluationSettings
 from fedtrain.config.toml import TomlTable, format_error, parse_section, serialize_section
 from fedtrain.methods import METHODS
 from fedtrain.runs.checkpoint import build_damage_error
-from fedtrain.runs.folder import CONFIG_FILE, LAST_CHECKPOINT, MANIFEST_FILE, SUMMARY_FILE, RunFolder
-from fedtrain.runs.json_types import MetricRow, RuleResult
+from fedtrain.runs.folder import CONFIG_FILE, LAST_CHECKPOINT, SUMMARY_FILE, RunFolder
+from fedtrain.runs.json_types import DataDescription, Manifest, MetricRow, RuleResult
 from fedtrain.runs.selection import summarise_rows
 from fedtrain.serialization.checked_file import CORRUPT_FILE_ERRORS, read_header
 from theory.errors import InputError
@@ -36,7 +35,7 @@ class RunRecord:
     path: Path
     settings: TomlTable
     """Every setting; those that an older version did not know have today's default."""
-    manifest: dict[str, Any]
+    manifest: Manifest
     test: list[MetricRow]
     """The rows of the test data."""
     val: list[MetricRow]
@@ -59,9 +58,9 @@ class RunRecord:
         return str(titles[0]) if titles and titles[0] else name
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> DataDescription:
         """What the manifest says of the data."""
-        return dict(self.manifest["data"])
+        return self.manifest["data"]
 
     @property
     def class_counts(self) -> dict[str, list[int]] | None:
@@ -124,7 +123,7 @@ def read_record(path: Path) -> RunRecord:
     folder = RunFolder(path)
     given, manifest, rows = (
         folder.load_tables(),
-        folder.read_json(MANIFEST_FILE),
+        folder.read_manifest(),
         drop_partial_rounds(folder.load_rows()),
     )
     try:
@@ -135,8 +134,11 @@ def read_record(path: Path) -> RunRecord:
             raise ValueError("an accuracy is not between 0 and 1")
         rules = summarise_rows(rows, lambda round: evaluation.is_in_window(round, rounds))
         data = manifest["data"]
-        known = {"title": str(data["title"]), "standin": bool(data["standin"])}
-        known["notes"] = [str(note) for note in data.get("notes", ())]
+        known: DataDescription = {
+            "title": str(data["title"]),
+            "standin": bool(data["standin"]),
+            "notes": [str(note) for note in data.get("notes", ())],
+        }
         if any(FUSED not in rule["mean"] for rule in rules.values()):
             raise ValueError("no row has the branch fused")
         manifest["data"] = {**data, **known}
@@ -198,7 +200,7 @@ def fill_default_settings(given: TomlTable) -> TomlTable:
 def _read_cost(folder: RunFolder) -> tuple[int, int, int, float]:
     """Rounds, bytes up and down, and seconds: of the summary, else of the last checkpoint, else of nothing."""
     if (folder.path / SUMMARY_FILE).exists():
-        summary = folder.read_json(SUMMARY_FILE)
+        summary = folder.read_summary()
         totals = (int(summary["bytes"][way]["total"]) for way in ("up", "down"))
         return int(summary["rounds"]), *totals, float(summary["seconds"])  # type: ignore[return-value]
     path = folder.path / LAST_CHECKPOINT

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
+from typing import TypedDict
 
 from fedtrain.methods import METHODS
 from fedtrain.report.grouping import build_labels, get_configuration_key, group_records
 from fedtrain.report.records import FUSED, RunRecord
 from fedtrain.runs.json_types import RuleResult, StatisticName
 from fedtrain.runs.selection import measure_gap
+
+
+class MeanStdEntry(TypedDict):
+    """A `MeanStd` in JSON."""
+
+    mean: float
+    std: float | None
 
 
 @dataclass(frozen=True)
@@ -20,6 +28,10 @@ class MeanStd:
     mean: float
     std: float | None
     """With ddof 1; None of a single seed."""
+
+    def to_dict(self) -> MeanStdEntry:
+        """As JSON can hold it."""
+        return {"mean": self.mean, "std": self.std}
 
 
 def compute_mean_std(values: Sequence[float]) -> MeanStd:

@@ -11,7 +11,7 @@ import numpy as np
 from fedtrain.report.label_figure import draw_label_figure
 from fedtrain.report.png import replace_png
 from fedtrain.runs.callbacks import Callback
-from fedtrain.runs.folder import MANIFEST_FILE, RunFolder
+from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.json_types import MetricRow, RunSummary
 from theory.report.plot_style import BRANCH_STYLES, FULL_WIDTH, MUTED_COLOUR, TEXT_COLOUR, create_canvas, use_plot_style
 
@@ -35,7 +35,7 @@ class DrawFigures(Callback):
 
 def draw_run_figures(folder: RunFolder, summary: RunSummary) -> list[Path]:
     """accuracy.png and labels.png in the folder's figures; a run that went on draws them anew."""
-    data = folder.read_json(MANIFEST_FILE)["data"]
+    data = folder.read_manifest()["data"]
     names = [client["name"] for client in data["clients"]]
     curves = folder.path / "figures" / "accuracy.png"
     replace_png(draw_accuracy_figure(folder, summary), curves)
@@ -48,7 +48,7 @@ def draw_run_figures(folder: RunFolder, summary: RunSummary) -> list[Path]:
 
 def draw_accuracy_figure(folder: RunFolder, summary: RunSummary | None = None) -> Figure:
     """Test accuracy over rounds, of every client and branch."""
-    data = folder.read_json(MANIFEST_FILE)["data"]
+    data = folder.read_manifest()["data"]
     test = [row for row in folder.load_rows() if row["split"] == "test"]
     title = f"{folder.load_config().method.title} on {data['title']}"
     names = [client["name"] for client in data["clients"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,16 @@ from numpy.typing import NDArray
 from fedtrain.runs.predictions import SavedPredictions
 
 ALL_CLIENTS = "all"
+
+
+class SampleTestEntry(TypedDict):
+    """McNemar's test on a client's samples, or on all."""
+
+    name: str
+    samples: int
+    only_a: int
+    only_b: int
+    p: float
 
 
 @dataclass(frozen=True)
@@ -25,6 +36,16 @@ class SampleTest:
     only_b: int
     p: float
     """Exact and two-sided: if the runs are equally good, each such sample is a fair coin."""
+
+    def to_dict(self) -> SampleTestEntry:
+        """As JSON can hold it."""
+        return {
+            "name": self.name,
+            "samples": self.samples,
+            "only_a": self.only_a,
+            "only_b": self.only_b,
+            "p": self.p,
+        }
 
 
 def compare_samples(a: SavedPredictions, b: SavedPredictions) -> list[SampleTest]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from typing import TypedDict
 
 from fedtrain.config.schema import parse_metrics
 from fedtrain.registry import MetricName
 from fedtrain.report.formatting import format_score
 from fedtrain.report.intervals import ScoreIntervals, compute_intervals, load_run_predictions
 from fedtrain.report.records import FUSED, RunRecord
-from fedtrain.report.rows import MeanStd, TableRow, compute_mean_std
+from fedtrain.report.rows import MeanStd, MeanStdEntry, TableRow, compute_mean_std
 from fedtrain.report.tables import ResultTable
 
-MEAN = "mean"
 SLOW_FOR_MANY_CLASSES: tuple[MetricName, ...] = ("auroc", "auprc")
 """They rank all samples for each class, in each draw: with more than two classes they get no interval."""
 
@@ -32,16 +30,24 @@ def get_score(row: TableRow, score: str, client: str | None, branch: str = FUSED
     return compute_mean_std(defined) if len(defined) == len(values) else None
 
 
-def score_rows_to_dict(row: TableRow, clients: list[str]) -> dict[str, Any]:
+class BranchScores(TypedDict):
+    """A further score of one branch."""
+
+    mean: MeanStdEntry | None
+    """Over the clients that have it; None where it is undefined in a run."""
+    clients: dict[str, MeanStdEntry | None]
+
+
+def score_rows_to_dict(row: TableRow, clients: list[str]) -> dict[str, dict[str, BranchScores]]:
     """All further scores of a row, by branch, as JSON can hold them."""
 
-    def convert(value: MeanStd | None) -> dict[str, Any] | None:
-        return None if value is None else asdict(value)
+    def convert(value: MeanStd | None) -> MeanStdEntry | None:
+        return None if value is None else value.to_dict()
 
     return {
         score: {
             branch: {
-                MEAN: convert(get_score(row, score, None, branch)),
+                "mean": convert(get_score(row, score, None, branch)),
                 "clients": {name: convert(get_score(row, score, name, branch)) for name in clients},
             }
             for branch in row.first.branches

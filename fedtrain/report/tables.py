@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import TypedDict
 
 from fedtrain.report.grouping import get_test_data_key, group_records
 from fedtrain.report.records import FUSED, RunRecord
-from fedtrain.report.rows import TableRow, build_table_rows
+from fedtrain.report.rows import MeanStdEntry, TableRow, build_table_rows
 from fedtrain.runs import selection
 from theory.errors import InputError
 from theory.text import suggest_name
@@ -106,7 +106,55 @@ def _join_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers[:-1])) + f" and {numbers[-1]}"
 
 
-def table_to_dict(table: ResultTable) -> dict[str, Any]:
+class BranchEntry(TypedDict):
+    """The accuracies of one branch."""
+
+    mean: MeanStdEntry
+    clients: dict[str, MeanStdEntry]
+
+
+class RowEntry(TypedDict):
+    """A row of a table as JSON holds it; accuracies are shares, times are seconds."""
+
+    label: str
+    method: str
+    runs: list[str]
+    seeds: list[int]
+    data_seeds: list[int]
+    finished: bool
+    round: int
+    """The last that was evaluated."""
+    rounds: int
+    mean: MeanStdEntry
+    micro: MeanStdEntry
+    worst: MeanStdEntry
+    std_over_clients: MeanStdEntry
+    worst_client: str
+    clients: dict[str, MeanStdEntry]
+    branches: dict[str, BranchEntry]
+    """But for the prediction."""
+    bytes_a_round: dict[str, float]
+    bytes: dict[str, float]
+    seconds_a_round: MeanStdEntry | None
+    seconds: float
+
+
+class TableEntry(TypedDict):
+    """A table as JSON holds it."""
+
+    title: str
+    standin: bool
+    notes: list[str]
+    cautions: list[str]
+    rule: str
+    clients: list[str]
+    ranked: list[str]
+    ddof_over_seeds: int
+    ddof_over_clients: int
+    rows: list[RowEntry]
+
+
+def table_to_dict(table: ResultTable) -> TableEntry:
     """All numbers of a table, as JSON can hold them."""
     return {
         "title": table.title,
@@ -122,8 +170,7 @@ def table_to_dict(table: ResultTable) -> dict[str, Any]:
     }
 
 
-def _row_to_dict(row: TableRow, clients: Sequence[str]) -> dict[str, Any]:
-    """Accuracies are shares, times are seconds."""
+def _row_to_dict(row: TableRow, clients: Sequence[str]) -> RowEntry:
     each = {name: row.client_accuracy(name).mean for name in clients}
     time = row.seconds_a_round
     return {
@@ -135,14 +182,16 @@ def _row_to_dict(row: TableRow, clients: Sequence[str]) -> dict[str, Any]:
         "finished": is_finished(row),
         "round": row.first.last_evaluated_round,
         "rounds": row.first.rounds,
-        **{kind: asdict(row.client_statistic(kind)) for kind in ("mean", "micro", "worst")},
-        "std_over_clients": asdict(row.client_statistic("std")),
+        "mean": row.client_statistic("mean").to_dict(),
+        "micro": row.client_statistic("micro").to_dict(),
+        "worst": row.client_statistic("worst").to_dict(),
+        "std_over_clients": row.client_statistic("std").to_dict(),
         "worst_client": min(each, key=each.__getitem__),
-        "clients": {name: asdict(row.client_accuracy(name)) for name in clients},
+        "clients": {name: row.client_accuracy(name).to_dict() for name in clients},
         "branches": {
             branch: {
-                "mean": asdict(row.client_statistic("mean", branch)),
-                "clients": {name: asdict(row.client_accuracy(name, branch)) for name in clients},
+                "mean": row.client_statistic("mean", branch).to_dict(),
+                "clients": {name: row.client_accuracy(name, branch).to_dict() for name in clients},
             }
             for branch in row.first.branches
             if branch != FUSED
@@ -159,6 +208,6 @@ def _row_to_dict(row: TableRow, clients: Sequence[str]) -> dict[str, Any]:
         ),
         "bytes_a_round": row.bytes_a_round,
         "bytes": {way: fmean(run.bytes[way] for run in row.runs) for way in ("up", "down")},
-        "seconds_a_round": None if time is None else asdict(time),
+        "seconds_a_round": None if time is None else time.to_dict(),
         "seconds": fmean(run.seconds for run in row.runs),
     }

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
 
 from fedtrain.config.data import DataSettings
 from fedtrain.data.build import assemble_federation
 from fedtrain.reproduction.plan import Plan
 from fedtrain.reproduction.run_spec import RunSpec
+from fedtrain.runs.json_types import DataDescription
 from fedtrain.runs.manifest import describe_clients
 from theory.errors import InputError
 
@@ -19,12 +19,12 @@ ClientsPreview = Callable[[DataSettings], str]
 """From settings to `summarise_clients` of the clients that they make of the data that are here."""
 
 
-def summarise_clients(data: Mapping[str, Any]) -> str:
+def summarise_clients(data: DataDescription) -> str:
     """What a manifest says of the data but for checksums, which need the images; the same for the same clients.
 
     A subset has other numbers than the whole, and a replacement of equal size has a note.
     """
-    clients = [[one[key] for key in ("name", "train", "val", "test", "noise")] for one in data["clients"]]
+    clients = [[one["name"], one["train"], one["val"], one["test"], one["noise"]] for one in data["clients"]]
     return json.dumps([list(data["notes"]), clients])
 
 

@@ -20,7 +20,7 @@ from fedtrain.reproduction.data_match import (
 )
 from fedtrain.reproduction.plan import Plan
 from fedtrain.reproduction.run_spec import RunSpec, get_sources, hash_settings
-from fedtrain.runs.folder import MANIFEST_FILE, RunFolder
+from fedtrain.runs.folder import RunFolder
 from theory.errors import InputError
 
 
@@ -85,7 +85,7 @@ class Job:
 def read_stored_run(path: Path) -> StoredRun:
     """What a folder holds, by its settings and its data."""
     folder = RunFolder(path)
-    tables, about = folder.load_tables(), folder.read_json(MANIFEST_FILE)
+    tables, about = folder.load_tables(), folder.read_manifest()
     try:
         tables, data = fill_default_settings(tables), about["data"]
         sources, evaluation = get_sources(about.get("extensions", [])), tables["evaluation"]

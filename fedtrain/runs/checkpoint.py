@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -16,6 +15,7 @@ from fedtrain.federated.communication import CommunicationCost, PayloadBytes
 from fedtrain.federated.messages import Broadcast
 from fedtrain.parameters import StateDict
 from fedtrain.runs.client_state import ClientStateStore
+from fedtrain.runs.json_types import SkippedClient
 from fedtrain.serialization.checked_file import CORRUPT_FILE_ERRORS, load_checked, read_header, save_checked
 from fedtrain.serialization.message_codec import flatten_groups, group_entries
 from theory.errors import InputError
@@ -33,8 +33,7 @@ class RunState:
     seconds: float = 0.0
     rows_end: int = 0
     """The length of metrics.jsonl in bytes when this was true."""
-    skipped: tuple[Mapping[str, Any], ...] = ()
-    """Clients that were left out of a round: ``{"round", "client", "reason"}``."""
+    skipped: tuple[SkippedClient, ...] = ()
     last_trained_round: Mapping[str, int] = field(default_factory=dict)
     """Clients whose entries are where they train, not here: the round in which each trained last, 0 for none yet."""
     server: ServerState = field(default_factory=dict)
@@ -126,9 +125,12 @@ def load_checkpoint(path: Path) -> RunState:
         peers = {name: groups[f"peers/{places[name]}"] for name in about["publishing"]}
         cost = CommunicationCost(PayloadBytes(**about["ledger"]["up"]), PayloadBytes(**about["ledger"]["down"]))
         message = Broadcast(int(about["round"]), groups["shared"], peers)
-        seconds, end, skipped = float(about["seconds"]), int(about["rows_end"]), about["skipped"]
+        seconds, end = float(about["seconds"]), int(about["rows_end"])
+        skipped = tuple(
+            SkippedClient(round=one["round"], client=one["client"], reason=one["reason"]) for one in about["skipped"]
+        )
         server = {str(what): groups[f"server/{what}"] for what in about.get("server", [])}
-        return RunState(message, personal, cost, seconds, end, tuple(dict(one) for one in skipped), elsewhere, server)
+        return RunState(message, personal, cost, seconds, end, skipped, elsewhere, server)
     except InputError:
         raise
     except CORRUPT_FILE_ERRORS as error:

@@ -9,14 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fedtrain.config.old_names import upgrade_tables
 from fedtrain.config.schema import Config, format_config, load_toml, parse_config
 from fedtrain.config.toml import TomlTable, format_error
 from fedtrain.runs import checkpoint
 from fedtrain.runs.client_state import ClientStateStore
-from fedtrain.runs.json_types import Manifest, MetricRow
+from fedtrain.runs.json_types import Manifest, MetricRow, RunSummary
 from fedtrain.runs.selection import parse_row
 from fedtrain.utils.atomic_files import replace_atomically
 from fedtrain.utils.locks import acquire_lock, is_same_file
@@ -52,7 +52,7 @@ class RunFolder:
     @property
     def is_finished(self) -> bool:
         """Whether it came to its end."""
-        return (self.path / SUMMARY_FILE).exists() and bool(self.read_json(SUMMARY_FILE).get("finished"))
+        return (self.path / SUMMARY_FILE).exists() and bool(self.read_summary().get("finished"))
 
     def begin(self, config: Config, manifest: Manifest) -> None:
         """Make the folder; config.toml comes last, so its presence means that the run was begun."""
@@ -225,6 +225,14 @@ class RunFolder:
     def write_json(self, name: str, value: Any) -> None:
         """The same for JSON."""
         self.write_text(name, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+    def read_manifest(self) -> Manifest:
+        """What the run was made with, as its file has it: whoever takes a value from it checks that value."""
+        return cast(Manifest, self.read_json(MANIFEST_FILE))
+
+    def read_summary(self) -> RunSummary:
+        """The results, as their file has them."""
+        return cast(RunSummary, self.read_json(SUMMARY_FILE))
 
     def read_json(self, name: str) -> dict[str, Any]:
         """A JSON file of the run."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
+
+from fedtrain.data.table_schema import TableDescription
 
 StatisticName = Literal["mean", "micro", "worst", "std"]
 ByBranch = dict[str, float]
@@ -67,6 +69,14 @@ class RuleResult(ClientStatistics, total=False):
     micro_std_over_rounds: ByBranch
 
 
+class SkippedClient(TypedDict):
+    """A client that was left out of a round."""
+
+    round: int
+    client: str
+    reason: str
+
+
 class RunSummary(TypedDict):
     """``summary.json``: the results of a run and what they cost."""
 
@@ -76,8 +86,7 @@ class RunSummary(TypedDict):
     title: str
     standin: bool
     notes: list[str]
-    skipped: list[dict[str, Any]]
-    """Clients that were left out of a round, and why."""
+    skipped: list[SkippedClient]
     rounds: int
     report: str
     """The rule that the run reports by."""
@@ -117,8 +126,7 @@ class DataDescription(TypedDict, total=False):
     std: list[float]
     scaling: dict[str, list[float]]
     """Of everybody's training part."""
-    table: dict[str, Any]
-    """The columns of a table and their categories."""
+    table: TableDescription
 
 
 class ExtensionDescription(TypedDict, total=False):
@@ -136,15 +144,35 @@ class ExtensionDescription(TypedDict, total=False):
     """The installed package that it came with, and its version."""
 
 
-class Manifest(TypedDict, total=False):
-    """``manifest.json``: what a reader needs to trust or repeat the numbers of a run."""
+class MachineDescription(TypedDict):
+    """What a run was computed on."""
+
+    system: str
+    device: str
+    threads: int
+
+
+class Circumstances(TypedDict, total=False):
+    """How, when and with what a run, or a part of it, was made."""
 
     command: str
     started: str
     versions: dict[str, str]
     git: str | None
-    machine: dict[str, Any]
-    data: DataDescription
+    machine: MachineDescription
     extensions: list[ExtensionDescription]
     """Code outside fedco2, if there is any."""
-    resumed: list[dict[str, Any]]
+
+
+class Resumption(Circumstances, total=False):
+    """A time at which a run went on."""
+
+    round: int
+    """How many rounds were done by then."""
+
+
+class Manifest(Circumstances, total=False):
+    """``manifest.json``: what a reader needs to trust or repeat the numbers of a run."""
+
+    data: DataDescription
+    resumed: list[Resumption]

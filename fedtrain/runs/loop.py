@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from functools import partial
 from math import isfinite
 from typing import Protocol
@@ -20,7 +19,7 @@ from fedtrain.runs.callbacks import Callback, CallbackList, RoundProgress, RunSt
 from fedtrain.runs.checkpoint import RunState
 from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import LAST_CHECKPOINT, SUMMARY_FILE, RunFolder
-from fedtrain.runs.json_types import Manifest, MetricRow, RunSummary
+from fedtrain.runs.json_types import Manifest, MetricRow, RunSummary, SkippedClient
 from fedtrain.runs.resume import prepare_resume
 from fedtrain.runs.selection import find_best_round, summarise_gaps, summarise_rows
 from fedtrain.utils.signals import defer_interrupts
@@ -135,7 +134,10 @@ def run_rounds(
                 state.communication + traffic,
                 state.seconds + seconds,
                 end,
-                (*state.skipped, *({"round": number, **asdict(failure)} for failure in round.failures)),
+                (
+                    *state.skipped,
+                    *(SkippedClient(round=number, client=one.client, reason=one.reason) for one in round.failures),
+                ),
                 dict(backend.last_trained_round),
                 round.remembered,
             )
@@ -261,7 +263,7 @@ def build_summary(experiment: Experiment, folder: RunFolder, state: RunState) ->
         "title": data.title,
         "standin": data.standin,
         "notes": list(data.notes),
-        "skipped": [dict(one) for one in state.skipped],
+        "skipped": list(state.skipped),
         "rounds": state.message.round,
         "report": config.evaluation.report if config.evaluation.report in rules else next(iter(rules), "last"),
         "rules": rules,

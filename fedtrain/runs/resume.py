@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from fedtrain.config.data import DataSettings
 from fedtrain.config.schema import Config, format_config, parse_config, serialize_config
 from fedtrain.config.toml import TomlTable, merge_tables
 from fedtrain.extensions.references import WATCHING_KINDS
-from fedtrain.runs.folder import CONFIG_FILE, MANIFEST_FILE, SUMMARY_FILE, RunFolder
-from fedtrain.runs.json_types import ExtensionDescription, Manifest
+from fedtrain.runs.folder import CONFIG_FILE, MANIFEST_FILE, RunFolder
+from fedtrain.runs.json_types import Circumstances, ExtensionDescription, Manifest, Resumption
 from theory.errors import InputError
 
 CHANGEABLE_KEYS = {
@@ -49,9 +49,7 @@ def resume_config(folder: RunFolder, tables: TomlTable) -> Config:
 
 def resolve_original_data(folder: RunFolder, config: Config) -> DataSettings:
     """The data that the run was begun with: what ``auto`` meant then, whatever was added since."""
-    return config.data.with_resolved_source(
-        standin=folder.read_json(MANIFEST_FILE).get("data", {}).get("standin", False)
-    )
+    return config.data.with_resolved_source(standin=folder.read_manifest().get("data", {}).get("standin", False))
 
 
 def check_same_run(folder: RunFolder, new: Config) -> None:
@@ -95,7 +93,7 @@ def prepare_resume(folder: RunFolder, config: Config, now: Manifest) -> list[str
     ``now`` is the manifest that a run begun now would have; what differs is added to the old one.
     """
     check_same_run(folder, config)
-    manifest = folder.read_json(MANIFEST_FILE)
+    manifest = folder.read_manifest()
     was_standin = manifest.get("data", {}).get("standin", False)
     if was_standin and not now["data"]["standin"]:
         raise InputError(
@@ -110,7 +108,7 @@ def prepare_resume(folder: RunFolder, config: Config, now: Manifest) -> list[str
             options=("data_dir", "out"),
         )
     done, rounds, before = folder.read_last_saved_round(), config.server.rounds, folder.load_config().server.rounds
-    concluded = folder.read_json(SUMMARY_FILE).get("rounds", 0) if folder.is_finished else 0  # of a shorter run, maybe
+    concluded = folder.read_summary().get("rounds", 0) if folder.is_finished else 0  # of a shorter run, maybe
     if concluded and not done:  # to go on would be to begin anew, over what it has written
         raise InputError(
             f"{folder.path} holds the records of a finished run and no checkpoint; choose another folder",
@@ -125,12 +123,21 @@ def prepare_resume(folder: RunFolder, config: Config, now: Manifest) -> list[str
     if rounds != before and done >= rounds:
         raise InputError(f"{folder.path} has made {done} of its {before} rounds; to go on, ask for more than {done}")
     folder.write_text(CONFIG_FILE, format_config(config))
-    scene = {key: cast(dict[str, Any], now)[key] for key in ("command", "started", "versions", "git", "machine")}
-    scene |= {key: now[key] for key in ("extensions",) if key in now}
-    earlier = [manifest, *manifest.get("resumed", [])]
-    was, is_now = ({key: one.get(key) for key in ("versions", "machine")} for one in (earlier[-1], scene))
-    folder.write_json(MANIFEST_FILE, manifest | {"resumed": [*earlier[1:], {"round": done, **scene}]})
-    notes = list_changed_extensions(earlier[-1].get("extensions", []), now.get("extensions", []))
+    scene: Resumption = {
+        "round": done,
+        "command": now["command"],
+        "started": now["started"],
+        "versions": now["versions"],
+        "git": now["git"],
+        "machine": now["machine"],
+    }
+    if "extensions" in now:
+        scene["extensions"] = now["extensions"]
+    resumed = manifest.get("resumed", [])
+    before_this: Circumstances = resumed[-1] if resumed else manifest
+    was, is_now = ({"versions": one.get("versions"), "machine": one.get("machine")} for one in (before_this, scene))
+    folder.write_json(MANIFEST_FILE, {**manifest, "resumed": [*resumed, scene]})
+    notes = list_changed_extensions(before_this.get("extensions", []), now.get("extensions", []))
     return notes + [
         f"{key} was {old!r} and is {new!r} now: the last digits may differ from a run that was not interrupted"
         for key, (old, new) in find_differences(was, is_now).items()

@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 from cli.console import make_console
-from cli.data.clients.view import print_clients
+from cli.data.clients.view import ClientRow, print_clients
 from fedtrain.config.data import SETTINGS_OF_SKEW, DataSettings
 from fedtrain.config.partition_options import PartitionOptions, resolve_data_settings
 from fedtrain.data.datasets import DATASETS, DatasetInfo, get_dataset_info
@@ -61,15 +61,17 @@ def load_label_pools(
     return found.pools, found.title, "standin" if found.standin else "real", list(found.notes), data
 
 
-def build_client_row(share: ClientIndices, pool: LabelledPool, classes: int) -> dict[str, Any]:
+def build_client_row(share: ClientIndices, pool: LabelledPool, classes: int) -> ClientRow:
     """A client's counts; validation images only where there are some."""
-    lists = {"train": (pool.train, share.train), "val": (pool.train, share.val), "test": (pool.test, share.test)}
-    counts = {
-        kind: count_classes(labels, at, classes).tolist()
-        for kind, (labels, at) in lists.items()
-        if len(at) or kind != "val"
+    row: ClientRow = {
+        "name": share.name,
+        "train": count_classes(pool.train, share.train, classes).tolist(),
+        "val": count_classes(pool.train, share.val, classes).tolist(),
+        "test": count_classes(pool.test, share.test, classes).tolist(),
     }
-    return {"name": share.name, **counts}
+    if not len(share.val):
+        del row["val"]
+    return row
 
 
 def run_clients(options: dict[str, Any]) -> None:
@@ -97,7 +99,7 @@ def run_clients(options: dict[str, Any]) -> None:
         make_console().print(f"Figure: {plot}", soft_wrap=True)
 
 
-def write_figure(path: Path, rows: list[dict[str, Any]], classes: Sequence[str], heading: str) -> None:
+def write_figure(path: Path, rows: list[ClientRow], classes: Sequence[str], heading: str) -> None:
     """The training images as a figure."""
     from fedtrain.report.label_figure import draw_label_figure
 

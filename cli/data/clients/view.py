@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal, NotRequired, TypedDict
 
 from rich import box
 from rich.console import Console
@@ -18,10 +18,24 @@ MAX_CLASS_COLUMNS = 12
 UNFOLDED_WIDTH = 300
 """Columns of a page that nobody folds: output that goes to a file or a pipe."""
 
-Row = dict[str, Any]
+
+SplitName = Literal["train", "val", "test"]
+SPLITS: tuple[SplitName, ...] = ("train", "val", "test")
 
 
-def print_clients(screen: Console, heading: str, notes: Sequence[str], rows: list[Row], classes: Sequence[str]) -> None:
+class ClientRow(TypedDict):
+    """How many samples of each class a client holds."""
+
+    name: str
+    train: list[int]
+    val: NotRequired[list[int]]
+    """Only where there are some."""
+    test: list[int]
+
+
+def print_clients(
+    screen: Console, heading: str, notes: Sequence[str], rows: list[ClientRow], classes: Sequence[str]
+) -> None:
     """Heading, notes, one line a client and the sums; class by class where there is room."""
     if not screen.is_terminal:
         screen.width = UNFOLDED_WIDTH
@@ -39,7 +53,7 @@ def print_clients(screen: Console, heading: str, notes: Sequence[str], rows: lis
         print_paragraph(screen, f"Columns: training images of class {', '.join(numbered)}; then sums.")
 
 
-def _build_class_table(rows: list[Row], classes: Sequence[str]) -> Table:
+def _build_class_table(rows: list[ClientRow], classes: Sequence[str]) -> Table:
     """Training images of each class, then sums."""
     kinds = _list_splits(rows)
     table = _make_table("client", *(str(k) for k in range(len(classes))), *kinds)
@@ -56,7 +70,7 @@ def _build_class_table(rows: list[Row], classes: Sequence[str]) -> Table:
     return table
 
 
-def _build_summary_table(rows: list[Row], classes: Sequence[str]) -> Table:
+def _build_summary_table(rows: list[ClientRow], classes: Sequence[str]) -> Table:
     """How many classes a client trains on, its largest one, and sums."""
     kinds = _list_splits(rows)
     table = _make_table("client", "classes", "largest class", *kinds)
@@ -80,17 +94,17 @@ def _make_table(first: str, *others: str) -> Table:
     return table
 
 
-def _list_splits(rows: list[Row]) -> list[str]:
-    return [kind for kind in ("train", "val", "test") if any(kind in row for row in rows)]
+def _list_splits(rows: list[ClientRow]) -> list[SplitName]:
+    return [kind for kind in SPLITS if any(kind in row for row in rows)]
 
 
 def _format_count(count: int) -> Text:
     return Text(str(count)) if count else Text("·", style="dim")
 
 
-def _format_row_sum(row: Row, kind: str) -> str:
+def _format_row_sum(row: ClientRow, kind: SplitName) -> str:
     return f"{sum(row.get(kind, [])):,}"
 
 
-def _format_total(rows: list[Row], kind: str) -> str:
+def _format_total(rows: list[ClientRow], kind: SplitName) -> str:
     return f"{sum(sum(row.get(kind, [])) for row in rows):,}"
