@@ -31,16 +31,21 @@ def mark_as_extension(module: str) -> None:
 
 
 @contextmanager
-def explain_failure(what: str) -> Iterator[None]:
-    """Turn an error in somebody's code into one line that names ``what`` and the place; others pass."""
+def explain_failure(what: str, place: str = "") -> Iterator[None]:
+    """Turn an error in somebody's code into one line that names ``what`` and the place; others pass.
+
+    With the ``place`` of a definition that is called here, no error passes: one without a place of its own is there.
+    """
     try:
         yield
     except InputError:
         raise
     except Exception as error:
-        if locate_code_error(error) is None:
+        found = locate_code_error(error)
+        if found is None and not place:
             raise
-        raise ExtensionError(f"{what} failed: {describe_code_error(error)}") from error
+        where = "" if found else f"{place}: "
+        raise ExtensionError(f"{what} failed: {where}{describe_code_error(error)}") from error
 
 
 def describe_code_error(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from fedtrain.extensions.errors import ExtensionError, describe_code_error
 from fedtrain.extensions.references import Extension
+from fedtrain.extensions.signatures import check_signatures
 from fedtrain.extensions.source import locate_definition
 
 T = TypeVar("T")
@@ -23,6 +24,7 @@ def check_option_class(found: Extension, base: type[T]) -> type[T]:
             f"{what} {found.name} is {describe_kind(kind)}; name a subclass of fedtrain.{base.__name__}"
         )
     where = f"{what} {found.name} ({locate_definition(kind)})"
+    check_signatures(kind, base, f"{what} {found.name}")
     if missing := sorted(getattr(kind, "__abstractmethods__", ())):
         raise ExtensionError(f"{where} does not define {', '.join(missing)}")
     if not isinstance(getattr(kind, "title", None), str):

@@ -125,11 +125,13 @@ def list_loaded() -> tuple[Extension, ...]:
 
 def explain_extension_error(error: BaseException) -> str | None:
     """What to say of an error that code of somebody's has raised while we ran it; None if it is not of such code."""
-    files = [Path(frame.f_code.co_filename).resolve() for frame, _ in walk_tb(error.__traceback__)]
-    for file in reversed(files):
-        for one in list_loaded():
-            if one.file is not None and file.is_relative_to(find_package_folder(one.file) or one.file):
-                return f"{one.kind} {one.name} failed: {describe_code_error(error)}"
+    homes = [(one, find_package_folder(one.file) or one.file) for one in list_loaded() if one.file is not None]
+    for code in reversed([frame.f_code for frame, _ in walk_tb(error.__traceback__)]):
+        found = [one for one, home in homes if Path(code.co_filename).resolve().is_relative_to(home)]
+        if found:
+            inside = [one for one in found if code.co_qualname.startswith(getattr(one.value, "__qualname__", "-"))]
+            names = " or ".join(f"{one.kind} {one.name}" for one in inside or found)
+            return f"{names} failed: {describe_code_error(error)}"
     return None
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fedtrain.aggregators import Aggregator, average_states
+from fedtrain.aggregators import Aggregate, Aggregator, average_states
 from fedtrain.config.schema import ClientWeighting
 from fedtrain.errors import TrainingError
+from fedtrain.extensions.source import locate_definition
 from fedtrain.federated.messages import Broadcast, Update
 from fedtrain.parameters import StateDict, is_finite
 
@@ -28,8 +29,15 @@ def aggregate(
     return Broadcast(message.round + 1, shared, {**message.peers, **heads})
 
 
-def check_combined(aggregator: Aggregator, before: StateDict, combined: StateDict) -> None:
+def check_combined(aggregator: Aggregator, before: StateDict, made: Aggregate) -> None:
     """Refuse what the clients could not load, before a client is blamed for it."""
+    if not isinstance(made, Aggregate):
+        place = locate_definition(type(aggregator))
+        raise TrainingError(
+            f"aggregator {aggregator.title} ({place}): combine gives an instance of {type(made).__name__}; return "
+            "fedtrain.Aggregate(shared)"
+        )
+    combined = made.shared
     if combined.keys() != before.keys():
         other = ", ".join(sorted(combined.keys() ^ before.keys()))
         raise TrainingError(f"aggregator {aggregator.title}: its entries are others than those it was given: {other}")

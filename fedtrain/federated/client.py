@@ -19,6 +19,7 @@ from fedtrain.config.local import LocalSettings
 from fedtrain.data.client_data import ClientData, Preprocessing, Samples
 from fedtrain.data.transforms import preprocess
 from fedtrain.errors import TrainingError
+from fedtrain.extensions.errors import ExtensionError
 from fedtrain.federated.codec.states import decode_model, encode_model, encode_update
 from fedtrain.federated.fast_path.factored_gradients import FactoredSGDStep, replace_large_linear_layers
 from fedtrain.federated.fast_path.fused_sgd import FusedSGDStep
@@ -306,6 +307,8 @@ class ClientTrainer:
         local = self.local.at_round(round)
         try:
             return self.step_class(self.module, local, self.method.plain_sgd_parameters(self.module))
+        except ExtensionError:
+            raise
         except (TypeError, ValueError) as error:
             words = " ".join(str(error).split())
             raise InputError(f"local.optimizer {local.optimizer} does not take this network: {words}") from None

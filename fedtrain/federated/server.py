@@ -12,6 +12,7 @@ from fedtrain.aggregators import Aggregator, CohortReplies, ServerState
 from fedtrain.aggregators.mean import Mean
 from fedtrain.config.schema import ClientWeighting
 from fedtrain.errors import TrainingError
+from fedtrain.extensions.errors import explain_failure
 from fedtrain.federated.aggregate import aggregate, check_combined
 from fedtrain.federated.backend import Backend
 from fedtrain.federated.codec.states import decode_state, decode_update
@@ -79,9 +80,11 @@ def federate(
 
     def combine(states: Sequence[StateDict], weights: Sequence[float]) -> StateDict:
         nonlocal memory
-        made = server.combine(CohortReplies(message.shared, states, weights, backend.parameter_names, memory))
+        replies = CohortReplies(message.shared, states, weights, backend.parameter_names, memory)
+        with explain_failure(f"aggregator {server.title}"):
+            made = server.combine(replies)
         if not isinstance(server, Mean):
-            check_combined(server, states[0], made.shared)
+            check_combined(server, states[0], made)
         memory = made.remembered
         return made.shared
 

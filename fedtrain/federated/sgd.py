@@ -11,6 +11,7 @@ from torch.optim.sgd import sgd
 
 from fedtrain.config.local import LocalSettings
 from fedtrain.config.optimizers import get_default_betas, get_optimizer_class, list_optimizer_options
+from fedtrain.extensions.errors import explain_failure
 
 ParameterGroups = list[dict[str, Any]]
 
@@ -51,7 +52,8 @@ class OptimizerStep:
                 beta1 if local.beta1 is None else local.beta1,
                 beta2 if local.beta2 is None else local.beta2,
             )
-        return kind(groups, **settings)
+        with explain_failure(f"optimizer {local.optimizer}"):
+            return kind(groups, **settings)
 
     def __call__(self, loss: Callable[[], Tensor]) -> Tensor:
         """Go down the gradient of this loss; its value before."""

@@ -19,6 +19,8 @@ from pathlib import Path
 
 from fedtrain.extensions.errors import ExtensionError, explain_failure
 from fedtrain.extensions.references import resolve
+from fedtrain.extensions.signatures import check_signatures
+from fedtrain.extensions.source import locate_definition
 from fedtrain.federated.communication import CommunicationCost
 from fedtrain.federated.messages import Failure, Scores
 from fedtrain.runs.experiment import Experiment
@@ -147,8 +149,10 @@ def build_callback(given: str | Callback | type[Callback]) -> Callback:
     """One of them; a class is called without arguments."""
     found: object = resolve("callback", given).value if isinstance(given, str) else given
     if isinstance(found, type) and issubclass(found, Callback):
-        with explain_failure(f"callback {given if isinstance(given, str) else found.__name__}"):
+        name = f"callback {given if isinstance(given, str) else found.__name__}"
+        with explain_failure(name, locate_definition(found)):
             found = found()
     if not isinstance(found, Callback):
         raise ExtensionError(f"callback {given!s} is no fedtrain.Callback; name a subclass of it, or an instance")
+    check_signatures(type(found), Callback, f"callback {given if isinstance(given, str) else type(found).__name__}")
     return found

@@ -23,7 +23,8 @@ from fedtrain.extensions.errors import ExtensionError, explain_failure
 from fedtrain.extensions.references import BUILT_IN, build_unknown_error, find_extension
 from fedtrain.federated.client import ClientTrainer, OffloadFunction, Precision
 from fedtrain.federated.server import sample_cohort
-from fedtrain.methods import AnyMethod
+from fedtrain.federated.trial import try_method
+from fedtrain.methods import METHODS, AnyMethod
 from fedtrain.methods.fusion import FusingMethod
 from fedtrain.models import (
     Net,
@@ -86,6 +87,9 @@ class Experiment:
         self._validate_fusion()
         self._validate_local_training()
         self._check_network()
+        if self.config.method_name not in METHODS:
+            with fork_rng("trial"):
+                try_method(self.config.method, self.get_model_builder(), len(self.federation.classes), self.input_shape)
         with torch.device("meta"), explain_failure(self.config.method.title):  # no memory, no time for weights
             trainer = self.build_client_trainer("meta")
         if not self.config.local.uses_sgd:  # ours takes any network; the others load the compiler

@@ -9,13 +9,16 @@ from safetensors.torch import load, save
 
 from fedtrain.backends.vmap.backend import VmapBackend
 from fedtrain.config.method_tables import parse_method, serialize_method
+from fedtrain.extensions.errors import ExtensionError
 from fedtrain.federated.aggregate import aggregate
 from fedtrain.federated.messages import Broadcast, Update
 from fedtrain.federated.server import federate
+from fedtrain.federated.trial import try_method
 from fedtrain.methods.base import AnyMethod, ModelFactory
 from fedtrain.parameters import all_entries
 from fedtrain.testing.small_federation import (
     CLASSES,
+    DIM,
     NAMES,
     SmallRun,
     build_clients,
@@ -54,6 +57,10 @@ def meta_device(method: AnyMethod) -> None:
 
 def loss_and_predictions(method: AnyMethod) -> None:
     """The loss is one finite number, and every branch has a logit for each class."""
+    try:
+        try_method(method, build_network, CLASSES, (DIM,))
+    except ExtensionError as error:
+        raise LawBroken(str(error)) from error
     run = train(method, 1)
     data = run.backend.clients["a"]
     found = run.backend.trainer.predict(data, run.backend.client_states["a"], run.message, data.test.inputs)

@@ -5,6 +5,7 @@ from importlib import import_module
 
 from fedtrain.extensions.errors import ExtensionError, explain_failure
 from fedtrain.extensions.references import is_reference, list_installed, resolve
+from fedtrain.extensions.signatures import check_signatures
 from fedtrain.extensions.source import locate_definition
 from fedtrain.registry import TRACKER_CLASSES
 from fedtrain.trackers.base import Tracker
@@ -31,9 +32,10 @@ def build_own_tracker(name: str) -> Tracker:
     kind = resolve("tracker", name).value
     if not isinstance(kind, type) or not issubclass(kind, Tracker):
         raise ExtensionError(f"tracker {name} is no subclass of fedtrain.trackers.Tracker; name one")
-    if missing := sorted(getattr(kind, "__abstractmethods__", ())):
+    if missing := sorted(kind.__abstractmethods__):
         raise ExtensionError(f"tracker {name} ({locate_definition(kind)}) does not define {', '.join(missing)}")
-    with explain_failure(f"tracker {name}"):
+    check_signatures(kind, Tracker, f"tracker {name}")
+    with explain_failure(f"tracker {name}", locate_definition(kind)):
         made: Tracker = kind()
     return made
 

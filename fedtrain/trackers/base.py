@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from statistics import fmean
@@ -17,7 +17,7 @@ from fedtrain.runs.json_types import MetricRow, RunSummary
 from theory.errors import InputError
 
 
-class Tracker(Callback):
+class Tracker(Callback, ABC):
     """Offline: whatever it writes lies in the folder of the run, and nothing is sent anywhere.
 
     Numbers have the name ``client/split/branch/metric``; means over clients have ``mean`` for a client. The step is

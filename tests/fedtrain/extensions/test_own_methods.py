@@ -7,7 +7,6 @@ import pytest
 
 import fedtrain
 from fedtrain.config.schema import parse_config, serialize_config
-from fedtrain.errors import TrainingError
 from fedtrain.extensions.errors import ExtensionError
 from fedtrain.extensions.references import resolve
 from fedtrain.methods.own import check_method_class
@@ -130,7 +129,7 @@ def test_a_loss_that_fails_names_its_line(write, train):
     write(
         "lg_h.py", LG_FEDAVG + "\n    def loss(self, module, batch, context):\n        return module.neck(batch[0])\n"
     )
-    with pytest.raises(TrainingError, match=r"client b, round 1: lg_h.py:22: AttributeError: .*no attribute 'neck'"):
+    with pytest.raises(ExtensionError, match=r"LG-FedAvg failed: lg_h.py:22: AttributeError: .*no attribute 'neck'"):
         train("lg_h:LGFedAvg")
 
 
