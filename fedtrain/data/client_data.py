@@ -16,6 +16,7 @@ from fedtrain.data.partition.indices import Indices
 from fedtrain.data.readers.labelled_images import Split
 from fedtrain.data.scaling import Scaling
 from fedtrain.data.table_schema import TableSchema
+from theory.errors import InputError
 
 ArrayPair = tuple[Any, Any]
 """Inputs and class numbers, tensors or numpy arrays."""
@@ -74,7 +75,12 @@ class Samples:
     @classmethod
     def from_arrays(cls, inputs: Any, labels: Any) -> Samples:
         """From tensors or numpy arrays; numbers become float32 unless they are float64 or bytes."""
-        x, y = torch.as_tensor(inputs), torch.as_tensor(labels)
+        try:
+            x, y = torch.as_tensor(inputs), torch.as_tensor(labels)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"inputs and labels must be numbers, tensors or NumPy arrays ({error}); encode text as numbers"
+            ) from None
         if x.dtype not in (torch.uint8, torch.float64):
             x = x.float()
         return cls(x, y if y.is_floating_point() else y.long())

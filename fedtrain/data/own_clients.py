@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from fedtrain.data.client_data import ClientData, Federation, Preprocessing, Samples
+from fedtrain.data.found.names import check_client_names, check_name
 from theory.errors import InputError
 
 OWN_DATASET = "own"
@@ -27,6 +28,7 @@ def build_own_federation(clients: Sequence[ClientData], classes: Sequence[str] |
     names = [client.name for client in clients]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"two clients are called {twice!r}; give each a name of its own")
+    check_client_names("clients", names)
     clients = [_convert_labels(client) for client in clients]
     like = clients[0].train.inputs
     for client in clients:
@@ -72,6 +74,10 @@ def _name_classes(clients: Sequence[ClientData], classes: Sequence[str] | None) 
         for split in ("train", "val", "test")
     }
     everything = set().union(*seen.values())
+    if classes is not None and (twice := next((name for name in classes if list(classes).count(name) > 1), None)):
+        raise InputError(f"two classes are called {twice!r}; give each a name of its own")
+    for name in classes or ():
+        check_name("classes", "class", name)
     top, least = max(everything, default=-1), min(everything, default=0)
     count = len(classes) if classes is not None else top + 1
     if least == 1 and (classes is None or top == count):
@@ -80,7 +86,9 @@ def _name_classes(clients: Sequence[ClientData], classes: Sequence[str] | None) 
             + (f", or name {top + 1} classes if class 0 exists and has no sample" if classes is None else "")
         )
     if top >= count:
-        raise InputError(f"a label is {top}, and there are {count} classes, counted from 0; name all of them")
+        raise InputError(f"a label is {top}, and {count} classes are named, counted from 0; name all of them")
+    if count < 2:
+        raise InputError("all labels are 0; at least two classes are needed: name them if more exist")
     if unseen := (seen["test"] | seen["val"]) - seen["train"]:
         raise InputError(
             f"class {min(unseen)} is tested, and no client has a training sample of it; give one, or leave it out"
@@ -90,6 +98,12 @@ def _name_classes(clients: Sequence[ClientData], classes: Sequence[str] | None) 
 
 def _check_samples(where: str, samples: Samples, like: torch.Tensor) -> None:
     inputs, labels = samples.inputs, samples.labels
+    if not len(labels):
+        raise InputError(f"{where}: there is no sample; give it some, or leave the client out")
+    if inputs.ndim < 2:
+        raise InputError(
+            f"{where}: inputs have shape {tuple(inputs.shape)}; give a row for each sample, (n, d) or more"
+        )
     if labels.dtype != torch.int64 or labels.ndim != 1 or (len(labels) and int(labels.min()) < 0):
         raise InputError(f"{where}: labels must be class numbers, int64, one for each sample, counted from 0")
     if len(inputs) != len(labels):

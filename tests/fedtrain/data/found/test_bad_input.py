@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,13 @@ def test_a_class_that_is_only_tested_is_refused(tmp_path: Path) -> None:
         find_dataset(write_table(path, rows), DataSettings(**TABLE, split_column="part"))
 
 
+def keep_one(client: Path) -> None:
+    for file in sorted(client.rglob("*.*"))[1:]:
+        file.unlink()
+    for label in [one for one in client.iterdir() if not any(one.iterdir())]:
+        label.rmdir()
+
+
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
@@ -69,6 +77,9 @@ def test_a_class_that_is_only_tested_is_refused(tmp_path: Path) -> None:
         (lambda folder: (folder / "ann" / "2" / "x.png").write_text("no"), r"ann/2/x\.png: not a readable image"),
         (lambda folder: (folder / "bob").rename(folder / "ANN"), "differ only by case"),
         (lambda folder: (folder / "bob").rename(folder / "b\tb"), "cannot be printed"),
+        (lambda folder: (folder / "bob").rename(folder / "b\\b"), "cannot be the name of a file"),
+        (lambda folder: keep_one(folder / "bob"), "client bob has 1 sample"),
+        (lambda folder: shutil.copytree(folder / "bob", folder / "test" / "bob"), "lies 3 folders deep|neither below"),
     ],
 )
 def test_a_folder_is_refused(tmp_path: Path, harm: Callable[[Path], Any], words: str) -> None:
@@ -112,6 +123,38 @@ def test_clients_from_python_are_judged_as_files_are() -> None:
     bad[3, 2] = torch.nan
     with pytest.raises(fedtrain.InputError, match=r"^client basel, train: X\[3, 2\] is nan; replace or drop values"):
         plan(bad, y)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"name": "../x"}, "client '../x' cannot be the name of a file"),
+        ({"name": "a\x1b[2J"}, "cannot be printed"),
+        ({"name": ""}, "give it a name"),
+        ({"name": "Geneva"}, "'Geneva' and 'geneva' differ only by case"),
+        ({"x": torch.randn(8)}, r"^client basel, train: inputs have shape \(8,\); give a row for each sample"),
+        ({"x": torch.randn(0, 3), "y": torch.zeros(0)}, "^client basel, train: there is no sample"),
+        ({"y": np.array(["a", "b"] * 4)}, "must be numbers, tensors or NumPy arrays"),
+        ({"y": torch.zeros(8)}, "labels must be class numbers"),
+        ({"y": torch.tensor([0, 2] * 4), "classes": ["a", "b"]}, "a label is 2, and 2 classes are named"),
+        ({"classes": ["a", "a"]}, "two classes are called 'a'"),
+        ({"classes": ["a", "b\n"]}, "give it a name without blanks"),
+    ],
+)
+def test_bad_clients_from_python_are_refused(change: dict[str, Any], words: str) -> None:
+    x, y = torch.randn(8, 3), torch.tensor([0, 1] * 4)
+    with pytest.raises(fedtrain.InputError, match=words) as error:
+        fedtrain.plan(
+            clients=[
+                fedtrain.ClientData.from_arrays(
+                    change.get("name", "basel"), train=(change.get("x", x), change.get("y", y)), test=(x, y)
+                ),
+                fedtrain.ClientData.from_arrays("geneva", train=(x, y), test=(x, y)),
+            ],
+            classes=change.get("classes"),
+            settings={"model.width": 8},
+        )
+    assert "\n" not in str(error.value)
 
 
 def test_what_is_kept_trains_to_the_same_bits(tmp_path: Path) -> None:
