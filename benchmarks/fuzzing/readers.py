@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
@@ -17,11 +19,12 @@ from fedtrain.config.toml import format_error
 from fedtrain.data import importing, readers
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.data.found.finder import find_dataset
+from fedtrain.data.found.pools import FoundDataset
 from fedtrain.data.storage import domain_file
 from fedtrain.federated.codec.states import decode_state
 from fedtrain.runs import checkpoint
 from fedtrain.runs.folder import MANIFEST_FILE, METRICS_FILE, RunFolder
-from fuzzing import attacks, dataset_files, pickle_attacks, project_files
+from fuzzing import arrow_files, attacks, dataset_files, pickle_attacks, project_files
 from fuzzing.containers import build_tar_seed
 from fuzzing.seed_file import Seed
 from theory import user_data
@@ -29,6 +32,7 @@ from theory.errors import InputError
 
 ReadFile = Callable[[Path, Path], object]
 CSV_SETTINGS = DataSettings(dataset="t.csv", client_column="site", target="ill", split_column="part")
+ARROW_TABLE_SETTINGS = DataSettings(client_column="site", target="ill", split_column="part")
 SPLITS: tuple[Literal["train", "test"], ...] = ("train", "test")
 
 
@@ -108,6 +112,25 @@ def _read_run_folder(file: Path, target: Path) -> None:
     read_all(folder.load_rows, lambda: folder.read_json(MANIFEST_FILE))
 
 
+def _read_arrow(file: Path, target: Path) -> None:
+    folder = arrow_files.lay_out_folder(target, file.read_bytes(), json.dumps(arrow_files.STATE).encode())
+    read_all(
+        lambda: _decode_all(find_dataset(folder, DataSettings())),
+        lambda: find_dataset(folder, ARROW_TABLE_SETTINGS),
+    )
+
+
+def _read_arrow_state(file: Path, target: Path) -> None:
+    arrow = arrow_files.build_image_row_seeds()[0].content
+    find_dataset(arrow_files.lay_out_folder(target, arrow, file.read_bytes()), DataSettings())
+
+
+def _decode_all(found: FoundDataset) -> None:
+    for pool in found.pools:
+        for part in SPLITS:
+            pool.load_inputs(part, np.arange(len(pool.train if part == "train" else pool.test)))
+
+
 def _import_file(file: Path, target: Path) -> None:
     importing.import_dataset("digits", [file], target, domain="usps")
 
@@ -182,6 +205,20 @@ READERS: dict[str, Reader] = {
         project_files.build_found_npz_seeds,
         _select_header_attacks("npz"),
         [b"'|O'", b"'<U9'", b"'|V0'", b"'<U4'", b"True", b"(2**99,)", b"(-1,)", b"()", b"'<f2'", b"'<c16'"],
+    ),
+    "parquet": Reader(
+        "t.parquet",
+        lambda file, _: find_dataset(file, CSV_SETTINGS),
+        arrow_files.build_parquet_seeds,
+        lambda canary: [],
+    ),
+    "arrow": Reader("rows", _read_arrow, arrow_files.build_image_row_seeds, lambda canary: []),
+    "arrow-state": Reader(
+        "state.json",
+        _read_arrow_state,
+        arrow_files.build_state_seeds,
+        lambda canary: [*arrow_files.STATE_WORDS],
+        arrow_files.STATE_WORDS,
     ),
     "image": Reader(
         "a.png",

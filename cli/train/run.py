@@ -7,11 +7,13 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
 from cli.console import make_console
+from cli.data.progress import show_progress
 from cli.interrupt import handle_interrupts
 from cli.train.resume import describe_resume
 from cli.train.view import show_plan, show_summary
@@ -19,6 +21,8 @@ from fedtrain.backends.distributed.launch import launch_ranks
 from fedtrain.backends.distributed.process_group import Rank
 from fedtrain.config.options import SETTING_FOR_OPTION
 from fedtrain.config.toml import parse_settings
+from fedtrain.data.found.finder import ARCHIVE_SUFFIXES
+from fedtrain.data.progress import follow_progress
 from fedtrain.report.progress_view import ProgressView
 from fedtrain.runs.callbacks import Callback, build_callbacks
 from fedtrain.runs.distributed import check_rank_count
@@ -36,7 +40,8 @@ def run_train(options: dict[str, Any]) -> None:
         silence_other_ranks()
     nproc, dry_run = options["nproc"], options["dry_run"]
     has_ranks = Rank.from_environment() is not None
-    training = plan(**get_keywords(options), load_images=not dry_run and (has_ranks or not nproc))
+    with show_progress(quiet=options["as_json"] or not is_folder(options["dataset"])) as show, follow_progress(show):
+        training = plan(**get_keywords(options), load_images=not dry_run and (has_ranks or not nproc))
     check_processes(training, options, has_ranks)
     if dry_run:
         show_plan(make_console(), training, as_json=options["as_json"], show_config=options["show_config"])
@@ -45,6 +50,11 @@ def run_train(options: dict[str, Any]) -> None:
         raise click.exceptions.Exit(launch_ranks(command, nproc, options["threads"]))
     else:
         train_and_show(training, options)
+
+
+def is_folder(dataset: str | None) -> bool:
+    """Whether many files may have to be looked through."""
+    return dataset is not None and (Path(dataset).is_dir() or dataset.lower().endswith(ARCHIVE_SUFFIXES))
 
 
 def train_and_show(training: TrainingPlan, options: dict[str, Any]) -> None:

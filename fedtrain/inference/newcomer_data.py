@@ -19,6 +19,7 @@ from fedtrain.data.readers.labelled_images import Split
 from fedtrain.data.readers.table_file import read_table
 from fedtrain.data.standardise import standardise_client
 from fedtrain.inference.trained_run import TrainedRun
+from theory.errors import InputError
 from theory.text import suggest_name
 
 
@@ -29,11 +30,11 @@ def read_newcomer(run: TrainedRun, path: Path, client: str | None = None) -> Cli
     found = _find(run, path)
     names = list(found.info.domains)
     if client is None and len(names) > 1:
-        raise DataError(
+        raise InputError(
             f"{path}: it holds {len(names)} clients ({', '.join(names[:8])}); say which", options=("client",)
         )
     if client is not None and client not in names:
-        raise DataError(f"{path}: no client {client!r}; {suggest_name(client, names)}", options=("client",))
+        raise InputError(f"{path}: no client {client!r}; {suggest_name(client, names)}", options=("client",))
     pool = found.pools[0 if client is None else names.index(client)]
     classes = run.federation.classes
     if unknown := next((name for name in found.info.classes if name not in classes), None):

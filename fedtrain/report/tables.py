@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from fedtrain.report.grouping import get_test_data_key, group_records
 from fedtrain.report.records import FUSED, RunRecord
@@ -113,6 +113,13 @@ class BranchEntry(TypedDict):
     clients: dict[str, MeanStdEntry]
 
 
+class GapEntry(TypedDict):
+    """By how much the prediction is above the better branch, on average and by client."""
+
+    mean: MeanStdEntry
+    clients: dict[str, MeanStdEntry]
+
+
 class RowEntry(TypedDict):
     """A row of a table as JSON holds it; accuracies are shares, times are seconds."""
 
@@ -133,6 +140,8 @@ class RowEntry(TypedDict):
     clients: dict[str, MeanStdEntry]
     branches: dict[str, BranchEntry]
     """But for the prediction."""
+    gap: NotRequired[GapEntry]
+    """Only where there are several branches."""
     bytes_a_round: dict[str, float]
     bytes: dict[str, float]
     seconds_a_round: MeanStdEntry | None
@@ -199,8 +208,8 @@ def _row_to_dict(row: TableRow, clients: Sequence[str]) -> RowEntry:
         **(
             {
                 "gap": {
-                    "mean": asdict(row.measure_gap()),
-                    "clients": {name: asdict(row.measure_gap(name)) for name in clients},
+                    "mean": row.measure_gap().to_dict(),
+                    "clients": {name: row.measure_gap(name).to_dict() for name in clients},
                 }
             }
             if len(row.first.branches) > 1

@@ -66,6 +66,8 @@ class Box:
 
 @pytest.fixture
 def box(name: str, tmp_path: Path) -> Box:
+    if name == "parquet" or name.startswith("arrow"):
+        pytest.importorskip("pyarrow")
     return Box(READERS[name], tmp_path / "box")
 
 

@@ -22,7 +22,7 @@ from fedtrain.data.errors import DataError
 from fedtrain.data.found.image_dataset import ImageShape, LabelledSamples, build_image_dataset, scan_contents
 from fedtrain.data.found.pools import ONE_CLIENT, FoundDataset, parse_part
 from fedtrain.data.found.table_dataset import find_table_dataset
-from fedtrain.data.progress import Progress
+from fedtrain.data.progress import Progress, tell_progress
 from fedtrain.data.readers.image_file import MAX_FILE, decode_image_as
 from fedtrain.data.readers.labelled_images import Split
 from fedtrain.data.readers.parquet_table import check_size, convert_table, import_pyarrow
@@ -125,6 +125,7 @@ def _find_images(
         found = torch.empty(len(places), *size, dtype=torch.uint8)
         for i, row in enumerate(places):
             found[i] = torch.from_numpy(decode_image_as(f"{folder}, row {row + 1}", fetch(row), size[1:], size[0]))
+            tell_progress("reading images", i + 1, len(places))
         return found
 
     assert settings.target is not None

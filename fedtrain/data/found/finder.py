@@ -22,7 +22,7 @@ from fedtrain.data.found.image_dataset import ImageShape, find_image_dataset
 from fedtrain.data.found.pools import FoundDataset
 from fedtrain.data.found.table_dataset import find_table_dataset
 from fedtrain.data.partition.indices import Indices
-from fedtrain.data.progress import Progress, ignore_progress
+from fedtrain.data.progress import Progress, tell_progress
 from fedtrain.data.readers.archive import extract_archive
 from fedtrain.data.readers.labelled_images import Split
 from fedtrain.data.readers.safe_read import hash_file
@@ -33,7 +33,7 @@ ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz")
 
 
 def find_dataset(
-    path: Path, settings: DataSettings, progress: Progress = ignore_progress, shape: ImageShape | None = None
+    path: Path, settings: DataSettings, progress: Progress = tell_progress, shape: ImageShape | None = None
 ) -> FoundDataset:
     """What is at the path, whole and checked, before anything is trained or written; images as ``shape`` says."""
     found = _find_by_kind(path, settings, progress, shape)

@@ -21,7 +21,7 @@ from fedtrain.data.found.names import check_client_names, check_name, sort_names
 from fedtrain.data.found.pools import ONE_CLIENT, FoundDataset, LoadPlaces, build_pool, parse_part
 from fedtrain.data.found.split import ClientLabels, split_clients
 from fedtrain.data.partition.indices import Indices
-from fedtrain.data.progress import Progress
+from fedtrain.data.progress import Progress, tell_progress
 from fedtrain.data.readers.class_folders import IGNORED_FILES
 from fedtrain.data.readers.image_file import MAX_FILE, SUFFIXES, read_image_as, read_image_header
 from fedtrain.data.readers.labelled_images import Split
@@ -121,6 +121,7 @@ def _decode(paths: Sequence[Path], shape: ImageShape) -> Tensor:
     images = torch.empty(len(paths), *shape, dtype=torch.uint8)
     for i, path in enumerate(paths):
         images[i] = torch.from_numpy(read_image_as(path, shape[1:], shape[0]))
+        tell_progress("reading images", i + 1, len(paths))
     return images
 
 
