@@ -28,7 +28,7 @@ def parse_section(
 
     Fields in ``ready`` have their values already.
     """
-    hints = _get_field_types(kind)
+    hints = _get_field_types(kind)  # type: ignore[arg-type]  # a class can be hashed, says Python
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     for key in table:
         if key not in known:

@@ -182,7 +182,7 @@ def table_to_dict(table: ResultTable) -> TableEntry:
 def _row_to_dict(row: TableRow, clients: Sequence[str]) -> RowEntry:
     each = {name: row.client_accuracy(name).mean for name in clients}
     time = row.seconds_a_round
-    return {
+    entry: RowEntry = {
         "label": row.label,
         "method": row.first.settings["method"]["name"],
         "runs": [str(run.path) for run in row.runs],
@@ -205,18 +205,14 @@ def _row_to_dict(row: TableRow, clients: Sequence[str]) -> RowEntry:
             for branch in row.first.branches
             if branch != FUSED
         },
-        **(
-            {
-                "gap": {
-                    "mean": row.measure_gap().to_dict(),
-                    "clients": {name: row.measure_gap(name).to_dict() for name in clients},
-                }
-            }
-            if len(row.first.branches) > 1
-            else {}
-        ),
         "bytes_a_round": row.bytes_a_round,
         "bytes": {way: fmean(run.bytes[way] for run in row.runs) for way in ("up", "down")},
         "seconds_a_round": None if time is None else time.to_dict(),
         "seconds": fmean(run.seconds for run in row.runs),
     }
+    if len(row.first.branches) > 1:
+        entry["gap"] = {
+            "mean": row.measure_gap().to_dict(),
+            "clients": {name: row.measure_gap(name).to_dict() for name in clients},
+        }
+    return entry
