@@ -13,6 +13,7 @@ import pytest
 
 from fedtrain.config.schema import parse_config
 from fedtrain.report.records import RunRecord, read_record
+from fedtrain.report.rows import compute_mean_std
 from fedtrain.reproduction.paper_numbers import load_paper_numbers
 from fedtrain.runs.folder import PACKED_METRICS_FILE, SUMMARY_FILE, RunFolder
 from fedtrain.runs.json_types import RuleResult
@@ -191,6 +192,25 @@ def test_the_page_says_what_the_records_of_cifar_in_full_say(records):
         assert row["here"] == f"{micro:.1f} ± {std:.1f}"
         assert row["the paper"] == f"{printed.value:.2f} ± {printed.std:.2f}"
         assert row["difference"] == f"{micro - printed.value:+.1f}"
+
+
+def test_the_page_says_what_other_seeds_say(records):
+    """Every method that has more than one seed, beside the mean that the paper prints."""
+    (heads, *rows), paper = on_page("digits", 4), load_paper_numbers("T7")
+    means: dict[str, dict[str, float]] = {}
+    for record in (*records["digits"], *records["digits-seeds"]):
+        found = 100 * record.rules["last"]["mean"]["fused"]
+        means.setdefault(by_method(record), {})[f"seed {record.seeds[0]}"] = found
+    several = {method: found for method, found in means.items() if len(found) > 1}
+    assert {method for method, *_ in rows} == set(several)
+    for method, *cells in rows:
+        found, printed = several[method], paper["", method, "mean"]
+        ours = compute_mean_std(list(found.values()))
+        shown = dict(zip(heads[1:], cells, strict=True))
+        assert shown.pop("mean ± std") == f"{ours.mean:.1f} ± {ours.std:.1f}"
+        assert shown.pop("the paper") == f"{printed.value:.2f} ± {printed.std:.2f}"
+        assert shown == {seed: f"{found[seed]:.1f}" if seed in found else "-" for seed in shown}
+        assert set(found) <= set(shown)
 
 
 def by_domain(record: RunRecord, rule: str) -> dict[str, float]:
