@@ -33,7 +33,7 @@ PaperNumbers = dict[NumberKey, PaperNumber]
 
 
 def load_paper_numbers(name: str) -> PaperNumbers:
-    """What fedco2 holds of a table or figure; nothing is made up, so much is missing."""
+    """What fedco2 holds of a table or figure: all that tables print, and of figures what is known."""
     path = files("fedtrain.reproduction") / "paper" / f"{name}.toml"
     return (
         parse_paper_numbers(tomllib.loads(path.read_text(encoding="utf-8")), name, str(path)) if path.is_file() else {}
