@@ -25,7 +25,7 @@ PACKAGES = ("theory", "fedtrain", "cli")
 """From the lowest to the highest; none of them may know of tests and benchmarks."""
 LAYERS = {
     "theory": [
-        "errors text memory",
+        "errors json_types text memory",
         "ball_arithmetic",
         "rng network",
         "problem",

@@ -15,6 +15,14 @@ from theory.claims.base import HOLDS, parse_conditions
 from theory.config import TheoryConfig
 from theory.errors import InputError
 from theory.formula_certificates import FormulaCertificates
+from theory.json_types import (
+    ClaimEntry,
+    DrawsEntry,
+    EigenvalueEntry,
+    FormulaProofsEntry,
+    ProofEntry,
+    TheoryReport,
+)
 from theory.kernels.mixture import MixtureCurve
 from theory.leave_one_out import ClientSharing, SharingChoice
 from theory.text import suggest_name
@@ -35,6 +43,17 @@ class DrawStatistics:
     """The draw, counted from 1, whose words, margin and evidence are shown: the one that decided."""
     mean_margin: float
     worst_margin: float
+
+    def to_dict(self) -> DrawsEntry:
+        """The entry "draws" of a claim in report.json."""
+        return {
+            "draws": self.draws,
+            "held": self.held,
+            "verdicts": self.verdicts,
+            "shown": self.shown,
+            "mean_margin": self.mean_margin,
+            "worst_margin": self.worst_margin,
+        }
 
 
 @dataclass(frozen=True)
@@ -76,23 +95,24 @@ class ClaimFinding:
             return "under"
         return "holds" if self.holds else "undecided" if self.verdict == "undecided" else "fails"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ClaimEntry:
         """The claim's entry in report.json."""
-        names = (
-            "id",
-            "statement",
-            "source",
-            "ordering",
-            "margin",
-            "unit",
-            "words",
-            "lhs",
-            "rhs",
-            "evidence",
-            "verdict",
-        )
-        entry = {name: getattr(self, name) for name in names}
-        return entry if self.draws is None else entry | {"draws": asdict(self.draws)}
+        entry: ClaimEntry = {
+            "id": self.id,
+            "statement": self.statement,
+            "source": self.source,
+            "ordering": self.ordering,
+            "margin": self.margin,
+            "unit": self.unit,
+            "words": self.words,
+            "lhs": self.lhs,
+            "rhs": self.rhs,
+            "evidence": self.evidence,
+            "verdict": self.verdict,
+        }
+        if self.draws is not None:
+            entry["draws"] = self.draws.to_dict()
+        return entry
 
 
 @dataclass(frozen=True)
@@ -103,6 +123,10 @@ class EigenvalueRange:
     max: float
     condition: float
     """max / min; infinite for a singular kernel."""
+
+    def to_dict(self) -> EigenvalueEntry:
+        """The kernel's entry in report.json."""
+        return {"min": self.min, "max": self.max, "condition": self.condition}
 
 
 @dataclass(frozen=True)
@@ -297,13 +321,15 @@ class VerificationResults:
             raise InputError(f"claim {claim!r} was not checked; {suggest_name(claim, known)}")
         return known[claim]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> TheoryReport:
         """Everything but the matrices, as report.json holds it; numbers that are not finite become None."""
-        report: dict[str, Any] = {
+        report: TheoryReport = {
             "setting": self._describe_setting(),
-            "eigenvalues": {name: asdict(values) for name, values in self.eigenvalues.items()},
+            "eigenvalues": {name: values.to_dict() for name, values in self.eigenvalues.items()},
             "claims": [finding.to_dict() for finding in self.findings],
             "curves": self.curves.to_dict(),
+            "summary": self.summary,
+            "seconds": self.seconds,
         }
         if self.certificates is not None:
             report["certificates"] = {name: _describe_proof(proof) for name, proof in self.certificates.items()}
@@ -311,10 +337,11 @@ class VerificationResults:
             report["formula_certificates"] = _describe_formula_proofs(self.formula_certificates)
         if self.mixture is not None:
             report["mixture"] = self.mixture.to_dict()
-        report |= {"summary": self.summary, "seconds": self.seconds}
-        report |= {"notes": self.notes} if self.notes else {}
-        report |= {"command": self.command} if self.command else {}
-        safe: dict[str, Any] = make_json_safe(report)
+        if self.notes:
+            report["notes"] = self.notes
+        if self.command:
+            report["command"] = self.command
+        safe: TheoryReport = make_json_safe(report)
         return safe
 
     def _describe_setting(self) -> dict[str, Any]:
@@ -347,12 +374,16 @@ def _describe_offsets(offsets: list[tuple[str, float]]) -> str:
     )
 
 
-def _describe_proof(proof: Ordering) -> dict[str, Any]:
-    sides = {"left": [proof.left.low, proof.left.high], "right": [proof.right.low, proof.right.high]}
-    return {"verdict": proof.verdict, "margin": proof.margin, **sides}
+def _describe_proof(proof: Ordering) -> ProofEntry:
+    return {
+        "verdict": proof.verdict,
+        "margin": proof.margin,
+        "left": [proof.left.low, proof.left.high],
+        "right": [proof.right.low, proof.right.high],
+    }
 
 
-def _describe_formula_proofs(found: FormulaCertificates) -> dict[str, Any]:
+def _describe_formula_proofs(found: FormulaCertificates) -> FormulaProofsEntry:
     return {
         "orderings": {name: _describe_proof(proof) for name, proof in found.orderings.items()},
         "offline_is_pinched_online": found.pinched,

@@ -76,7 +76,7 @@ def _sweep(options: Mapping[str, Any], given: Collection[str], screen: Console |
     return result.table.holds
 
 
-def _print_json(content: dict[str, Any], folder: Path) -> None:
+def _print_json(content: Mapping[str, object], folder: Path) -> None:
     click.echo(json.dumps({**content, "out": str(folder)}, ensure_ascii=False))
 
 
