@@ -1,4 +1,4 @@
-"""How a long command is stopped: Ctrl-C and SIGTERM alike, with a word on how to go on."""
+"""Stop a long command: Ctrl-C and SIGTERM alike, with a word on how to go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a verification shows on a terminal that it goes on."""
+"""Show the progress of a verification on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run will cost, foretold: flops are counted in outline, the machine's speed is measured."""
+"""Estimate what a run will cost: flops are counted on shapes, the machine's speed is measured."""
 
 from __future__ import annotations
 

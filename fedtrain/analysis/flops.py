@@ -1,4 +1,4 @@
-"""Networks run in outline: all shapes, next to no numbers, and the flops of what was left out."""
+"""Count flops: networks run on shapes alone, with next to no numbers."""
 
 from __future__ import annotations
 

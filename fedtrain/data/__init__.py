@@ -1,1 +1,1 @@
-"""Whose data is it: how a data set becomes the clients' data."""
+"""Data sets, their partitions, and how they become the data of clients."""

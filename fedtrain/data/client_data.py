@@ -1,4 +1,4 @@
-"""What training gets to see of data: pools of a data set, and the clients that a skew makes of them."""
+"""The data of clients, and the pools of a data set that a partition divides among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a data set is, to those who train on it; and the five of the paper."""
+"""Data sets as training sees them, and the five of the paper: domains, classes, normalisation."""
 
 from __future__ import annotations
 

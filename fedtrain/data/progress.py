@@ -1,4 +1,4 @@
-"""How long work tells that it goes on."""
+"""Progress of long work on data: who is told, and what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which data a request means: those at a path, real ones of the paper, or their stand-in."""
+"""Find the data of a request: those at a path, real ones of the paper, or their stand-in."""
 
 from __future__ import annotations
 

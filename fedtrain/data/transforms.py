@@ -1,4 +1,4 @@
-"""From a batch of pixels to what a network reads, on whatever device the batch is."""
+"""Turn a batch of pixels into the input of a network, on the device of the batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The networks, each cut into ``features`` and ``head`` where a method wants it."""
+"""The networks, each split into ``features`` and ``head`` where a method wants it."""
 
 from fedtrain.models.alexnet import build_alexnet
 from fedtrain.models.choice import choose_model

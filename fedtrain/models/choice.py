@@ -1,4 +1,4 @@
-"""Which network suits which data, where nobody says."""
+"""Choose a network by the data when none is named."""
 
 from __future__ import annotations
 

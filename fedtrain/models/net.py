@@ -1,4 +1,4 @@
-"""A network in two parts, and where to part it."""
+"""A network in two parts, features and head, and where it is split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How evenly the clients fare, and what it costs in bytes and in time."""
+"""Figures of fairness and cost: how evenly the clients fare, bytes and time."""
 
 from __future__ import annotations
 

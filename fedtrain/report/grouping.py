@@ -1,4 +1,4 @@
-"""Which runs are alike: in all but their seeds, or in their test data; and what tells the others apart."""
+"""Group runs that differ only in their seeds, or share their test data, and name what tells groups apart."""
 
 from __future__ import annotations
 

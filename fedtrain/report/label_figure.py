@@ -1,4 +1,4 @@
-"""Who holds how much of which class: bubbles for few clients, stacked bars for many, a map for many classes too."""
+"""The figure of labels: who holds how much of which class, as bubbles, stacked bars or a map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs as one page that needs nothing but itself: no network, no script, no other file."""
+"""The report page: runs as one file that needs no network, no script and no other file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A figure as a file: whole or not at all, and never over a file that is not ours."""
+"""Write a figure as a PNG file: whole or not at all, and never over a file that is not ours."""
 
 from __future__ import annotations
 

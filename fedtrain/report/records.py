@@ -1,4 +1,4 @@
-"""What the folder of a run tells a reader: its settings, its data, every evaluation, and what it cost."""
+"""Read the record of a run from its folder: settings, data, every evaluation, and what it cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs put in order: runs that differ only in their seeds are one row, rows on the same data are one table."""
+"""Rows of a report: runs that differ only in their seeds are one row, rows on the same data one table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of a page as data that the page holds itself."""
+"""Figures of a page as SVG that the page holds itself."""
 
 from __future__ import annotations
 

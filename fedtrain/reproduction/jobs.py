@@ -1,4 +1,4 @@
-"""Which folder a cell has: one that holds this very run, wherever its name comes from, or a new one."""
+"""Choose the folder of each run: one that holds this very run, whatever its name, or a new one."""
 
 from __future__ import annotations
 

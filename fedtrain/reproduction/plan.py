@@ -1,4 +1,4 @@
-"""From a request to cells: which rows, blocks and seeds, each with its configuration."""
+"""Plan the runs of a request: which rows, blocks and seeds, each with its configuration."""
 
 from __future__ import annotations
 

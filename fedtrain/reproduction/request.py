@@ -1,4 +1,4 @@
-"""What a user asks for."""
+"""The request of a reproduction: what to run, and how much of it."""
 
 from __future__ import annotations
 

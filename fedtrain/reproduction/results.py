@@ -1,4 +1,4 @@
-"""What the runs say, laid out as the paper does, each number beside the paper's."""
+"""Lay out what the runs found as the paper does, each number beside the paper's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cell: one run of one row, on one block, with one seed; its configuration, its name, its command."""
+"""A run of a table or figure: its row, block and seed, its configuration, its name, its command."""
 
 from __future__ import annotations
 

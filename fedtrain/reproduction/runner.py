@@ -1,4 +1,4 @@
-"""Runs cells as processes of their own, some at a time; one that fails leaves the others alone."""
+"""Run each as a process of its own, some at a time; one that fails leaves the others alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run at rest: what the server would send next, and what every client keeps, as safetensors."""
+"""Checkpoints: what the server would send next, and what every client keeps, as safetensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A configuration brought to life: its data, its network, its clients."""
+"""Build what a configuration describes: its data, its network, its clients."""
 
 from __future__ import annotations
 

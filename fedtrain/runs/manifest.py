@@ -1,4 +1,4 @@
-"""What a reader needs to trust or to repeat the numbers of a run."""
+"""Manifests: what a reader needs to trust or to repeat the numbers of a run."""
 
 from __future__ import annotations
 

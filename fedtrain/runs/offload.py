@@ -1,4 +1,4 @@
-"""Entries that rest on disk: mapped into memory, where they stay only as long as there is room."""
+"""Client state offloaded to disk: mapped into memory, where it stays only while there is room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that goes on: which one it is, and what may have changed."""
+"""Resume a run: make sure that it is the same one, and note what has changed around it."""
 
 from __future__ import annotations
 

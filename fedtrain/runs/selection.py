@@ -1,4 +1,4 @@
-"""Which number is reported: named rules over the rows of a run, never chosen by test accuracy.
+"""Rules of reporting: which accuracy counts, by name, never chosen by test accuracy.
 
 A row is ``{"round", "client", "split", "branch", "accuracy", "loss", "n"}``: one for each evaluated round, client,
 split and branch. Runs with further scores have them as ``"metrics"``, null where the labels do not define one.

@@ -1,4 +1,4 @@
-"""Messages as they travel or rest: a note that JSON can hold, and tensors by name."""
+"""Encode messages for travel and rest: a note that JSON can hold, and tensors by name."""
 
 from __future__ import annotations
 

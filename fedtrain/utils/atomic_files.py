@@ -1,4 +1,4 @@
-"""Files that are complete or absent."""
+"""Atomic files: complete or absent."""
 
 from __future__ import annotations
 

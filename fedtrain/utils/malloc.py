@@ -1,4 +1,4 @@
-"""How the process deals with memory that it has freed."""
+"""Tell the memory allocator to return what the process has freed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where results go if nobody says where."""
+"""Choose a new folder for results when nobody names one."""
 
 from __future__ import annotations
 

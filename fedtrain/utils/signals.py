@@ -1,4 +1,4 @@
-"""What is done on Ctrl-C and SIGTERM while something runs, and Ctrl-C at a better moment."""
+"""Signals: what is done on Ctrl-C and SIGTERM while something runs, and Ctrl-C put off to a better moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which samples are whose: from settings and labels to indices, without an image."""
+"""Assign samples to clients: settings and labels in, indices out, without an image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every skew asks of its input, and the generator it draws from."""
+"""Checks of what partitions are given, and the random generator that they draw from."""
 
 from __future__ import annotations
 

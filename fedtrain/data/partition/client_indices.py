@@ -1,4 +1,4 @@
-"""What a partition reads and what it gives."""
+"""Input and output of a partition: pools of labels, and the indices of each client."""
 
 from __future__ import annotations
 

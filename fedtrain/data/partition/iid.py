@@ -1,4 +1,4 @@
-"""No skew: everyone draws from the same urn."""
+"""IID: no skew, every client draws from the same distribution."""
 
 from __future__ import annotations
 

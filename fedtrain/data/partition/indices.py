@@ -1,4 +1,4 @@
-"""What one client gets."""
+"""Index arrays: one client's samples in a pool, and how many there are of each class."""
 
 from __future__ import annotations
 

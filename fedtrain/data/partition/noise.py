@@ -1,4 +1,4 @@
-"""Feature skew by noise: the same images, seen ever less clearly."""
+"""Feature skew by noise: each client sees the images with more noise than the one before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A smaller list out of a list: by strata, or with labels and images out of step."""
+"""Subsets of a list of samples: stratified, or with labels misaligned as in published code."""
 
 from __future__ import annotations
 

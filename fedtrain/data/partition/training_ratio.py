@@ -1,4 +1,4 @@
-"""How much training data a Digits client has."""
+"""How many training samples a Digits client has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that come from a file and shall point below a folder, never out of it."""
+"""Check names that come from a file: they must lie below a folder."""
 
 from __future__ import annotations
 

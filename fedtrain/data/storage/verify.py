@@ -1,4 +1,4 @@
-"""Look at every byte of what the store holds of a data set."""
+"""Verify what the store holds of a data set, byte by byte."""
 
 from __future__ import annotations
 
