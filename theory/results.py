@@ -231,9 +231,14 @@ class MixtureResults:
     def describe(self) -> list[str]:
         """What the two criteria say, in sentences."""
         curve = self.curve
+        if curve.is_flat:
+            criterion = "λ_min, the paper's criterion, is the same for every share of the online network: "
+        else:
+            criterion = (
+                f"By λ_min, the paper's criterion, the best share of the online network is w = {curve.best_w:g}: "
+            )
         sentences = [
-            f"By λ_min, the paper's criterion, the best share of the online network is w = {curve.best_w:g}: "
-            "it speaks of how fast training data are fitted, not of what is learned from others (O5)."
+            f"{criterion}it speaks of how fast training data are fitted, not of what is learned from others (O5)."
         ]
         if self.shows_expected and self.expected:
             sentences.append(

@@ -20,6 +20,10 @@ MANY_ROWS = 400
 """From so many rows on, curves have fewer points: each is an eigenvalue problem."""
 
 
+FLATNESS = 1e-9
+"""Values of λ_min that differ by less, as a share of the largest, differ by rounding."""
+
+
 @dataclass(frozen=True)
 class MixtureCurve:
     """The spectrum of w K_on + (1 - w) K_off over w: 0 is SingleSet, 1/2 the paper's Fed-CO2, 1 FedBN."""
@@ -34,6 +38,11 @@ class MixtureCurve:
     def best_w(self) -> float:
         """The first w with the largest λ_min."""
         return self.w[self.lambda_min.index(max(self.lambda_min))]
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether λ_min is the same for every w but for rounding, as it is with one client."""
+        return max(self.lambda_min) - min(self.lambda_min) <= FLATNESS * max(self.lambda_min)
 
     @property
     def smallest_fall(self) -> float:

@@ -134,7 +134,11 @@ def _describe_tracking(curves: Curves) -> str:
 
 
 def _describe_mixture(mixture: MixtureResults) -> str:
-    first = f"By λ_min the best share of the online network is {mixture.curve.best_w:.2g}"
+    first = (
+        "λ_min is the same for every share of the online network"
+        if mixture.curve.is_flat
+        else f"By λ_min the best share of the online network is {mixture.curve.best_w:.2g}"
+    )
     if mixture.sharing is not None and not mixture.shows_expected:
         wanted = sorted(one.best_w for one in mixture.sharing.clients)
         span = f"{wanted[0]:.2g}" if wanted[-1] - wanted[0] < 0.005 else f"{wanted[0]:.2g} to {wanted[-1]:.2g}"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from theory import InputError, keep_client_blocks
 from theory.claims.deep import build_small_conv_net, compute_deep_kernels
 from theory.kernels.mixture import choose_weights, mix_kernels, trace_mixture
+from theory.results import MixtureResults
 
 
 def draw_kernel(seed, sizes, rank):
@@ -62,6 +63,14 @@ def test_the_federated_reading_falls_too_and_below_a_line(seed, sizes, rank):
     room = 1e-12 * curve.lambda_max[-1]
     for w, value in zip(curve.w, curve.federated_lambda_min, strict=True):
         assert value <= (1 - w * (1 - 1 / N)) * curve.lambda_min[0] + room
+
+
+@pytest.mark.parametrize(("sizes", "flat"), [([5], True), ([3, 2], False)])
+def test_no_share_is_called_the_best_where_all_are_alike(sizes, flat):
+    curve = trace_mixture(*draw_kernel(1, sizes, rank=9))
+    assert curve.is_flat is flat
+    first = MixtureResults(curve, None).describe()[0]
+    assert ("is the same for every share" in first, "the best share" in first) == (flat, not flat)
 
 
 def test_the_law_needs_the_client_blocks():
