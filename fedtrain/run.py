@@ -339,7 +339,7 @@ class Run:
             seed: Of the choice of samples.
             next_round: Whether to make a round with the networks, beside the one that the kernel predicts.
             real_round: Whether to make the run's own next round from every checkpoint too, on all its data, beside the
-                one that the kernel foretells for its batches. It takes as long as a few rounds of training each.
+                one that the kernel predicts for its batches. It takes as long as a few rounds of training each.
             memory: Bytes for the kernels; without it most of what is free. What does not fit is refused.
             out: Write report.html, report.json and figures into this folder.
             data_dir: The folder of the data sets, if not the usual one.

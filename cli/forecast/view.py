@@ -1,4 +1,4 @@
-"""How ``fedco2 forecast`` shows what it foretells."""
+"""How ``fedco2 forecast`` shows what it predicts."""
 
 from __future__ import annotations
 

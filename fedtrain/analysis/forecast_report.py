@@ -29,7 +29,7 @@ class GainSummary:
 
 @dataclass(frozen=True)
 class ClientForecast:
-    """What is foretold for a client."""
+    """The forecast for a client."""
 
     name: str
     samples: int
@@ -62,13 +62,13 @@ class ForecastSubject:
 
 @dataclass(frozen=True, repr=False)
 class ForecastReport:
-    """Which method will generalise best, foretold from the data; a table in a notebook."""
+    """Which method will generalise best, predicted from the data; a table in a notebook."""
 
     title: str
     standin: bool
     notes: list[str]
     score: str
-    """What is foretold: the share of right classes, or of the variance that is explained."""
+    """What is forecast: the share of right classes, or of the variance that is explained."""
     methods: list[str]
     clients: list[ClientForecast]
     mean: dict[str, float]
@@ -82,7 +82,7 @@ class ForecastReport:
     """Of the kernels: network or width, seed, folds."""
 
     def __getitem__(self, client: str) -> ClientForecast:
-        """What is foretold for this client."""
+        """The forecast for this client."""
         found = {one.name: one for one in self.clients}
         if client not in found:
             raise InputError(f"no client is called {client!r}; {suggest_name(client, found)}")
@@ -141,7 +141,7 @@ class ForecastReport:
 def build_forecast_report(
     subject: ForecastSubject, found: Forecast, methods: list[str], setting: dict[str, float | int | str]
 ) -> ForecastReport:
-    """All that is foretold; ``methods`` are those that are compared."""
+    """The whole forecast; ``methods`` are those that are compared."""
     each = {method: found.compute_client_scores(method) for method in found.scores}
     has_pair = SINGLESET in found.scores and FEDBN in found.scores
     gains = [GainSummary.of(gain) for gain in found.compute_client_gains()] if has_pair else []

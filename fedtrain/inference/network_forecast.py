@@ -1,4 +1,4 @@
-"""Which method will win, foretold with the kernels of the network that would be trained, at its initial weights."""
+"""Which method will win, predicted with the kernels of the network that would be trained, at its initial weights."""
 
 from __future__ import annotations
 

@@ -87,18 +87,18 @@ def test_wide_networks_that_are_really_trained_predict_what_their_kernels_forete
     held = torch.arange(len(whole.y)) % 4 == 0
     seen, unseen = split_held_out(whole, held)
     online = draw_initial_weights(seen, width, alpha)
-    foretold = {}
+    predicted = {}
     for name, K in zip(("offline", "online"), compute_method_kernels(whole, width, alpha), strict=False):
         start = compute_outputs(whole, online)[0]
         rows = K[held][:, ~held] @ torch.linalg.solve(K[~held][:, ~held], (whole.y - start)[~held])
-        foretold[name] = start[held] + rows
+        predicted[name] = start[held] + rows
     trained = descend(seen, online, online.copy_per_client(), "federated", 4000, 0.1, snapshot_count=2)
     _, on, off = trained.snapshots[-1]
     assert (trained.online[-1] - seen.y).norm() < 0.02 * seen.y.norm()  # trained to its end
     scale = unseen.y.norm()
     for name, weights in (("online", on), ("offline", off)):
-        assert (compute_outputs(unseen, weights)[0] - foretold[name]).norm() < 0.05 * scale, name
-    assert (foretold["online"] - foretold["offline"]).norm() > 0.2 * scale  # else the test could not tell them apart
+        assert (compute_outputs(unseen, weights)[0] - predicted[name]).norm() < 0.05 * scale, name
+    assert (predicted["online"] - predicted["offline"]).norm() > 0.2 * scale  # else the test could not tell them apart
 
 
 def test_federation_helps_clients_that_agree_and_hurts_those_that_do_not():

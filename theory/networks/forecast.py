@@ -1,4 +1,4 @@
-"""Which method will generalise best, foretold with the kernels of the very networks before they are trained.
+"""Which method will generalise best, predicted with the kernels of the very networks before they are trained.
 
 As in `theory.forecast`, each sample is predicted from the other folds by kernel regression; only the kernels are
 others: those of deep networks, with what a method shares and what it keeps. A round of averaging with equal weights

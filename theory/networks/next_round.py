@@ -1,4 +1,4 @@
-"""Does the kernel predict a round? A round made by real networks beside the round that their kernel foretells.
+"""Does the kernel predict a round? A round made by real networks beside the round that their kernel predicts.
 
 The round: every client takes full-batch gradient steps on the cross entropy of the samples that are looked at, in
 evaluation mode, without momentum; then the server averages what is shared. Batch norm in training mode mixes the
@@ -24,7 +24,7 @@ TINY_CHANGE = 1e-5
 
 @dataclass(frozen=True)
 class RoundForecast:
-    """How far the kernel is off: |real change - foretold change| / |real change| of the outputs."""
+    """How far the kernel is off: |real change - predicted change| / |real change| of the outputs."""
 
     lr: float
     steps: int
@@ -113,16 +113,16 @@ def compare_round(
 ) -> RoundForecast:
     """Make the round both ways."""
     before = compute_outputs(networks, samples)
-    foretold = forecast_round(kernel, before, samples, lr, steps)
-    return compare_changes(before, make_round(networks, samples, shared, lr, steps), foretold, lr, max(steps))
+    predicted = forecast_round(kernel, before, samples, lr, steps)
+    return compare_changes(before, make_round(networks, samples, shared, lr, steps), predicted, lr, max(steps))
 
 
 def compare_changes(
-    before: Sequence[Tensor], after: Sequence[Tensor], foretold: Sequence[Tensor], lr: float, steps: int
+    before: Sequence[Tensor], after: Sequence[Tensor], predicted: Sequence[Tensor], lr: float, steps: int
 ) -> RoundForecast:
-    """Real outputs before and after a round beside the change that was foretold."""
+    """Real outputs before and after a round beside the change that was predicted."""
     real = torch.cat([(b - a).flatten() for a, b in zip(before, after, strict=True)])
-    change = torch.cat([f.flatten() for f in foretold])
+    change = torch.cat([f.flatten() for f in predicted])
     size = torch.cat([f.flatten() for f in before]).norm().item()
     length = real.norm().item()
     return RoundForecast(

@@ -1,4 +1,4 @@
-"""The round that the kernel foretells for a run's own batches: training of the networks' tangents at the checkpoint.
+"""The round that the kernel predicts for a run's own batches: training of the networks' tangents at the checkpoint.
 
 f(x) + J(x) δ with J at the checkpoint, and gradient steps on δ. Its outputs are what the kernel over *all* of a
 client's training data predicts for these batches, and that matrix is never built: with 743 images and ten outputs it
@@ -81,9 +81,9 @@ def compare_real_round(
     shared: Set[str],
     lr: float,
 ) -> RoundForecast:
-    """The run's real next round, which led to the outputs ``after``, beside the one that the kernel foretells."""
+    """The run's real next round, which led to the outputs ``after``, beside the one that the kernel predicts."""
     with torch.no_grad():
         before = [net(x) for net, x in zip(networks, samples.inputs, strict=True)]
-        foretold = foretell_round(networks, batches, samples, shared, lr)
+        predicted = foretell_round(networks, batches, samples, shared, lr)
     steps = max(sum(1 for _ in own()) for own in batches)
-    return compare_changes(before, after, foretold, lr, steps)
+    return compare_changes(before, after, predicted, lr, steps)

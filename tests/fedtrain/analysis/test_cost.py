@@ -1,4 +1,4 @@
-"""What a run will cost, foretold without running it."""
+"""What a run will cost, predicted without running it."""
 
 from __future__ import annotations
 

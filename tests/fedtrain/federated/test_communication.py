@@ -1,4 +1,4 @@
-"""Bytes: counted by hand, foretold from the network, and measured in a round."""
+"""Bytes: counted by hand, predicted from the network, and measured in a round."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def test_nothing_travels_for_who_is_alone():
 def test_a_round_costs_what_was_foretold(method, toy):
     """Every method, every client, rounds with few and with all."""
     run = toy.train(method, 3, participation=0.7)
-    foretold = summarise_model(method, toy.build_net, len(toy.names)).traffic
+    predicted = summarise_model(method, toy.build_net, len(toy.names)).traffic
     before = run.backend.initial_broadcast()
     for round in run.history:
         for update in round.updates:
-            assert measure_exchange(before, update, run.backend.trainer.batch_norm_names) == foretold
+            assert measure_exchange(before, update, run.backend.trainer.batch_norm_names) == predicted
         before = round.message
 
 

@@ -83,8 +83,8 @@ def test_a_wide_network_that_is_trained_predicts_what_its_kernel_foretells():
     with torch.no_grad():
         learned = net(both.inputs[1]) - start(both.inputs[1])
         reached = net(x) - start(x)
-    foretold = K[12:, :12] @ torch.linalg.solve(K[:12, :12], reached)  # whatever was reached in the span
-    assert (learned - foretold).norm() < 0.1 * learned.norm()
+    predicted = K[12:, :12] @ torch.linalg.solve(K[:12, :12], reached)  # whatever was reached in the span
+    assert (learned - predicted).norm() < 0.1 * learned.norm()
     assert learned.norm() > 0.1
 
 
