@@ -270,3 +270,16 @@ def test_the_command_line_starts_without_heavy_imports(tmp_path: Path) -> None:
     assert "cli" in loaded
     assert not HEAVY.intersection(loaded)
     assert {name for name in loaded if name.split(".")[0] == "fedtrain"} <= LIGHT
+
+
+LOOK_UPS = (
+    "aggregate backend certificate checkpoint client codec dirichlet distributed fedavg flops manifest partition "
+    "preset resume server significance standin vmap"
+)
+
+
+@pytest.mark.parametrize("word", LOOK_UPS.split())
+def test_a_look_up_finds_its_file(word: str) -> None:
+    """The words that people search a tree for are in the names of files or folders."""
+    found = [path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    assert any(word in part for path in found for part in path.parts)
