@@ -29,7 +29,7 @@ def write(tmp_path, monkeypatch):
             (tmp_path / name).write_text(text, "utf-8")
 
     yield new
-    for name in {"lg", "nets"} - before:
+    for name in {"lg", "nets", "halfway", "watch", "sensors", "sign", "csv_tracker"} - before:
         sys.modules.pop(name, None)
 
 
@@ -54,6 +54,57 @@ def test_the_network_of_the_page_trains_and_the_method_too(write, monkeypatch):
     )
     assert run.config.method.title == "LG-FedAvg"
     assert {name.split(".")[0] for name in run.trained.trainer.shared_names} == {"head"}
+
+
+@pytest.fixture
+def train(write, monkeypatch):
+    """Trains with the file of a page."""
+    monkeypatch.setattr("fedtrain.report.run_figures.draw_run_figures", lambda folder, summary: [])
+
+    def now(page, **options):
+        write(page)
+        how = {"clients": draw_clients(), "model": "mlp", "method": "fedavg", "out": "run", **HOW}
+        return fedtrain.train(**(how | options))
+
+    return now
+
+
+def test_the_aggregator_of_the_page(train):
+    run = train("aggregator.md", aggregator="./halfway.py:Halfway", settings={"aggregator.share": 0.9})
+    assert run.config.aggregator.share == 0.9
+    far = train("aggregator.md", aggregator="halfway:Halfway", settings={"aggregator.share": 0.1}, out="far")
+    assert far.rows != run.rows
+
+
+def test_the_callback_of_the_page(train):
+    run = train("callback.md", callbacks=["./watch.py:WorstClient"], rounds=2)
+    lines = [line.split() for line in (run.path / "worst.txt").read_text().splitlines()]
+    assert [line[0] for line in lines] == ["1", "2"]
+    last = {row["client"]: row["accuracy"] for row in run.rows if row["round"] == 2}
+    assert float(lines[1][2]) == pytest.approx(min(last.values()), abs=1e-3)
+
+
+def test_the_data_set_of_the_page(train):
+    run = train("dataset.md", clients=None, dataset="./sensors.py:load")
+    assert run.manifest["data"]["classes"] == ["calm", "windy", "storm"]
+    assert {row["client"] for row in run.rows} == {"coast", "hill", "valley"}
+
+
+def test_the_optimiser_of_the_page(train):
+    run = train("optimizer.md", optimizer="./sign.py:SignSGD", lr=0.001, momentum=0, weight_decay=0.01)
+    assert run.config.local.optimizer == "sign:SignSGD"
+
+
+def test_the_tracker_of_the_page(train):
+    run = train("tracker.md", track="./csv_tracker.py:CsvTracker")
+    names = {line.split(",")[1] for line in (run.path / "numbers.csv").read_text().splitlines()}
+    assert {"a/test/fused/accuracy", "a/train/local/loss", "mean/test/fused/loss"} <= names
+
+
+def test_every_page_has_a_file_that_is_tried():
+    pages = {page.name for page in PAGES.glob("*.md")} - {"index.md"}
+    tried = {page for page in pages if f'"{page}"' in Path(__file__).read_text("utf-8")}
+    assert tried == pages == {page.name for page in PAGES.glob("*.md") if FILE.search(page.read_text("utf-8"))}
 
 
 def test_the_other_network_of_the_page_has_two_parts(write):
