@@ -43,6 +43,7 @@ def run_checks() -> Iterator[CheckResult]:
     yield from check_hardware()
     yield check_memory()
     yield from (check_import(name) for name in ("theory", "fedtrain", "cli"))
+    yield from check_plug_ins()
     yield check_folder("data", get_data_folder(), "set FEDCO2_DATA to a folder that you may write in")
     yield check_folder("runs", Path("runs").absolute(), "go to a folder that you may write in")
     yield check_browser()
@@ -66,6 +67,20 @@ def check_packages() -> Iterator[CheckResult]:
     yield CheckResult("python", f"{python}, {sys.executable}", mend)
     yield CheckResult("fedco2", f"{about['Version']}, {SOURCE_ROOT}")
     yield from (check_package(need) for need in needs if need.marker is None or need.marker.evaluate({"extra": ""}))
+
+
+def check_plug_ins() -> Iterator[CheckResult]:
+    """What installed packages offer, by kind, and what of it cannot be chosen; nothing of theirs is loaded."""
+    if not all(check_import(name).ok for name in ("theory", "fedtrain")):
+        return  # or we would import what hides ours
+    from fedtrain.extensions.references import KINDS, list_hidden, list_installed
+
+    for kind in KINDS:
+        if names := list_installed(kind):
+            yield CheckResult(f"{kind}s of others", ", ".join(names))
+        if hidden := list_hidden(kind):
+            mend = f"fedco2 has a {kind} of this name; rename the entry point in that package, or uninstall it"
+            yield CheckResult(f"{kind}s of others", f"hidden: {', '.join(hidden)}", mend)
 
 
 def check_package(need: Requirement) -> CheckResult:

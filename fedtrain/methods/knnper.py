@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -11,13 +11,17 @@ from torch import Tensor
 
 from fedtrain.methods.base import RoundContext
 from fedtrain.methods.fedavg import FedAvg
+from fedtrain.methods.fusion import FusingMethod
 from fedtrain.models import Net, SplitPoint
 from theory.errors import InputError
 
 
 @dataclass(frozen=True)
-class KnnPer(FedAvg):
-    """FedAvg; only predictions differ: λ p_neighbours + (1 - λ) p_model."""
+class KnnPer(FusingMethod[Net], FedAvg):
+    """FedAvg; only predictions differ: λ p_neighbours + (1 - λ) p_model.
+
+    With the fusion ``weighted`` each client chooses its own λ on its validation samples, as in the paper.
+    """
 
     weight: float = 0.5
     """λ, the share of the neighbours."""
@@ -36,6 +40,11 @@ class KnnPer(FedAvg):
             raise InputError(f"method.k is {self.k}; it must be at least 1")
         if not self.scale > 0:
             raise InputError(f"method.scale is {self.scale}; it must be above 0")
+
+    @property
+    def branch_names(self) -> Sequence[str]:
+        """The network and the neighbours."""
+        return ("model", "neighbours")
 
     def prepare_prediction(self, module: Net, context: RoundContext[Net]) -> RoundContext[Net]:
         """Remember the features and labels of the training samples."""
@@ -63,9 +72,13 @@ class KnnPer(FedAvg):
         return weights.new_zeros(len(z), classes).scatter_add_(1, labels[which], weights)
 
     def fuse(self, branches: Mapping[str, Tensor], context: RoundContext[Net]) -> Tensor:
+        """Both; without a memory the network alone."""
+        return super().fuse(branches, context) if "neighbours" in branches else branches["model"]
+
+    def fuse_as_published(self, branches: Mapping[str, Tensor], context: RoundContext[Net]) -> Tensor:
         """The logarithm of the mixture of probabilities."""
         own = branches["model"]
-        if "neighbours" not in branches or self.weight == 0:
+        if self.weight == 0:
             return own
         mixed = self.weight * branches["neighbours"].exp() + (1 - self.weight) * own.softmax(-1)
         return mixed.clamp_min(torch.finfo(mixed.dtype).tiny).log()

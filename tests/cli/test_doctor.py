@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import warnings
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,17 @@ import torch
 from packaging.requirements import Requirement
 
 from cli.doctor import checks
-from cli.doctor.checks import CheckResult, check_folder, check_hardware, check_import, check_package, get_data_folder
+from cli.doctor.checks import (
+    CheckResult,
+    check_folder,
+    check_hardware,
+    check_import,
+    check_package,
+    check_plug_ins,
+    get_data_folder,
+)
 from cli.main import main
+from fedtrain.extensions import references
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,6 +65,14 @@ def test_a_package_of_the_same_name_that_hides_ours(tmp_path: Path) -> None:
     assert [name for name, f in findings.items() if not f["ok"]] == ["theory"]
     assert findings["theory"]["value"] == f"hidden by {other / '__init__.py'}"
     assert "virtual environment" in findings["theory"]["mend"]
+
+
+def test_plug_ins_are_named_and_so_are_those_that_cannot_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = tuple(EntryPoint(name, "lg:LG", "fedco2.methods") for name in ("fedavg", "lg"))
+    monkeypatch.setattr(references, "_list_entry_points", lambda kind: made if kind == "method" else ())
+    found = list(check_plug_ins())
+    assert [(one.value, one.ok) for one in found] == [("lg", True), ("hidden: fedavg (an unknown package)", False)]
+    assert "fedco2 has a method of this name; rename the entry point" in found[1].mend
 
 
 def test_a_package_of_ours_that_is_gone() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -245,3 +247,15 @@ def test_scaffold_refuses_other_optimisers(toy):
 def test_fedproto_names_a_head_that_it_cannot_read(toy):
     with pytest.raises(InputError, match="this head has none; take another network"):
         toy.build_client_trainer(FedProto(), make=lambda: Net(nn.Linear(6, 3), nn.Identity()))
+
+
+def test_each_client_of_knnper_may_choose_its_own_share_of_the_neighbours(toy):
+    clients = [
+        replace(client, val=client.train if client.name == "a" else client.test) for client in toy.build_clients()
+    ]
+    run = toy.train(KnnPer(fusion="weighted"), 3, clients=clients)
+    found = {name: run.backend.client_states[name]["branch_weights.weights"] for name in toy.names}
+    for weights in found.values():
+        assert weights.sum().item() == pytest.approx(1)
+    assert found["a"][1] > 0.8  # a training sample is its own nearest neighbour
+    assert len({tuple(weights.tolist()) for weights in found.values()}) == 3
