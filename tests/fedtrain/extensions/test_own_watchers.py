@@ -243,7 +243,7 @@ DATA = {
     "load = 3": "is an instance of int; name a function that returns clients",
     "def load():\n    open('/nowhere')": "failed: bad_e.py:9: FileNotFoundError",
     LOAD.replace('names = ("north", "south")', 'names = ("north", "north")'): "two clients are called 'north'",
-    LOAD.replace("arange(n) % 3", "arange(n) % 4"): "a label is 3, and there are 3 classes",
+    LOAD.replace("arange(n) % 3", "arange(n) % 4"): "a label is 3, and 3 classes are named",
     LOAD.replace("randn(n, 6, generator=chance)", "randn(n, 6, generator=chance).log()"): "replace or drop values",
     LOAD.replace('("north", ', '("a/b", '): "cannot be the name of a file",
 }
