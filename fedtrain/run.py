@@ -298,7 +298,7 @@ class Run:
             seed: Of the choice of shots.
             metrics: Further scores: none, all, or names separated by commas; without it those of the run.
             data_dir: The folder of the data sets, if not the usual one.
-            out: A file for the personal part, which ``fedco2 predict --personal`` reads.
+            out: A file for the personal part, which ``fedco2 predict --newcomer`` reads.
         """
         if out is not None:
             check_new_file(Path(out), ".safetensors", "a personal part is a file of tensors")

@@ -28,7 +28,7 @@ from cli.options import add_code_options, load_code
     type=click.Path(path_type=Path),
     default=None,
     metavar="FILE.safetensors",
-    help="Write the personal part, for fedco2 predict RUN --personal FILE.",
+    help="Write the personal part, for fedco2 predict RUN --newcomer FILE.",
 )
 @click.option("--data-dir", type=click.Path(path_type=Path), default=None, help="Where the run's data are.")
 @click.option("--device", default=None, help="auto, cpu or cuda.  [default: the run's]")
@@ -66,7 +66,7 @@ def adapt(
       fedco2 adapt RUN --shots 20
       fedco2 adapt RUN --data new-hospital.csv --shots 0
       fedco2 adapt RUN --data photos/carla --out carla.safetensors
-      fedco2 predict RUN --personal carla.safetensors photo.jpg
+      fedco2 predict RUN --newcomer carla.safetensors photo.jpg
     """
     if client is not None and data is None:
         raise click.UsageError("--client says which client in --data; add that")

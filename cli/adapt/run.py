@@ -71,4 +71,4 @@ def show_adaptation(screen: Console, about: RunDescription, found: AdaptedClient
         values = (found.before.metrics.get(name), after)
         print_paragraph(screen, f"{name}: {' to '.join('-' if one is None else f'{one:.3f}' for one in values)}")
     if out is not None:
-        print_paragraph(screen, f"Written to {out}; next: fedco2 predict {about['run']} --personal {out} FILE")
+        print_paragraph(screen, f"Written to {out}; next: fedco2 predict {about['run']} --newcomer {out} FILE")

@@ -23,7 +23,7 @@ from cli.options import Choice, add_code_options, load_code
     help="For images of a client that was never seen, by this policy.",
 )
 @click.option(
-    "--personal",
+    "--newcomer",
     type=click.Path(path_type=Path),
     default=None,
     metavar="FILE",
@@ -39,7 +39,7 @@ def predict(
     images: tuple[Path, ...],
     client: str | None,
     new_client: str | None,
-    personal: Path | None,
+    newcomer: Path | None,
     branch: str | None,
     top: int,
     device: str | None,
@@ -65,15 +65,15 @@ def predict(
       fedco2 predict runs/office-fedco2-20260101-120000 --client dslr photo.jpg
       fedco2 predict RUN --client dslr --top 3 --branch online photos/*.jpg
       fedco2 predict RUN --new-client online-average photos/*.jpg --json
-      fedco2 predict RUN --personal carla.safetensors photo.jpg
+      fedco2 predict RUN --newcomer carla.safetensors photo.jpg
     """
-    if sum(one is not None for one in (client, new_client, personal)) != 1:
+    if sum(one is not None for one in (client, new_client, newcomer)) != 1:
         raise click.UsageError(
-            "say whose images these are: --client NAME, --new-client online-average, or --personal FILE"
+            "say whose images these are: --client NAME, --new-client online-average, or --newcomer FILE"
         )
     if new_client and branch:
         raise click.UsageError("--branch contradicts --new-client: the policy decides which branch can be used")
     from cli.predict.run import run_predict
 
     load_code(method=method, model=model, aggregator=aggregator, optimizer=optimizer)
-    run_predict(run, images, client, personal, branch, top, device, as_json)
+    run_predict(run, images, client, newcomer, branch, top, device, as_json)

@@ -50,7 +50,7 @@ def run_predict(
     folder: Path,
     paths: Sequence[Path],
     client: str | None,
-    personal: Path | None,
+    newcomer: Path | None,
     branch: str | None,
     top: int,
     device: str | None,
@@ -58,8 +58,8 @@ def run_predict(
 ) -> None:
     """Open, read, predict, show."""
     run = load_trained_run(folder, device)
-    if personal is not None:
-        run, client, its_branch = add_newcomer(run, personal)
+    if newcomer is not None:
+        run, client, its_branch = add_newcomer(run, newcomer)
         branch = branch or its_branch
     if client is None:
         choose_branch(run)  # refused before files are read

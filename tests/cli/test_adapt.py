@@ -1,4 +1,4 @@
-"""fedco2 train --hold-out, adapt and predict --personal, one after the other."""
+"""fedco2 train --hold-out, adapt and predict --newcomer, one after the other."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_a_newcomer_is_adapted_and_asked(
     out = capsys.readouterr().out
     assert "for chur" in out
     assert "after: 10 shots, 50 passes" in out
-    assert "fedco2 predict run --personal chur.safetensors" in out.replace("\n", " ")
-    assert main(["predict", "run", "--personal", "chur.safetensors", "chur.csv", "--json"]) == 0
+    assert "fedco2 predict run --newcomer chur.safetensors" in out.replace("\n", " ")
+    assert main(["predict", "run", "--newcomer", "chur.safetensors", "chur.csv", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["client"], said["branch"], len(said["predictions"])) == ("chur", "fused", 30)
 
@@ -62,8 +62,8 @@ def test_a_newcomer_is_adapted_and_asked(
         ),
         (["adapt", "run", "--shots", "9999"], "shots is 9999; client geneva has 19 training samples, take fewer"),
         (["adapt", "run", "--out", "x.npz"], "let the name end in .safetensors"),
-        (["predict", "run", "--personal", "no.safetensors", "t.csv"], "no such file; fedco2 adapt run --out"),
-        (["predict", "run", "--client", "basel", "--personal", "x", "t.csv"], "say whose images these are"),
+        (["predict", "run", "--newcomer", "no.safetensors", "t.csv"], "no such file; fedco2 adapt run --out"),
+        (["predict", "run", "--client", "basel", "--newcomer", "x", "t.csv"], "say whose images these are"),
     ],
 )
 def test_mistakes_are_explained(
