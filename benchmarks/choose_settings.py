@@ -28,8 +28,8 @@ from fedtrain.runs.loop import run_experiment
 from fedtrain.runs.manifest import build_manifest, describe_data
 
 PAPER_METHODS = ("singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa", "fedbn", "fedco2")
-LEARNING_RATES = (0.01, 0.03, 0.1)
-ROUNDS = (10, 20, 50, 100)
+LEARNING_RATES = (0.01, 0.03)
+ROUNDS = (10, 20, 50)
 FOLDS = 5
 
 
