@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cli.main import main
-from fedtrain.analysis.method_options import list_method_options
+from fedtrain.analysis.method_options import get_option_value, list_method_options
 from fedtrain.analysis.method_summary import PRESET_FOR_MODEL, summarise_method
 from fedtrain.backends.serial import SerialBackend
 from fedtrain.data.client_data import ClientData, Samples
@@ -80,6 +80,7 @@ def test_what_is_shared_in_words(ask):
         "knnper": ["everything", "", ""],
         "fedproto": ["class_shares, feature_sums", "model", ""],
         "fedbn": ["everything without batch norm", "batch norm", ""],
+        "cooperate": ["online without batch norm", "offline, batch norm of online", ""],
         "fedco2": ["online without batch norm", "offline, batch norm of online", "offline.head"],
     }
     label_skew = {one["name"]: one for one in json.loads(ask("--model", "cifar", "--json"))["methods"]}
@@ -113,7 +114,7 @@ def test_the_number_of_clients_matters_to_heads_only(ask):
 def test_one_method_with_every_option(ask, name):
     text = ask(name)
     for field in fields(METHODS[name]):
-        assert f"  {field.name} = {str(field.default).lower()}" in text
+        assert f"  {field.name} = {str(get_option_value(field.default)).lower()}" in text
     assert ("no options" in text) == (not fields(METHODS[name]))
     assert "bytes" in text
 
