@@ -9,7 +9,7 @@ from fedtrain import InputError
 from fedtrain.config.presets import resolve_preset
 from fedtrain.data.build import build_federation
 from fedtrain.inference.kernel_study import KernelStudyOptions, draw_samples
-from fedtrain.inference.network_forecast import NamedSharing, forecast_run, measure_statistics
+from fedtrain.inference.network_forecast import NamedSharing, compute_kernels, forecast_run, measure_statistics
 from fedtrain.runs.experiment import Experiment
 
 
@@ -58,6 +58,26 @@ def test_fedco2_without_cooperation_is_both_of_its_models(data):
     right = (one == 1) & (other == 1)
     assert right.any()
     assert both[right].all()
+
+
+@pytest.mark.parametrize("online", ["fedper", "fedbn"])
+def test_a_cooperation_has_the_kernels_of_its_parts(data, online):
+    """Each branch that of the method alone, in what couples clients and in what does not."""
+    both = build_config("cooperate", online=online)
+    samples = draw_samples(data, both, KernelStudyOptions(4, "float32"), torch.device("cpu"))
+    found = compute_kernels(both, data, samples)
+    for kernel, name in zip(found, (online, "singleset"), strict=True):
+        (alone,) = compute_kernels(build_config(name), data, samples)
+        assert torch.equal(kernel.shared, alone.shared)
+        assert torch.equal(kernel.personal, alone.personal)
+
+
+@pytest.mark.parametrize("fusion", ["weighted", "probabilities"])
+def test_another_fusion_has_the_kernel_of_its_prediction(data, fusion):
+    config = build_config("fedco2", fusion=fusion)
+    samples = draw_samples(data, config, KernelStudyOptions(2, "float32"), torch.device("cpu"))
+    (kernel,) = compute_kernels(config, data, samples)
+    assert kernel.whole.isfinite().all()
 
 
 @pytest.mark.parametrize(("method", "personal"), [("fedbn", True), ("fedavg", False)])
