@@ -50,4 +50,7 @@ MetricName = Literal["balanced_accuracy", "macro_f1", "auroc", "auprc", "sensiti
 METRIC_NAMES: tuple[MetricName, ...] = get_args(MetricName)
 TWO_CLASS_METRICS: tuple[MetricName, ...] = ("sensitivity", "specificity")
 
+FusionRule = Literal["own", "logits", "probabilities", "weighted", "best"]
+FUSION_RULES: tuple[FusionRule, ...] = get_args(FusionRule)
+
 DATASET_NAMES = ("digits", "office", "domainnet", "cifar10", "cifar100")

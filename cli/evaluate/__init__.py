@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cli.options import Choice, add_code_options, complete_names, load_code
+from fedtrain.registry import FUSION_RULES
 
 
 @click.command(
@@ -24,7 +25,7 @@ from cli.options import Choice, add_code_options, complete_names, load_code
     metavar="FILE.npz",
     help="Write what each model says of each sample; in the run folder, predictions.npz, reports find it.",
 )
-@click.option("--fusion", default=None, help="Of branches: own, logits, probabilities, weighted, best.")
+@click.option("--fusion", type=Choice(FUSION_RULES), help="Fuse the branches by another rule.")
 @click.option("--data-dir", type=click.Path(path_type=Path), default=None, help="Where the data are.")
 @click.option("--device", default=None, help="auto, cpu or cuda.  [default: the run's]")
 @add_code_options

@@ -39,10 +39,10 @@ from fedtrain.methods.base import (
     RoundContext,
     list_losses,
 )
-from fedtrain.methods.fusion import FusingMethod, FusionRule, StoredBranchWeights, choose_branch_weights
+from fedtrain.methods.fusion import FusingMethod, StoredBranchWeights, choose_branch_weights
 from fedtrain.metrics import compute_metrics
 from fedtrain.parameters import StateDict, all_entries, batch_norm_entries, copy_entries, is_finite, trained_entries
-from fedtrain.registry import MetricName
+from fedtrain.registry import FusionRule, MetricName
 from fedtrain.rng import make_generator
 from theory.errors import InputError
 

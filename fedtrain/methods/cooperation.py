@@ -24,10 +24,11 @@ from fedtrain.methods.base import (
     check_non_negative,
     list_losses,
 )
-from fedtrain.methods.fusion import FusingMethod, FusionRule
+from fedtrain.methods.fusion import FusingMethod
 from fedtrain.methods.two_models import kl_from_teacher
 from fedtrain.models import Net, SplitPoint
 from fedtrain.parameters import EntryNames
+from fedtrain.registry import FusionRule
 from theory.errors import InputError
 
 BranchSwitch = Literal["none", "online", "offline", "both"]

@@ -9,9 +9,10 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 
 from fedtrain.methods.base import Batch, ModelFactory, RoundContext
-from fedtrain.methods.fusion import FusingMethod, FusionRule
+from fedtrain.methods.fusion import FusingMethod
 from fedtrain.models import Net
 from fedtrain.parameters import EntryNames, entries_under
+from fedtrain.registry import FusionRule
 
 
 class TwoHeadModel(nn.Module):

@@ -6,15 +6,14 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedtrain.methods.base import BranchWeights, M, Method, RoundContext
+from fedtrain.registry import FusionRule
 
-FusionRule = Literal["own", "logits", "probabilities", "weighted", "best"]
 CHOSEN_RULES = ("weighted", "best")
 """Rules for which every client chooses, on its validation samples."""
 TEMPERATURES = tuple(2 ** (step / 4) for step in range(-8, 17))
