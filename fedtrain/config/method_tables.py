@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from fedtrain.config.toml import NONE_TEXT, TomlTable, format_value, parse_section, serialize_section
 from fedtrain.extensions.errors import explain_failure
@@ -72,7 +72,7 @@ def _parse_part(
     path = f"{section}.{name}"
     if depth >= MAX_DEPTH:
         raise InputError(f"{path}: cooperations lie more than {MAX_DEPTH} deep in each other; take fewer")
-    default: AnyMethod | None = next(field.default for field in fields(kind) if field.name == name)
+    default = cast(AnyMethod | None, next(field.default for field in fields(kind) if field.name == name))
     if chosen is None and default is not None:
         chosen = get_method_name(default)
     if chosen in (None, NONE_TEXT) and default is None:

@@ -11,6 +11,7 @@ import pytest
 from cli.main import main
 from fedtrain.data.source import load_dataset
 from fedtrain.inference import evaluate
+from fedtrain.report.formatting import format_points
 
 TRAIN = ["train", "--dataset", "digits", "--rounds", "2", "--eval-every", "2", "--lr", "0.0001", "--threads", "1"]
 SMALL = ["--set", "model.name=two-layer", "--set", "model.width=32", "--set", "data.percent=0.01", "--json"]
@@ -56,6 +57,19 @@ def test_mean_and_worst_are_those_of_the_summary(run, ask):
     assert (report["standin"], report["round"]) == (True, 2)
 
 
+def test_branches_can_be_fused_by_another_rule(run, ask):
+    plain = json.loads(ask(run, "--split", "val", "--json")[1])
+    best = json.loads(ask(run, "--split", "val", "--fusion", "best", "--json")[1])
+    assert plain["gap"]["mean"] == plain["mean"]["fused"] - max(plain["mean"][name] for name in ("online", "offline"))
+    for client, gap in best["gap"]["clients"].items():
+        assert gap == 0, client  # chosen on these very samples
+    others = [[row for row in report["rows"] if row["branch"] != "fused"] for report in (plain, best)]
+    assert others[0] == others[1]
+    code, _, err = ask(run, "--fusion", "bets")
+    assert code == 2
+    assert "did you mean 'best'" in err
+
+
 def test_one_client(run, ask):
     report = json.loads(ask(run, "--client", "usps", "--json")[1])
     assert report["rows"] == [row for row in metrics(run) if row["client"] == "usps" and row["split"] == "test"]
@@ -75,7 +89,9 @@ def test_a_table_for_people(run, ask, terminal, columns):
     for client in ("mnist", "svhn", "usps", "synthdigits", "mnist_m"):
         branches = [told[client, branch] for branch in ("fused", "online", "offline")]
         assert rows[client][1:4] == [f"{100 * row['accuracy']:.1f}" for row in branches]
-        assert rows[client][4:] == [*(f"{row['loss']:.4g}" for row in branches), "400"]
+        fused, *others = (row["accuracy"] for row in branches)
+        assert rows[client][4] == format_points(fused - max(others))
+        assert rows[client][5:] == [*(f"{row['loss']:.4g}" for row in branches), "400"]
     assert {"mean", "worst"} <= rows.keys()
     assert max(map(len, lines)) <= columns
 
