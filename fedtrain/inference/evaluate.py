@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from fedtrain.data.storage.store import resolve_data_dir
 from fedtrain.federated.client import select_split
 from fedtrain.federated.messages import Split
 from fedtrain.inference.trained_run import TrainedRun, load_trained_run
-from fedtrain.registry import FUSION_RULES, FusionRule, MetricName
+from fedtrain.registry import FUSION_RULES, MetricName
 from fedtrain.runs.callbacks import Callback, RunStart
 from fedtrain.runs.folder import RunFolder
 from fedtrain.runs.json_types import MetricRow, RunSummary
@@ -96,7 +95,7 @@ def change_fusion(run: TrainedRun, data: Federation, rule: str) -> TrainedRun:
     """The run with another fusion of its branches; where clients choose it, they choose now, on validation data."""
     if rule not in FUSION_RULES:
         raise InputError(f"unknown fusion {rule!r}; {suggest_name(rule, FUSION_RULES)}", options=("fusion",))
-    trainer, state = run.trainer.with_fusion(cast(FusionRule, rule)), run.state
+    trainer, state = run.trainer.with_fusion(rule), run.state
     if trainer.chooses_fusion and not any(client.val for client in data.clients):
         raise InputError(
             f"{run.folder.path}: no client has validation data to choose a fusion by; train with "
