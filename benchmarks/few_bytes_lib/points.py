@@ -34,5 +34,6 @@ POINTS = {
     "rank-8-down-int8": Point("rank 8 up, int8 down", both("lowrank:8+int8", "int8")),
     "rank-8": Point("rank 8, int8", both("lowrank:8+int8", "lowrank:8+int8")),
     "rank-4": Point("rank 4, int8", both("lowrank:4+int8", "lowrank:4+int8")),
+    "last-rank-8-down-int8": Point("last layer, rank 8 up, int8 down", both("lowrank:8+int8", "int8"), last=True),
     "last-rank-8": Point("last layer, rank 8, int8", both("lowrank:8+int8", "lowrank:8+int8"), last=True),
 }

@@ -92,6 +92,37 @@ def test_answers_in_fewer_bytes_give_the_bits_of_one_process(case, tmp_path, alo
     agree(RunFolder(tmp_path / "run"), alone(case))
 
 
+def test_a_node_that_begins_with_other_weights_says_so(tmp_path):
+    """It would take what is encoded as a difference for another network."""
+    grid = Grid(tmp_path)
+
+    def tamper(grid, place, request):
+        if request.metadata.message_type == "train" and place == 0:
+            note, entries = parse_record(request.content)
+            request.content = build_record({**note, "start": "another"}, entries)
+
+    grid.tamper = tamper
+    with pytest.raises(InputError, match="client mnist: this node draws other weights to begin with than the server"):
+        go(grid, "fedco2 few bytes", tmp_path, server={"participation": 1.0})
+
+
+def test_an_answer_that_no_codec_makes_is_refused(tmp_path):
+    grid = Grid(tmp_path)
+
+    def spoilt(place, request, records):
+        if request.metadata.message_type != "train" or place != 1:
+            return records
+        note, entries = parse_record(records)
+        for name, value in entries.items():
+            if name.endswith(":scale"):
+                value.fill_(float("nan"))
+        return build_record(note, entries)
+
+    grid.spoilt = spoilt
+    with pytest.raises(TrainingError, match=r"client svhn.*refused, .* has a scale that is negative or not finite"):
+        go(grid, "fedco2 few bytes", tmp_path, server={"participation": 1.0})
+
+
 def test_test_data_that_wait_for_a_better_round_are_asked_for_without_training_again(tmp_path, monkeypatch):
     """Every round is the best so far: the second request of a round tests what its clients had before they trained."""
     monkeypatch.setattr("fedtrain.runs.loop.find_best_round", lambda rows: rows[-1]["round"])

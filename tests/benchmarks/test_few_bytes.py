@@ -1,0 +1,44 @@
+"""The page on accuracy against bytes says what its records say, and the benchmark's points are settings that exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from few_bytes_lib.figure import Result, draw_curve, format_table, load_results
+from few_bytes_lib.narrow_digits import build_narrow_net
+from few_bytes_lib.points import POINTS, REFERENCE
+
+from fedtrain.config.schema import ServerSettings
+from fedtrain.federated.communication import count_bytes
+
+DOCS = Path(__file__).parents[2] / "docs"
+RECORDS = DOCS / "results" / "records"
+
+
+@pytest.mark.parametrize("point", POINTS.values(), ids=POINTS)
+def test_every_point_can_be_trained(point):
+    assert ServerSettings(**point.server)
+
+
+def test_the_page_has_the_table_of_its_records():
+    results = load_results(RECORDS / "few-bytes")
+    assert len(results) >= 9
+    assert format_table(results) in (DOCS / "results" / "bytes.md").read_text(encoding="utf-8")
+
+
+def test_shares_and_differences_are_those_of_the_reference(tmp_path):
+    whole, lean = Result("whole", 30, 70, 80.0, 1.0), Result("lean", 2, 3, 79.6, 1.0)
+    last = format_table({"lean": lean, REFERENCE: whole}).splitlines()[-1]
+    assert last == "| lean | 2.0 | 3.0 | 1/20.0 | 79.6 | -0.4 |"
+    draw_curve({"lean": lean, REFERENCE: whole}, tmp_path / "bytes.png")
+    assert (tmp_path / "bytes.png").stat().st_size > 5000
+
+
+def test_heads_are_as_much_of_the_narrow_network_as_the_page_says():
+    net, last = build_narrow_net(10, "conv"), build_narrow_net(10, "last")
+    x = torch.rand(2, 3, 28, 28)
+    assert net(x).shape == last(x).shape == (2, 10)
+    assert 0.97 < count_bytes(net.head.state_dict()) / count_bytes(net.state_dict()) < 0.98
+    assert count_bytes(last.head.state_dict()) == 4 * (64 * 10 + 10)
