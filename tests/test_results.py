@@ -12,6 +12,7 @@ from statistics import fmean
 import pytest
 
 from fedtrain.config.schema import parse_config
+from fedtrain.extensions.references import resolve
 from fedtrain.report.records import RunRecord, read_record
 from fedtrain.report.rows import compute_mean_std
 from fedtrain.reproduction.paper_numbers import load_paper_numbers
@@ -27,6 +28,13 @@ RECORDS = PAGES / "records"
 RUNS = sorted(path.parent for path in RECORDS.rglob("config.toml"))
 LONGEST = 300
 """Lines of a record of JSON: one for each of a hundred clients and each rule, and some for the rest."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _load_networks_of_records() -> None:
+    """Some runs are of a benchmark's own network, which no record can make anybody load."""
+    for build in ("build_with_head", "build_with_last_layer"):
+        resolve("model", f"{ROOT / 'benchmarks' / 'few_bytes_lib' / 'narrow_digits.py'}:{build}")
 
 
 @pytest.fixture(scope="module")

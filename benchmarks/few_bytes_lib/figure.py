@@ -27,6 +27,8 @@ class Result:
     accuracy: float
     """In %: the mean over clients after the last round."""
     seconds: float
+    last: bool = False
+    """Whether the last layer alone was published."""
 
     @property
     def total(self) -> float:
@@ -44,7 +46,7 @@ def load_results(folder: Path) -> dict[str, Result]:
         summary = run.read_json(SUMMARY_FILE)
         up, down = (summary["bytes"][way]["total"] / MEGABYTE for way in ("up", "down"))
         accuracy = 100 * summary["rules"]["last"]["mean"]["fused"]
-        found[name] = Result(point.title, up, down, accuracy, summary["seconds"])
+        found[name] = Result(point.title, up, down, accuracy, summary["seconds"], point.last)
     return found
 
 
@@ -72,17 +74,13 @@ def draw_curve(results: Mapping[str, Result], path: Path) -> None:
     whole, runs = results[REFERENCE], sort_by_bytes(results)
     figure = Figure(figsize=(9.2, 4.6), layout="constrained")
     axes = figure.subplots()
-    cheapest = min(one.total for one in runs)
-    axes.fill_betweenx(
-        [whole.accuracy - GOAL_POINTS, whole.accuracy + 3],
-        cheapest / 2,
-        whole.total / GOAL_SHARE,
-        color="#DDEEDD",
-        label="goal: half a point, a twentieth",
-    )
+    cheapest, top = min(one.total for one in runs), max(one.accuracy for one in runs) + 2
+    goal = whole.accuracy - GOAL_POINTS
+    axes.fill_betweenx([goal, top], cheapest / 2, whole.total / GOAL_SHARE, color="#E3F0E3", zorder=0)
+    axes.annotate("the goal", (cheapest / 1.5, goal), (4, 4), textcoords="offset points", color="#2E7D32", fontsize=9)
     axes.axhline(whole.accuracy, color="#7a7a7a", linestyle="--", linewidth=1)
     for number, one in enumerate(runs, 1):
-        colour = "#000000" if one is whole else "#0072B2"
+        colour = "#000000" if one is whole else "#D55E00" if one.last else "#0072B2"
         axes.plot(one.total, one.accuracy, "o", color=colour, markersize=15, label=f"{number}  {one.title}")
         axes.annotate(str(number), (one.total, one.accuracy), color="white", ha="center", va="center", fontsize=9)
     axes.set_xscale("log")
@@ -90,8 +88,8 @@ def draw_curve(results: Mapping[str, Result], path: Path) -> None:
     axes.set_xlabel("MB that all clients sent and received in 20 rounds")
     axes.set_ylabel("mean test accuracy, %")
     low = min(one.accuracy for one in runs)
-    axes.set_ylim(low - 2, max(one.accuracy for one in runs) + 2)
+    axes.set_ylim(low - 2, top)
     axes.set_xlim(cheapest / 1.6, whole.total * 1.6)
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), markerscale=0, handlelength=0, frameon=False, fontsize=9)
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), markerscale=0.5, frameon=False, fontsize=9)
     figure.savefig(path, dpi=110)
