@@ -86,10 +86,11 @@ def count_flops(
     with torch.device("meta"):  # no memory, no time for weights
         module = method.build(ModelFactory(make, 0))
         is_looked_at = bool(method.published) or method.needs_round_start(1)
-        frozen = copy.deepcopy(module).requires_grad_(False) if is_looked_at else nn.Module()
+        frozen = copy.deepcopy(module).requires_grad_(False) if is_looked_at else None
     fill_with_virtual_zeros(module)
-    fill_with_virtual_zeros(frozen)
-    peers = [frozen.get_submodule(method.published)] * (clients - 1) if method.published else []
+    if frozen is not None:
+        fill_with_virtual_zeros(frozen)
+    peers = [frozen.get_submodule(method.published)] * (clients - 1) if frozen is not None and method.published else []
     x, y = torch.zeros(2, *inputs), torch.zeros(2, dtype=torch.int64)
     view = RoundContext(1, Peers(peers), torch.ones(1), frozen)
 
