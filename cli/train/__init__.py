@@ -77,6 +77,7 @@ from fedtrain.registry import AGGREGATOR_CLASSES, DATASET_NAMES, METHOD_CLASSES,
 @click.option("--seed", type=int, default=None, help="Of networks, batches, noise and cohorts.")
 @click.option("--data-seed", type=int, default=None, help="Of the partition.")
 @click.option("--eval-every", type=int, default=None, help="Evaluate every so many rounds (and after the last).")
+@click.option("--eval-clients", type=int, default=None, help="Evaluate so many clients, drawn once.  [default: all]")
 @click.option("--metrics", default=None, metavar="NAMES", help="Further scores: all, none, or e.g. auroc,brier.")
 @click.option("--save-predictions", is_flag=True, default=None, help="Keep the last predictions of all test samples.")
 @click.option("--checkpoint-every", type=int, default=None, help="Keep the checkpoint of every so many rounds.")

@@ -54,8 +54,9 @@ def estimate_round_seconds(experiment: Experiment) -> tuple[float, float]:
     chosen = sample_cohort(names, config.server.participation, config.seed, 0)
     trained = len(chosen) * sum(len(client.train) for client in data) / len(data)
     always = config.evaluation.test == "always"  # else so seldom that it hardly counts
-    tested = sum(len(client.test) * always + len(client.val or ()) for client in data)
-    prepared = sum(len(client.train) for client in data)
+    evaluated = (config.evaluation.clients or len(data)) / len(data)
+    tested = min(1, evaluated) * sum(len(client.test) * always + len(client.val or ()) for client in data)
+    prepared = min(1, evaluated) * sum(len(client.train) for client in data)
     rate = EFFICIENCY * measure_matmul_rate(config.machine.resolve_device())
     return flops.training * trained / rate, (flops.prediction * tested + flops.preparation * prepared) / rate
 

@@ -78,8 +78,14 @@ class SerialBackend:
         state = replace(state, client_states=own, last_trained_round={}).to(
             self.trainer.device, client_states=self.offload is dict
         )
-        self.client_states = {name: self.offload(kept) for name, kept in state.client_states.items()}
+        self.client_states = self._offload_together(state.client_states)
         return replace(state, client_states=dict(self.client_states))
+
+    def _offload_together(self, states: Mapping[str, StateDict]) -> dict[str, StateDict]:
+        """As one: thousands of files would take longer to make than all else that there is to do."""
+        names = {client: {name: f"{i}/{name}" for name in kept} for i, (client, kept) in enumerate(states.items())}
+        held = self.offload({key: states[client][name] for client, keys in names.items() for name, key in keys.items()})
+        return {client: {name: held[key] for name, key in keys.items()} for client, keys in names.items()}
 
     def persist_client_state(self, turns: Mapping[str, int]) -> None:
         """Nothing to do: what clients keep is in the checkpoint."""
@@ -114,14 +120,17 @@ class SerialBackend:
         self.client_states |= {answer.client: kept for answer, kept in answers if kept is not None}
         return [answer for answer, _ in answers]
 
-    def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
-        """Everyone."""
+    def evaluate(
+        self, message: Broadcast, splits: Collection[Split], clients: Collection[str] | None = None
+    ) -> dict[str, Scores]:
+        """Everyone, or everyone named."""
 
         def one(trainer: ClientTrainer, name: str) -> Scores:
             return trainer.evaluate(self.clients[name], self.client_states[name], sent[name], splits)
 
-        sent = {name: self.delivery.receive_for_prediction(message, name) for name in self.client_names}
-        return dict(zip(self.client_names, self.map_clients(one, self.client_names), strict=True))
+        names = [name for name in self.clients if clients is None or name in clients]
+        sent = {name: self.delivery.receive_for_prediction(message, name) for name in names}
+        return dict(zip(names, self.map_clients(one, names), strict=True))
 
     def request_stop(self) -> None:
         """From another thread: end all turns at the next batch."""

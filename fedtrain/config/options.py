@@ -47,6 +47,7 @@ SETTING_FOR_OPTION = {
     "momentum": "local.momentum",
     "weight_decay": "local.weight_decay",
     "eval_every": "evaluation.every",
+    "eval_clients": "evaluation.clients",
     "metrics": "evaluation.metrics",
     "save_predictions": "evaluation.save_predictions",
     "checkpoint_every": "checkpoints.every",
@@ -124,6 +125,8 @@ class TrainOptions(TypedDict, total=False):
     """Of networks, batches, noise and cohorts."""
     eval_every: int
     """Evaluate every so many rounds, and after the last."""
+    eval_clients: int
+    """Evaluate so many clients, drawn once for the whole run (default: all)."""
     metrics: str
     """Scores beside accuracy and loss: none, all, or names separated by commas, such as auroc,brier."""
     save_predictions: bool

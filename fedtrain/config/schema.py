@@ -122,6 +122,8 @@ class EvaluationSettings:
     window: int = 0
     """How many last rounds make the window; in it evaluation is every ``window_every`` rounds."""
     window_every: int = 5
+    clients: int = 0
+    """How many clients are evaluated, drawn once for the whole run; 0 for all."""
     train: bool = False
     """Whether training data are evaluated too."""
     metrics: str = "none"
@@ -137,6 +139,8 @@ class EvaluationSettings:
             if getattr(self, name) < 1:
                 raise InputError(f"evaluation.{name} is {getattr(self, name)}; it must be at least 1")
         parse_metrics(self.metrics)
+        if self.clients < 0:
+            raise InputError(f"evaluation.clients is {self.clients}; it must be 0 (all) or more")
         if self.window < 0 or (self.report == "window" and not self.window):
             raise InputError(f"evaluation.window is {self.window}; to report a window it must be at least 1")
 

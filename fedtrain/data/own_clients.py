@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -26,7 +27,7 @@ def build_own_federation(clients: Sequence[ClientData], classes: Sequence[str] |
     for client in clients:
         _check_kind(client)
     names = [client.name for client in clients]
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    if twice := next((name for name, count in Counter(names).items() if count > 1), None):
         raise InputError(f"two clients are called {twice!r}; give each a name of its own")
     check_client_names("clients", names)
     clients = [_convert_labels(client) for client in clients]

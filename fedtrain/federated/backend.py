@@ -51,6 +51,8 @@ class Backend(Protocol):
         """One round on the clients named; a backend that does not tolerate failures raises them."""
         ...
 
-    def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
-        """Every client's prediction, and each branch of it, on its own data."""
+    def evaluate(
+        self, message: Broadcast, splits: Collection[Split], clients: Collection[str] | None = None
+    ) -> dict[str, Scores]:
+        """The prediction of these clients, or of all, and each branch of it, on their own data."""
         ...

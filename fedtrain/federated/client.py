@@ -513,9 +513,11 @@ class ClientTrainer:
                 sums[branch] = sums.get(branch, 0) + both.double()
                 if metrics:
                     kept.setdefault(branch, []).append(logits)
-        n, labels = len(samples), samples.labels.cpu().numpy()
+        n = len(samples)
         more = {
-            branch: compute_metrics(metrics, torch.cat(logits).double().softmax(-1).cpu().numpy(), labels)
+            branch: compute_metrics(
+                metrics, torch.cat(logits).double().softmax(-1).cpu().numpy(), samples.labels.cpu().numpy()
+            )
             for branch, logits in kept.items()
         }
         return {

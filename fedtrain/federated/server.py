@@ -32,6 +32,16 @@ def sample_cohort(names: Sequence[str], participation: float, seed: int, round: 
     return [name for name in names if name in chosen]
 
 
+def sample_evaluated_clients(names: Sequence[str], count: int, seed: int) -> list[str]:
+    """Who is evaluated, of all (``count`` is 0) or a sample: the same ones in every round, or curves would be noise."""
+    if not count or count >= len(names):
+        return list(names)
+    ranked = sorted(names)
+    drawn = torch.randperm(len(ranked), generator=make_generator(seed, "evaluated clients"))[:count]
+    chosen = {ranked[i] for i in drawn.tolist()}
+    return [name for name in names if name in chosen]
+
+
 def validate_update(
     update: Update, client: str, message: Broadcast, codec: str = "none", head: StateDict | None = None
 ) -> str | None:

@@ -93,19 +93,23 @@ class FlowerBackend:
         )
         return [answers[name] for name in cohort]
 
-    def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
-        """Everyone; nothing if not everyone could be asked, for a mean over some of them would mislead."""
+    def evaluate(
+        self, message: Broadcast, splits: Collection[Split], clients: Collection[str] | None = None
+    ) -> dict[str, Scores]:
+        """Everyone, or everyone named; nothing if one of them gave no scores, for a mean over the others misleads."""
         server, (done, answers) = self.config.server, self.prefetched
+        names = [name for name in self.client_names if clients is None or name in clients]
         if done is message:  # it is asked for more splits, and has trained ahead already
-            _, scores = self._exchange(message, self.client_names, splits, [])
+            _, scores = self._exchange(message, names, splits, [], names)
         else:
             last = message.round >= server.rounds
             next_ones = (
                 [] if last else sample_cohort(self.client_names, server.participation, self.config.seed, message.round)
             )
-            answers, scores = self._exchange(message, self.client_names, splits, next_ones)
+            whom = [name for name in self.client_names if name in {*names, *next_ones}]
+            answers, scores = self._exchange(message, whom, splits, next_ones, names)
             self.prefetched = message, answers
-        return {name: scores[name] for name in self.client_names} if scores.keys() >= set(self.client_names) else {}
+        return {name: scores[name] for name in names} if scores.keys() >= set(names) else {}
 
     def resume(self, state: RunState, folder: RunFolder) -> RunState:
         """Go on from a checkpoint of this backend; what clients keep is on their nodes."""
@@ -124,13 +128,18 @@ class FlowerBackend:
         """Nothing to do: a node has on its disk what it answers."""
 
     def _exchange(
-        self, message: Broadcast, whom: Collection[str], splits: Collection[Split], training: Collection[str]
+        self,
+        message: Broadcast,
+        whom: Collection[str],
+        splits: Collection[Split],
+        training: Collection[str],
+        evaluated: Collection[str],
     ) -> tuple[dict[str, Update | Failure], dict[str, Scores]]:
         """Ask, and judge what is answered."""
         packing, needed = RecordPacker(), self.folder.find_needed_rounds()
 
         def request(name: str) -> RecordDict:
-            note, groups = self._build_message(message, name, splits, name in training)
+            note, groups = self._build_message(message, name, splits if name in evaluated else (), name in training)
             return packing.pack(
                 {**note, "needed": sorted({self.previous_last_trained_round[name], *needed[name]})}, groups
             )
@@ -147,7 +156,7 @@ class FlowerBackend:
                 note, _ = replies[name]
                 if "error" in note:
                     raise build_client_error(f"client {name}", note)
-                if splits:
+                if splits and name in evaluated:
                     scores[name] = parse_client_scores(name, note, splits)
                 if name in training:
                     answers[name] = self._parse_answer(name, replies[name], message)

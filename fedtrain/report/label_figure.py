@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MAX_BUBBLE_ROWS = 30
 """Up to so many clients and classes are bubbles."""
+MAX_BARS = 1000
+"""Of more clients, bars that would be thinner than a pixel are one outline: each of them costs as much as any."""
 MAX_NAMED_CLIENTS = 12
 """Up to so many clients are called by their names; more are numbered."""
 BLUE = "#0072B2"
@@ -75,7 +77,11 @@ def _draw_stacked_bars(body: SubFigure, counts: Indices, names: Sequence[str], c
     axes = body.subplots()
     floor = np.zeros(len(counts), dtype=np.int64)
     for column, colour, label in zip(counts.T, CLASS_COLOURS, classes, strict=False):
-        axes.bar(range(len(counts)), column, 0.9, floor, color=colour, label=label, linewidth=0)
+        if len(counts) > MAX_BARS:
+            places, ceiling = np.arange(len(counts)), floor + column
+            axes.fill_between(places, floor, ceiling, step="mid", color=colour, label=label, linewidth=0)
+        else:
+            axes.bar(range(len(counts)), column, 0.9, floor, color=colour, label=label, linewidth=0)
         floor += column
     axes.grid(visible=False, axis="x")
     axes.set_ylabel("samples")
@@ -100,7 +106,10 @@ def _draw_heatmap(body: SubFigure, counts: Indices, names: Sequence[str]) -> Non
 
 
 def _draw_totals(axes: Axes, counts: Indices) -> None:
-    axes.bar(range(len(counts)), counts.sum(axis=1), 0.7, color=MUTED_COLOUR, linewidth=0)
+    if len(counts) > MAX_BARS:
+        axes.fill_between(range(len(counts)), counts.sum(axis=1), step="mid", color=MUTED_COLOUR, linewidth=0)
+    else:
+        axes.bar(range(len(counts)), counts.sum(axis=1), 0.7, color=MUTED_COLOUR, linewidth=0)
     axes.grid(visible=False, axis="x")
     axes.set_ylabel("samples")
     axes.tick_params(axis="x", length=0, labelbottom=False)

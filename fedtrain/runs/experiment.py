@@ -210,6 +210,10 @@ def build_experiment(
     if config.model.name == "auto":  # said outright, so that the run is of this network whatever is chosen tomorrow
         chosen = choose_model(federation.clients[0].train.inputs.shape[1:])
         config = replace(config, model=replace(config.model, name=chosen))
+    count, everyone = config.evaluation.clients, len(federation.clients)
+    if 0 < count < everyone:  # wherever results are shown, so are the notes
+        note = f"evaluated on {count:,} of {everyone:,} clients, drawn at random and the same in every round"
+        federation = replace(federation, notes=(*federation.notes, note))
     made = Experiment(config, federation, build_model)
     made.validate()
     return made

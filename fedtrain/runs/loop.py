@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from math import isfinite
@@ -14,7 +14,7 @@ from fedtrain.errors import TrainingError
 from fedtrain.federated.backend import Backend
 from fedtrain.federated.communication import CommunicationCost, measure_exchange
 from fedtrain.federated.messages import Broadcast, Failure, Score, Scores, Split, Update
-from fedtrain.federated.server import federate
+from fedtrain.federated.server import federate, sample_evaluated_clients
 from fedtrain.runs.callbacks import Callback, CallbackList, RoundProgress, RunStart
 from fedtrain.runs.checkpoint import RunState
 from fedtrain.runs.experiment import Experiment
@@ -90,6 +90,7 @@ def run_rounds(
     else:
         state = backend.resume(restored, folder)
     folder.truncate_rows(state.rows_end)
+    evaluated = sample_evaluated_clients(backend.client_names, config.evaluation.clients, config.seed)
     server, saved = config.server, CheckpointScheduler(backend, folder, config.checkpoints, watch)
     rounds = federate(
         backend,
@@ -115,7 +116,7 @@ def run_rounds(
             watch.on_round_start(number)
             round = next(rounds)
             due = config.evaluation.is_due(number, server.rounds)
-            scores = evaluate_round(backend, round.message, config, folder.load_rows) if due else {}
+            scores = evaluate_round(backend, round.message, config, evaluated, folder.load_rows) if due else {}
             check_scores_finite(number, scores, config.local.lr)
             rows = build_rows(number, scores)
             end = folder.append_rows(rows) if due else state.rows_end
@@ -164,17 +165,21 @@ def save_finished_rounds(saved: CheckpointScheduler, state: RunState) -> None:
 
 
 def evaluate_round(
-    backend: Backend, message: Broadcast, config: Config, load_known_rows: Callable[[], list[MetricRow]]
+    backend: Backend,
+    message: Broadcast,
+    config: Config,
+    clients: Collection[str],
+    load_known_rows: Callable[[], list[MetricRow]],
 ) -> dict[str, Scores]:
-    """Evaluate every client; on test data too, unless they wait for a round that may be reported."""
+    """Evaluate these clients; on test data too, unless they wait for a round that may be reported."""
     number, evaluation = message.round, config.evaluation
     splits: list[Split] = ["train", "val"] if evaluation.train else ["val"]
     if evaluation.always_tests(number, config.server.rounds):
-        return backend.evaluate(message, [*splits, "test"])
-    scores = backend.evaluate(message, splits)
+        return backend.evaluate(message, [*splits, "test"], clients)
+    scores = backend.evaluate(message, splits, clients)
     if find_best_round([*load_known_rows(), *build_rows(number, scores)]) != number:
         return scores
-    tested = backend.evaluate(message, ["test"])
+    tested = backend.evaluate(message, ["test"], clients)
     return {name: {**scores[name], **more} for name, more in tested.items()}
 
 

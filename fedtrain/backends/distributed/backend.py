@@ -64,13 +64,16 @@ class DistributedBackend:
         }
         return [answers[name] for name in cohort]
 
-    def evaluate(self, message: Broadcast, splits: Collection[Split]) -> dict[str, Scores]:
-        """Everyone."""
+    def evaluate(
+        self, message: Broadcast, splits: Collection[Split], clients: Collection[str] | None = None
+    ) -> dict[str, Scores]:
+        """Everyone, or everyone named."""
+        names = [name for name in self.client_names if clients is None or name in clients]
         replies = self._call_ranks(
-            {"do": "evaluate", "splits": list(splits), "turns": self.last_trained_round}, message
+            {"do": "evaluate", "splits": list(splits), "clients": names, "turns": self.last_trained_round}, message
         )
         scores = {name: score for note, _ in replies for name, score in decode_scores(note["scores"]).items()}
-        return {name: scores[name] for name in self.client_names}
+        return {name: scores[name] for name in names}
 
     def resume(self, state: RunState, folder: RunFolder) -> RunState:
         """Go on from a checkpoint, whichever backend made it; every rank reads what is its own."""

@@ -65,7 +65,9 @@ class RankWorker:
         elif note["do"] == "evaluate":
             return {
                 "scores": encode_scores(
-                    self._rewind(turns).evaluate(self._receive_broadcast(note, entries), note["splits"])
+                    self._rewind(turns).evaluate(
+                        self._receive_broadcast(note, entries), note["splits"], set(note["clients"])
+                    )
                 )
             }, {}
         else:
