@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from theory.networks.network_study import ORDERINGS, NetworkStudy
+from theory.networks.network_study import ORDERINGS, ModelFindings, NetworkStudy
 from theory.report import html_format
 from theory.report.folder import stage_output, write_json
 from theory.report.html_page import VERDICT_KINDS, load_stylesheet
@@ -29,6 +29,7 @@ CAPTIONS = {
     "Right: the best w by λ_min, by the error of kernel regression on samples left out, and by the cross entropy of "
     "the fused outputs on data that nobody trained on; faint marks are clients, lines their mean.",
 }
+CELL_DIGITS = 4
 SPECTRUM_LABELS = {
     "lambda_min": "λ_min", "lambda_max": "λ_max", "condition": "condition number",
     "effective_rank": "effective rank", "alignment": "alignment with labels",
@@ -54,6 +55,8 @@ def render_page(study: NetworkStudy, figures: dict[str, Path]) -> str:
         about=list_about(study),
         orderings=ORDERINGS,
         kinds=VERDICT_KINDS,
+        predicts=list_rounds(study),
+        real=any(one.real_round for _, _, one in list_rounds(study)),
         shares=[one for one in study.checkpoints if one.sharing is not None],
         spectrum=SPECTRUM_LABELS,
         figures=[
@@ -66,6 +69,12 @@ def render_page(study: NetworkStudy, figures: dict[str, Path]) -> str:
             for name, path in figures.items()
         ],
     )
+
+
+def list_rounds(study: NetworkStudy) -> list[tuple[int, str, ModelFindings]]:
+    """The models whose next round was foretold, with the round they are at."""
+    rows = [(one.round, name, model) for one in study.checkpoints for name, model in one.models.items()]
+    return [row for row in rows if row[2].tiny_round or row[2].real_round]
 
 
 def list_about(study: NetworkStudy) -> list[tuple[str, Any]]:
@@ -84,4 +93,7 @@ def list_about(study: NetworkStudy) -> list[tuple[str, Any]]:
 
 
 def _format_cell(value: Any) -> Any:
+    """Four digits; the file report.json has all."""
+    if isinstance(value, float):
+        return html_format.format_number(value, CELL_DIGITS, fixed=False)
     return "-" if value is None else html_format.format_scalar(value)

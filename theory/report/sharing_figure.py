@@ -30,7 +30,7 @@ def draw_sharing_figure(study: NetworkStudy, path: Path) -> Path | None:
     shown = [one for one in study.checkpoints if one.sharing is not None]
     if not shown:
         return None
-    body = create_canvas(TITLE, FULL_WIDTH, 4.2)
+    body = create_canvas(TITLE, FULL_WIDTH, 4.4)
     left, right = body.subplots(1, 2)
     _plot_eigenvalues(left, shown)
     _plot_best(right, shown)
@@ -54,7 +54,7 @@ def _plot_eigenvalues(axes: Axes, shown: list[CheckpointFindings]) -> None:
     axes.set_ylabel(format_tex("λ_min(w) / λ_min at w = 0"))
     axes.set_ylim(bottom=0)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="best", fontsize=8.5)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=8.5)
 
 
 def _plot_best(axes: Axes, shown: list[CheckpointFindings]) -> None:
@@ -80,5 +80,5 @@ def _plot_best(axes: Axes, shown: list[CheckpointFindings]) -> None:
     axes.set_ylim(-0.03, 1.03)
     axes.set_xlabel("round")
     axes.set_ylabel("best share w of the online model")
-    axes.legend(loc="best", fontsize=8.5)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=8.5)
     set_integer_ticks(axes)
