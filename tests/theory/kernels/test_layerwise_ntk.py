@@ -341,6 +341,7 @@ def test_a_network_in_training_mode_is_refused(layer):
         (nn.Linear(4, 3), draw(2, 4), {"outputs": [3]}, "outputs 0 to 2"),
         (nn.Linear(4, 3), draw(2, 4), {"outputs": []}, "outputs 0 to 2"),
         (nn.Linear(4, 3).requires_grad_(False), draw(2, 4), {}, "no parameter of this network is trained"),
+        (nn.Linear(4, 3), draw(2, 4).float(), {}, "network is in float64 and the samples are in float32"),
         (nn.LSTM(4, 3), draw(2, 5, 4), {}, "returns tuple, not one tensor"),
     ],
 )

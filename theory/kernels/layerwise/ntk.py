@@ -119,7 +119,13 @@ def examine(
     shapes = {name: p.shape for name, p in models[0].named_parameters() if p.requires_grad}
     if any({name: p.shape for name, p in m.named_parameters() if p.requires_grad} != shapes for m in models[1:]):
         raise InputError("the networks have parameters of different names or shapes; they must be of one architecture")
-    probe = probe_network(models[0], inputs[0][:1])
+    try:
+        probe = probe_network(models[0], inputs[0][:1])
+    except RuntimeError as error:  # a network may convert its input, so this is no error before it fails
+        if first is None or inputs[0].dtype == first.dtype or "dtype" not in str(error):
+            raise
+        names = [str(one.dtype).removeprefix("torch.") for one in (first, inputs[0])]
+        raise InputError(f"the network is in {names[0]} and the samples are in {names[1]}; convert one") from None
     chosen = list(range(probe.outputs)) if outputs is None else list(outputs)
     if not chosen or not all(-probe.outputs <= k < probe.outputs for k in chosen):
         raise InputError(f"outputs is {chosen}; the network has outputs 0 to {probe.outputs - 1}", ("outputs",))
