@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Callable, Collection
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 
@@ -327,7 +328,7 @@ def test_the_forecasts_and_what_was_trained_are_what_the_records_say(records):
     methods = ("SingleSet", "FedBN", "Fed-CO2")
     models = {"offline": "SingleSet", "online": "FedBN", "fused": "Fed-CO2"}  # what they are without transfer
     trained: dict[tuple[str, str], str] = {}
-    elsewhere = ("cifar10-full", "forecast-2026-11-18")  # other images, and the table below
+    elsewhere = ("cifar10-full", "forecast-2026-11-18", "forecast-2026-11-19", "forecast-longer")  # other tables
     forecast_for = {folder: runs for folder, runs in records.items() if folder not in elsewhere}
     for record in (one for runs in forecast_for.values() for one in runs):
         if place := forecast_row(record):
@@ -366,31 +367,80 @@ def format_kernel_number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2g}"
 
 
+DEEP_PAGE = ROOT / "docs" / "theory" / "deep-networks.md"
+ORDERINGS = ("O1", "O2", "O3", "O4")
+
+
+def load_kernel_studies(folder: str) -> list[dict[str, Any]]:
+    """The records of kernels of runs."""
+    studies = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((RECORDS / folder).glob("*.json"))]
+    assert studies
+    assert not any(study["standin"] for study in studies)
+    return studies
+
+
+def name_study(study: dict[str, Any]) -> str:
+    return f"{study['method_title']}, {study['title']}"
+
+
 def test_the_page_on_deep_networks_says_what_the_records_say():
-    """Every model at every checkpoint, and every verdict."""
-    spectra, verdicts = tables(ROOT / "docs" / "theory" / "deep-networks.md")[:2]
-    found, judged = [], []
-    for path in sorted((RECORDS / "deep-kernels").glob("*.json")):
-        study = json.loads(path.read_text(encoding="utf-8"))
-        assert not study["standin"]
+    """Every model at every checkpoint, every verdict of Fed-CO2, and each client's best share."""
+    _, spectra, verdicts, _, sharing = tables(DEEP_PAGE)
+    found, judged, shared = [], [], []
+    for study in load_kernel_studies("deep-kernels"):
         for one in study["checkpoints"]:
-            place = [study["method_title"], str(one["round"])]
-            judged.append(place + [one["orderings"][name]["verdict"] for name in ("O1", "O2", "O3", "O4")])
+            said = [one["orderings"][name]["verdict"] for name in ORDERINGS]
+            if study["method"] == "fedco2":
+                judged.append([str(one["round"]), *said])
+                best = one["sharing"]
+                for client in study["clients"]:
+                    values = (best["by_lambda_min"], best["left_out"][client], best["held_out"][client])
+                    shared.append([str(one["round"]), client, *map(format_kernel_number, values)])
+            else:
+                assert said == ["holds"] * 4
             for name, model in one["models"].items():
                 spectrum = model["spectrum"]
                 low = None if spectrum["condition"] is None else spectrum["lambda_min"]
                 values = (low, *(spectrum[key] for key in ("lambda_max", "condition", "effective_rank", "alignment")))
-                found.append([*place, name, *map(format_kernel_number, (*values, model["drift"]))])
-    assert found
-    assert spectra[1:] == found
-    assert verdicts[1:] == judged
-    page = " ".join((ROOT / "docs" / "theory" / "deep-networks.md").read_text(encoding="utf-8").split())
+                numbers = map(format_kernel_number, (*values, model["drift"]))
+                found.append([name_study(study), str(one["round"]), name, *numbers])
+    assert (spectra[1:], verdicts[1:], sharing[1:]) == (found, judged, shared)
+
+
+def test_the_page_on_mixtures_says_what_the_records_say():
+    """Of Fed-CO2 at every checkpoint the best share, as a mean over clients where each has its own."""
+    shown = next(table for table in tables(DEEP_PAGE.with_name("mixtures.md")) if "by held-out data" in table[0][-1])
+    found, ends = [], []
+    for one in next(s for s in load_kernel_studies("deep-kernels") if s["method"] == "fedco2")["checkpoints"]:
+        best = one["sharing"]
+        federated = best["federated_lambda_min"]
+        ends.append(federated[-1] / federated[0])
+        divided = best["w"][federated.index(max(federated))]
+        known = [[v for v in best[key].values() if v is not None] for key in ("left_out", "held_out")]
+        means = [f"{sum(values) / len(values):.2f}" if values else "-" for values in known]
+        found.append([str(one["round"]), f"{best['by_lambda_min']:.2f}", f"{divided:.2f}", *means])
+    assert shown[1:] == found
+    page = " ".join(DEEP_PAGE.with_name("mixtures.md").read_text(encoding="utf-8").split())
+    assert f"λ_min at w = 1 is {min(ends):.2f} to {max(ends):.2f} of that at w = 0" in page
+
+
+def test_the_page_on_deep_networks_says_how_far_kernels_foretell_rounds():
+    rounds = tables(DEEP_PAGE)[3]
+    found = []
+    for study in load_kernel_studies("deep-kernels-rounds"):
+        for one in study["checkpoints"]:
+            model = one["models"]["model"]
+            assert model["tiny_round"]["error"] < 0.01
+            values = (model["tiny_round"]["error"], model["own_round"]["error"], model["own_round"]["cosine"])
+            found.append([name_study(study), str(one["round"]), *map(format_kernel_number, values)])
+    assert rounds[1:] == found
+
+
+def test_the_page_on_deep_networks_says_what_statistics_alone_do():
+    page = " ".join(DEEP_PAGE.read_text(encoding="utf-8").split())
     record = json.loads((RECORDS / "deep-kernels-statistics" / "digits-fedbn.json").read_text(encoding="utf-8"))
-    trained = json.loads((RECORDS / "deep-kernels" / "digits-fedbn.json").read_text(encoding="utf-8"))["checkpoints"][
-        -1
-    ]
-    measured, last = record["spectrum"], trained["models"]["model"]["spectrum"]
-    assert f"λ_min of FedBN is already {measured['lambda_min']:,.0f} and λ_max {measured['lambda_max']:,.0f}" in page
+    measured, last = record["spectrum"], record["trained"]["spectrum"]
+    assert f"is already {measured['lambda_min']:,.0f} and λ_max {measured['lambda_max']:,.0f}" in page
     assert f"({last['lambda_min']:,.0f} and {last['lambda_max']:,.0f} after 20 rounds)" in page
 
 
@@ -414,3 +464,43 @@ def test_what_was_foretold_before_training_is_what_the_records_say(records):
         for method, foretold, reached in rows:
             assert foretold == f"{dated[network]['mean'][method]:.1f}"
             assert reached == trained[network, method]
+
+
+BRANCHES = {"offline": "SingleSet", "online": "FedBN", "fused": "Fed-CO2"}
+"""What the models of Fed-CO2 are without knowledge transfer."""
+
+
+def name_models(record: RunRecord, means: dict[str, float]) -> dict[str, float]:
+    """By the method that each branch is."""
+    name = by_method(record)
+    return {BRANCHES[branch] if name == "Fed-CO2" else name: value for branch, value in means.items()}
+
+
+def test_the_second_file_of_forecasts_and_its_tables_are_what_the_records_say(records):
+    """Forecasts are means over networks drawn, results over the seeds that were trained."""
+    dated = tomllib.loads((PAGES / "forecasts" / "2026-11-19.toml").read_text(encoding="utf-8"))
+    folder = RECORDS / "forecast-2026-11-19"
+    for number, (name, said_then) in enumerate(dated.items(), 3):
+        told = [json.loads(path.read_text(encoding="utf-8"))["mean"] for path in sorted(folder.glob(f"{name}*.json"))]
+        means = {method: sum(one[method] for one in told) / len(told) for method in told[0]}
+        assert {method: float(f"{100 * mean:.1f}") for method, mean in means.items()} == said_then["mean"]
+        trained: dict[str, list[float]] = {}
+        for record in records["forecast-2026-11-19"]:
+            if record.settings["model"]["name"] == name:
+                for method, mean in name_models(record, record.rules["last"]["mean"]).items():
+                    trained.setdefault(method, []).append(100 * mean)
+        _, *rows = on_page("forecasts", number)
+        assert {method for method, *_ in rows} == set(trained)
+        for method, foretold, reached in rows:
+            assert foretold == f"{said_then['mean'][method]:.1f}"
+            assert reached == f"{sum(trained[method]) / len(trained[method]):.1f}"
+
+
+def test_what_longer_training_changed_is_what_the_records_say(records):
+    """Ten times the rounds of the forecast of 18 November."""
+    page = " ".join((PAGES / "forecasts.md").read_text(encoding="utf-8").split())
+    found: dict[str, float] = {}
+    for record in records["forecast-longer"]:
+        found |= name_models(record, record.rules["last"]["mean"])
+    assert f"SingleSet reaches {100 * found['SingleSet']:.1f}" in page
+    assert f"FedAvg {100 * found['FedAvg']:.1f}" in page
