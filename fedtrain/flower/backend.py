@@ -84,7 +84,7 @@ class FlowerBackend:
         """Everyone named, each on its node."""
         done, answers = self.prefetched
         if done is not message:
-            answers, _ = self._exchange(message, cohort, [], cohort)
+            answers, _ = self._exchange(message, cohort, [], cohort, [])
         self.prefetched = None, {}
         trained = {name: message.round + 1 for name in cohort if isinstance(answers[name], Update)}
         self.previous_last_trained_round, self.last_trained_round = (
