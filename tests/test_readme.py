@@ -28,7 +28,7 @@ def test_the_command_trains_what_it_shows(tmp_path, monkeypatch, capsys):
     assert program == "fedco2"
     assert main([*arguments, "--dry-run"]) == 0
     header = SHOWN.split("\n...\n")[0]
-    assert header.split() == capsys.readouterr().out.split()[: len(header.split())]
+    assert " ".join(header.split()) in " ".join(capsys.readouterr().out.split())
     assert max(map(len, SHOWN.splitlines())) <= 80
 
 
