@@ -45,7 +45,7 @@ def node(
       fedco2 flower node --name basel --data our-data \\
         --superlink fl.example.org:8000 --ca ca.pem --key basel.key
       fedco2 flower node --name basel --data heart.csv --superlink 127.0.0.1:8000
-      fedco2 flower node --name basel --data ./us.py:load --superlink 127.0.0.1:8000
+      fedco2 flower node --name ulm --data ./us.py:load --superlink 127.0.0.1:8000
     """
     from cli.flower.node_process import become_node
 
