@@ -3,6 +3,7 @@
 import pytest
 
 import fedtrain
+from cli.flower import flower
 from fedtrain.config.data import DataSettings
 from fedtrain.config.references import load_named
 from fedtrain.config.schema import parse_config
@@ -106,3 +107,13 @@ def test_two_files_of_one_name_are_told_apart(write, tmp_path):
     (tmp_path / "other" / "lg_v.py").write_text(LG_FEDAVG)
     with pytest.raises(InputError, match=r"the name of lg_v.py is taken by the module lg_v"):
         resolve("method", "./other/lg_v.py:LGFedAvg")
+
+
+def test_who_watches_is_named_where_the_server_is():
+    names = {name: {option.name for option in flower.commands[name].params} for name in ("simulate", "run")}
+    assert names["simulate"] - names["run"] >= {"track", "callbacks"}
+
+
+def test_sgd_is_sgd_however_it_is_written(toy):
+    one, other = (toy.build_client_trainer(fedtrain.FedAvg(), optimizer=name) for name in ("sgd", "SGD"))
+    assert one.step_class is other.step_class
