@@ -169,4 +169,4 @@ def format_traffic_by_kind(weights: dict[str, int]) -> str:
 
 def format_toml_value(value: Any) -> str:
     """As TOML has it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
