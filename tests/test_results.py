@@ -504,3 +504,18 @@ def test_what_longer_training_changed_is_what_the_records_say(records):
         found |= name_models(record, record.rules["last"]["mean"])
     assert f"SingleSet reaches {100 * found['SingleSet']:.1f}" in page
     assert f"FedAvg {100 * found['FedAvg']:.1f}" in page
+
+
+def test_the_table_of_fusion_rules_is_that_of_its_records():
+    """Means over clients; the gaps to the better branch too."""
+    runs = json.loads((RECORDS / "fusion" / "rules.json").read_text(encoding="utf-8"))
+    accuracies, gaps = (on_page("fusion", number) for number in (0, 1))
+    assert {row[0] for row in accuracies[1:]} == {row[0] for row in gaps[1:]} == set(runs)
+    rules = ["logits", "probabilities", "weighted", "best"]
+    assert [accuracies[0][1:], gaps[0][1:]] == [["online", "offline", *rules], rules]
+    for shown, (name, *points) in zip(accuracies[1:], gaps[1:], strict=True):
+        clients = runs[name]["clients"].values()
+        mean = {key: sum(one[key] for one in clients) / len(clients) for key in accuracies[0][1:]}
+        assert shown == [name, *(f"{100 * mean[key]:.1f}" for key in mean)]
+        better = max(mean["online"], mean["offline"])
+        assert points == [f"{100 * (mean[rule] - better):+.1f}".replace("-", "−") for rule in rules]

@@ -18,7 +18,10 @@ CHOSEN_RULES = ("weighted", "best")
 """Rules for which every client chooses, on its validation samples."""
 TEMPERATURES = tuple(2 ** (step / 4) for step in range(-8, 17))
 """From a quarter to 16."""
-PRIOR_SAMPLES, MIXTURE_STEPS = 4.0, 200
+PRIOR_SAMPLES = 100.0
+"""So many samples speak for equal weights: clients have few to choose by, and a branch that knows little is silenced by
+its temperature already."""
+MIXTURE_STEPS = 200
 
 
 @dataclass(frozen=True)

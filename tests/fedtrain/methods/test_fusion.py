@@ -104,12 +104,16 @@ def test_a_branch_that_is_too_sure_is_flattened(seed, clear):
 
 
 def test_a_branch_that_only_guesses_has_little_say():
+    """Its temperature silences it, however loud it is."""
     branches, labels = draw_branches(1, (4.0, 0.0))
-    weights = choose_branch_weights("weighted", branches, labels).weights
-    assert weights[0] > 0.9
-    torch.testing.assert_close(weights.flip(0), choose_branch_weights(
-        "weighted", dict(reversed(branches.items())), labels
-    ).weights)  # fmt: skip
+    loud = {"good": branches["branch 0"], "bad": 20 * branches["branch 1"]}
+    choice = choose_branch_weights("weighted", loud, labels)
+    assert choice.weights[0] > choice.weights[1]
+    right = (fuse_weighted(loud, choice).argmax(-1) == labels).double().mean()
+    assert right > (sum(loud.values()).argmax(-1) == labels).double().mean() + 0.3
+    assert right >= (loud["good"].argmax(-1) == labels).double().mean() - 0.02
+    other = choose_branch_weights("weighted", dict(reversed(loud.items())), labels)
+    torch.testing.assert_close(other.weights.flip(0), choice.weights)
 
 
 # ---- clients
