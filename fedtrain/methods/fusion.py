@@ -18,9 +18,8 @@ CHOSEN_RULES = ("weighted", "best")
 """Rules for which every client chooses, on its validation samples."""
 TEMPERATURES = tuple(2 ** (step / 4) for step in range(-8, 17))
 """From a quarter to 16."""
-PRIOR_SAMPLES = 100.0
-"""So many samples speak for equal weights: clients have few to choose by, and a branch that knows little is silenced by
-its temperature already."""
+PRIOR_SAMPLES = 10.0
+"""So many samples speak for equal weights, for clients have few to choose by."""
 MIXTURE_STEPS = 200
 
 
@@ -79,12 +78,12 @@ def average_probabilities(branches: Mapping[str, Tensor]) -> Tensor:
 
 
 def fuse_weighted(branches: Mapping[str, Tensor], choice: BranchWeights) -> Tensor:
-    """log Σ_b w_b softmax(z_b / T_b); a branch without weight has no say at all, whatever its logits are."""
+    """log softmax of Σ_b w_b log softmax(z_b / T_b); with equal weights and T = 1 the class is that of the sum."""
     terms = [
-        (logits / t).log_softmax(-1) + w.log()
+        w * (logits / t).log_softmax(-1)
         for logits, w, t in zip(branches.values(), choice.weights, choice.temperatures, strict=True)
     ]
-    return torch.stack(terms).logsumexp(0)
+    return torch.stack(terms).sum(0).log_softmax(-1)
 
 
 def choose_branch_weights(rule: FusionRule, branches: Mapping[str, Tensor], labels: Tensor) -> BranchWeights:
@@ -115,6 +114,7 @@ def choose_temperature(logits: Tensor, labels: Tensor) -> Tensor:
 def choose_mixture(log_probabilities: Tensor, labels: Tensor) -> Tensor:
     """The weights w of the highest Σ_i log Σ_b w_b p_b(y_i), as if `PRIOR_SAMPLES` more had spoken for equal ones.
 
+    They say for which share of the samples each branch is the one to trust.
     By expectation maximisation, which climbs at every step; the sum is concave, so there is one top.
     """
     p = log_probabilities[:, torch.arange(len(labels)), labels].exp()  # (branches, samples)

@@ -53,10 +53,10 @@ def test_evaluation_and_models_use_what_the_clients_chose(run):
         kept = run.trained.state.client_states[client.name]
         w, t = kept["branch_weights.weights"], kept["branch_weights.temperatures"]
         mixed = sum(
-            each * (found[name] / scale).softmax(-1)
+            each * (found[name] / scale).log_softmax(-1)
             for each, scale, name in zip(w, t, ("online", "offline"), strict=True)
         )
-        torch.testing.assert_close(found["fused"].softmax(-1), mixed)
+        torch.testing.assert_close(found["fused"], mixed.log_softmax(-1))
 
 
 def test_a_run_that_was_stopped_ends_with_the_same_choice(run, tmp_path):

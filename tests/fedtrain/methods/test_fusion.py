@@ -53,11 +53,11 @@ def with_validation(toy):
 # ---- rules
 
 
-def test_equal_weights_without_temperature_are_the_mean_of_probabilities():
+def test_equal_weights_without_temperature_name_the_class_of_the_sum():
     branches, _ = draw_branches(0, (1.0, 2.0))
     equal = BranchWeights(torch.full((2,), 0.5), torch.ones(2))
-    expected = torch.stack([each.softmax(-1) for each in branches.values()]).mean(0)
-    torch.testing.assert_close(fuse_weighted(branches, equal).softmax(-1), expected)
+    expected = (sum(branches.values()) / 2).log_softmax(-1)
+    torch.testing.assert_close(fuse_weighted(branches, equal), expected)
 
 
 @given(st.integers(0, 99), st.integers(0, 2))
