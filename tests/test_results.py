@@ -514,7 +514,7 @@ def test_the_table_of_fusion_rules_is_that_of_its_records():
     rules = ["logits", "probabilities", "weighted", "best"]
     assert [accuracies[0][1:], gaps[0][1:]] == [["online", "offline", *rules], rules]
     for shown, (name, *points) in zip(accuracies[1:], gaps[1:], strict=True):
-        clients = runs[name]["clients"].values()
+        clients = runs[name]["clients"]
         mean = {key: sum(one[key] for one in clients) / len(clients) for key in accuracies[0][1:]}
         assert shown == [name, *(f"{100 * mean[key]:.1f}" for key in mean)]
         better = max(mean["online"], mean["offline"])
