@@ -38,16 +38,15 @@ class Result:
 
 def load_results(folder: Path) -> dict[str, Result]:
     """The runs of a folder that are points of the curve, by their names."""
-    found = {}
-    for name, point in POINTS.items():
-        run = RunFolder(folder / name)
-        if not (run.path / SUMMARY_FILE).exists():
-            continue
-        summary = run.read_json(SUMMARY_FILE)
-        up, down = (summary["bytes"][way]["total"] / MEGABYTE for way in ("up", "down"))
-        accuracy = 100 * summary["rules"]["last"]["mean"]["fused"]
-        found[name] = Result(point.title, up, down, accuracy, summary["seconds"], point.last)
-    return found
+    return {name: load_result(folder / name, name) for name in POINTS if (folder / name / SUMMARY_FILE).exists()}
+
+
+def load_result(run: Path, name: str) -> Result:
+    """What the run of a point came to."""
+    summary, point = RunFolder(run).read_json(SUMMARY_FILE), POINTS[name]
+    up, down = (summary["bytes"][way]["total"] / MEGABYTE for way in ("up", "down"))
+    accuracy = 100 * summary["rules"]["last"]["mean"]["fused"]
+    return Result(point.title, up, down, accuracy, summary["seconds"], point.last)
 
 
 def format_table(results: Mapping[str, Result]) -> str:

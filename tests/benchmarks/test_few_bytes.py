@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from few_bytes_lib.figure import Result, draw_curve, format_table, load_results
+from few_bytes_lib.figure import Result, draw_curve, format_table, load_result, load_results
 from few_bytes_lib.narrow_digits import build_narrow_net
 from few_bytes_lib.points import POINTS, REFERENCE
 
@@ -42,3 +42,13 @@ def test_heads_are_as_much_of_the_narrow_network_as_the_page_says():
     assert net(x).shape == last(x).shape == (2, 10)
     assert 0.97 < count_bytes(net.head.state_dict()) / count_bytes(net.state_dict()) < 0.98
     assert count_bytes(last.head.state_dict()) == 4 * (64 * 10 + 10)
+
+
+def test_the_page_has_the_seeds_of_its_records():
+    page, lean = (DOCS / "results" / "bytes.md").read_text(encoding="utf-8"), "last-rank-8-down-int8"
+    for seed in (1, 2, 3):
+        folder = RECORDS / ("few-bytes" if seed == 1 else "few-bytes-seeds")
+        mark = "" if seed == 1 else f"-s{seed}"
+        whole, less = (load_result(folder / f"{name}{mark}", name) for name in (REFERENCE, lean))
+        row = f"| {seed} | {whole.accuracy:.1f} | {less.accuracy:.1f} | {less.accuracy - whole.accuracy:+.1f} "
+        assert f"{row}| {whole.total:.1f} | {less.total:.1f} | {whole.seconds:.0f} | {less.seconds:.0f} |" in page
