@@ -14,7 +14,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-lowest coverage lint format hooks docs wheel clean
+.PHONY: help demo test test-all test-gpu test-lowest coverage lint format hooks docs wheel clean
 
 help: ## list these targets
 	@echo 'usage: make <target>'
@@ -44,6 +44,10 @@ test: $(READY) ## run the tests; make test ARGS="-k partition" runs some
 test-all: $(READY) ## install Flower too, then run the tests with those of Flower
 	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev,flower]'
 	@$(PYTEST) $(ARGS)
+
+# Where pip installs torch for CPUs by default, install one with CUDA into .venv first.
+test-gpu: $(READY) ## on a machine with a GPU: compare it with the CPU, time it, print one page
+	@$(BIN)/python benchmarks/gpu.py $(ARGS)
 
 # In a virtual environment of its own. TORCH=2.13.0 takes that version of torch instead of the lowest.
 test-lowest: ## run the tests with the lowest versions that pyproject.toml allows

@@ -111,7 +111,8 @@ def check_hardware() -> Iterator[CheckResult]:
         devices = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
         cuda = ", ".join(torch.cuda.get_device_name(i) for i in devices)
     why = f" (cuda: {complaints[0].message})" if complaints else ""
-    yield CheckResult("device", f"cuda: {cuda}" if cuda else f"cpu{why}")
+    hint = "fedco2 was never run on a GPU by its authors; make test-gpu, in its source, compares this one with the CPU"
+    yield CheckResult("device", f"cuda: {cuda} ({hint})" if cuda else f"cpu{why}")
     omp = os.environ.get("OMP_NUM_THREADS")
     limit = f", OMP_NUM_THREADS={omp}" if omp else ""
     yield CheckResult("threads", f"{torch.get_num_threads()} of {os.cpu_count()} processors{limit}")
