@@ -424,7 +424,7 @@ def test_the_page_on_mixtures_says_what_the_records_say():
     assert f"λ_min at w = 1 is {min(ends):.2f} to {max(ends):.2f} of that at w = 0" in page
 
 
-def test_the_page_on_deep_networks_says_how_far_kernels_foretell_rounds():
+def test_the_page_on_deep_networks_says_how_far_kernels_predict_rounds():
     rounds = tables(DEEP_PAGE)[3]
     found = []
     for study in load_kernel_studies("deep-kernels-rounds"):

@@ -24,7 +24,7 @@ CAPTIONS = {
     "lazy": "First: |K - K of the first checkpoint| / |K of the first checkpoint|. Then how far the kernel is off on "
     "the outputs after a round, relative to how far they really move. A tiny step must be below the dashed line, 1 %. "
     "Own steps: the run's own step size and number of steps; 0 would be lazy training, and the dashed line, 1, is what "
-    "foretelling no change would give.",
+    "predicting no change would give.",
     SHARING: "w is the share of the online model, 1/2 the paper's. Left: λ_min over w, dashed as averaging makes it. "
     "Right: the best w by λ_min, by the error of kernel regression on samples left out, and by the cross entropy of "
     "the fused outputs on data that nobody trained on; faint marks are clients, lines their mean.",
@@ -72,7 +72,7 @@ def render_page(study: NetworkStudy, figures: dict[str, Path]) -> str:
 
 
 def list_rounds(study: NetworkStudy) -> list[tuple[int, str, ModelFindings]]:
-    """The models whose next round was foretold, with the round they are at."""
+    """The models whose next round was predicted, with the round they are at."""
     rows = [(one.round, name, model) for one in study.checkpoints for name, model in one.models.items()]
     return [row for row in rows if row[2].tiny_round or row[2].real_round]
 
