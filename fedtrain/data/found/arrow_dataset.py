@@ -27,6 +27,7 @@ from fedtrain.data.readers.image_file import MAX_FILE, decode_image_as
 from fedtrain.data.readers.labelled_images import Split
 from fedtrain.data.readers.parquet_table import check_size, convert_table, import_pyarrow
 from fedtrain.data.readers.safe_read import hash_file, require_regular_file, wrap_read_errors
+from fedtrain.data.readers.table import TextColumn
 from theory.errors import InputError
 
 MAX_NOTE = 2**24
@@ -151,9 +152,11 @@ def _read_words(pa: Any, folder: Path, table: Any, column: str) -> list[str]:
     if column not in table.column_names:
         raise InputError(f"{folder}: no column {column!r}; its columns are {', '.join(table.column_names[:20])}")
     values = convert_table(folder, pa, table.select([column]), {column}).columns[column]
-    words = values.to_list()  # type: ignore[union-attr]
-    if None in words:
-        raise DataError(f"{folder}, row {words.index(None) + 1}: {column} is missing; remove this row")
+    assert isinstance(values, TextColumn)
+    found = values.to_list()
+    words = [word for word in found if word is not None]
+    if len(words) < len(found):
+        raise DataError(f"{folder}, row {found.index(None) + 1}: {column} is missing; remove this row")
     return words
 
 
@@ -218,8 +221,9 @@ def _list_files(folder: Path) -> list[tuple[str, list[Path]]]:
 
 def _list_saved_files(folder: Path) -> list[Path]:
     listed = _read_json(folder / "state.json").get("_data_files")
-    names = [one.get("filename") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    if not names or len(names) > MAX_FILES or not all(_is_plain(name) for name in names):
+    named = [one.get("filename") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    names = [str(name) for name in named if _is_plain(name)]
+    if not names or len(names) > MAX_FILES or len(names) < len(named):
         raise DataError(f"{folder / 'state.json'}: it names no files; save the data set again")
     return [folder / name for name in names]
 
