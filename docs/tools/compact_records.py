@@ -1,4 +1,4 @@
-"""Store the JSON of published records compactly: one line for each client, nothing dropped.
+"""Store the JSON of published records compactly: one line for each client or list of numbers, nothing dropped.
 
 Run it after adding a run to docs/results/records: ``python docs/tools/compact_records.py``.
 """
@@ -14,9 +14,12 @@ WIDTH, ITEM = 160, 500  # columns: of a value, and of an item of a list (a clien
 
 
 def compact(value: Any, indent: str = "", width: int = WIDTH) -> str:
-    """JSON in which every value stands on one line if it fits."""
+    """JSON in which every value stands on one line if it fits, and a list of plain values always."""
     line = json.dumps(value, ensure_ascii=False)
-    if not isinstance(value, dict | list) or not value or len(indent) + len(line) <= width:
+    divisible = (
+        any(isinstance(item, dict | list) for item in value) if isinstance(value, list) else isinstance(value, dict)
+    )
+    if not value or not divisible or len(indent) + len(line) <= width:
         return line
     inner = indent + " "
     if isinstance(value, list):
