@@ -7,13 +7,14 @@ import re
 import tomllib
 from collections.abc import Callable, Collection
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import pytest
 
 from fedtrain.config.schema import parse_config
 from fedtrain.extensions.references import resolve
+from fedtrain.methods import METHODS
 from fedtrain.report.records import RunRecord, read_record
 from fedtrain.report.rows import compute_mean_std
 from fedtrain.reproduction.paper_numbers import load_paper_numbers
@@ -142,6 +143,60 @@ def compare(table: list[list[str]], found: dict[tuple[str, str], list[str]], oth
 def test_the_page_says_what_the_records_say(page, number, folder, rule, name, other, records):
     assert records[folder]
     compare(on_page(page, number), in_words(records[folder], rule, name), other)
+
+
+def over_seeds(records: list[RunRecord], rule: str = "last") -> dict[tuple[str, str], list[str]]:
+    """By method and branch: the mean over seeds for every client, and for the mean over clients its deviation too."""
+    runs: dict[str, list[RunRecord]] = {}
+    for record in records:
+        runs.setdefault(by_method(record), []).append(record)
+    found = {}
+    for method, seeds in runs.items():
+        assert len({record.settings["seed"] for record in seeds}) == len(seeds)
+        for branch in seeds[0].rules[rule]["mean"]:
+            rules = [record.rules[rule] for record in seeds]
+            clients = [[one["clients"][name][branch] for one in rules] for name in rules[0]["clients"]]
+            means = [one["mean"][branch] for one in rules]
+            spread = f" ± {100 * stdev(means):.1f}" if len(means) > 1 else ""
+            found[method, branch] = [
+                *(f"{100 * fmean(each):.1f}" for each in clients),
+                f"{100 * fmean(means):.1f}{spread}",
+            ]
+    return found
+
+
+@pytest.mark.parametrize(("page", "other"), [("heart-disease", ("lr", "rounds")), ("spoken-digits", ("seeds",))])
+def test_the_pages_on_own_data_say_what_the_records_say(page, other, records):
+    table = on_page(page)
+    compare(table, over_seeds(records[page]), other)
+    for record in records[page]:
+        row = said(table)[by_method(record), "fused"]
+        if page == "heart-disease":
+            settings = record.settings
+            assert (row["lr"], row["rounds"]) == (f"{settings['local']['lr']:g}", str(settings["server"]["rounds"]))
+            chosen = json.loads((RECORDS / "heart-disease-choice.json").read_text(encoding="utf-8"))
+            best = chosen[settings["method"]["name"]]["chosen"]
+            assert (best["lr"], best["rounds"]) == (settings["local"]["lr"], settings["server"]["rounds"])
+        else:
+            assert row["seeds"] == str(sum(by_method(one) == by_method(record) for one in records[page]))
+
+
+def test_the_page_says_how_newcomers_did():
+    """The mean over the draws of shots, and over those that the page shows, by method and number of shots."""
+    rows: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for one in json.loads((RECORDS / "spoken-digits-newcomers.json").read_text(encoding="utf-8")):
+        title = METHODS[one["method"]].title
+        rows.setdefault((title, f"{one['shots']} shots"), {}).setdefault(one["client"], []).append(
+            one["after"]["accuracy"]
+        )
+        if one["shots"] == 0:
+            rows.setdefault((title, "before"), {})[one["client"]] = [one["before"]["accuracy"]]
+    heads, *shown = on_page("spoken-digits", 1)
+    assert {(method, when) for method, when, *_ in shown} == set(rows)
+    for method, when, *cells in shown:
+        each = {client: fmean(values) for client, values in rows[method, when].items()}
+        mean = f"{100 * fmean(each.values()):.1f}"
+        assert cells == [*(f"{100 * each[client]:.1f}" if client in each else "-" for client in heads[2:-1]), mean]
 
 
 def test_the_page_says_what_the_records_of_the_ablations_say(records):
