@@ -124,11 +124,14 @@ def train_rounds(
         fast_path=backend != "vmap",
     )
     clients = build_clients()
-    here = {
-        "serial": lambda: SerialBackend(trainer, clients),
-        "threads": lambda: ThreadsBackend([trainer, trainer.clone()], clients),
-        "vmap": lambda: VmapBackend(trainer, clients),
-    }[backend]()
+    here: SerialBackend
+    match backend:
+        case "threads":
+            here = ThreadsBackend([trainer, trainer.clone()], clients)
+        case "vmap":
+            here = VmapBackend(trainer, clients)
+        case _:
+            here = SerialBackend(trainer, clients)
     message = here.initial_broadcast()
     for done in federate(here, message, 2):
         message = done.message
