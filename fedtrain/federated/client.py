@@ -258,7 +258,7 @@ class ClientTrainer:
         view = self.start_round(data, personal, message, keep_round_start=self.method.needs_round_start(message.round))
         self.module.train()
         phases = self.method.phases(message.round, self.local.epochs)
-        losses = self._run_phases(phases, data, view, self.build_step(message.round))
+        losses = self._run_phases(phases, data, view, self.build_step(message.round), self.local)
         self.method.finish(self.module, view)
         return torch.stack(losses).mean()
 
@@ -267,10 +267,10 @@ class ClientTrainer:
 
         Shared entries are put back after each step. Optimisers treat each number by itself: this is to freeze them.
         """
-        self.check_has_batches(data)
+        local = replace(self._fit_batches(data), lr=lr)
+        local.check_has_batches(data.name, len(data.train), bool(self.batch_norm_names))
         view = self.start_round(data, personal, message, keep_round_start=self.method.needs_round_start(message.round))
         self.module.train()
-        local = replace(self.local, lr=lr)
         plain = self.step_class(self.module, local, self.method.plain_sgd_parameters(self.module))
 
         def step(loss: Callable[[], Tensor]) -> Tensor:
@@ -278,12 +278,16 @@ class ClientTrainer:
             self.module.load_state_dict(message.shared, strict=False)
             return value
 
-        self._run_phases(self.method.phases(message.round, passes), data, view, step, "adapt ")
+        self._run_phases(self.method.phases(message.round, passes), data, view, step, local, "adapt ")
         self.method.finish(self.module, view)
         kept = copy_entries(self.module, self.personal_names)
         if not all(map(is_finite, kept.values())):
             raise TrainingError(f"client {data.name}: its weights are not finite any more; lower lr ({lr})")
         return kept
+
+    def _fit_batches(self, data: ClientData) -> LocalSettings:
+        """Of a client that did not train, fewer samples than a batch are a batch, which is never dropped."""
+        return replace(self.local, batch_size=max(1, min(self.local.batch_size, len(data.train))))
 
     def _run_phases(
         self,
@@ -291,13 +295,14 @@ class ClientTrainer:
         data: ClientData,
         view: RoundContext[nn.Module],
         step: Callable[[Callable[[], Tensor]], Tensor],
+        local: LocalSettings,
         purpose: str = "",
     ) -> list[Tensor]:
         """Go down the losses of every phase, batch by batch; the losses of the last pass, each before its steps."""
         losses: list[Tensor] = []
         for number, phase in enumerate(phases):
             losses = []
-            for batch in self.iterate_batches(data, view.round, f"{purpose}{number}"):
+            for batch in self.iterate_batches(data, view.round, f"{purpose}{number}", local):
                 value, *_ = [step(partial(self._compute_loss, loss, batch, view)) for loss in list_losses(phase)]
                 losses.append(value)
         return losses
@@ -422,7 +427,7 @@ class ClientTrainer:
             self.module.train()
             with torch.enable_grad():
                 step = self.build_step(max(0, view.round - 1))  # as in the last round
-                self._run_phases(phases, data, view, step, "before prediction ")
+                self._run_phases(phases, data, view, step, self._fit_batches(data), "before prediction ")
         self.module.eval()
         return self.method.prepare_prediction(self.module, view)
 
@@ -459,12 +464,14 @@ class ClientTrainer:
             self._peer_heads = message, heads
         return self._peer_heads[1] if message.peers else {}
 
-    def iterate_batches(self, data: ClientData, round: int, phase: int | str) -> Iterator[Batch]:
+    def iterate_batches(
+        self, data: ClientData, round: int, phase: int | str, local: LocalSettings | None = None
+    ) -> Iterator[Batch]:
         """Shuffled and augmented by (seed, client, round, phase) alone, hence alike on every backend."""
         purpose = (self.seed, data.name, round, phase)
         order = torch.randperm(len(data.train), generator=make_generator(*purpose, "order"))
         chance = make_generator(*purpose, "augment")
-        for rows in self.local.split_into_batches(order, bool(self.batch_norm_names)):
+        for rows in (local or self.local).split_into_batches(order, bool(self.batch_norm_names)):
             self._raise_if_stopped()
             rows = rows.to(self.device)
             yield self._transform(data.train.inputs[rows], data, chance, training=True), data.train.labels[rows]

@@ -78,6 +78,17 @@ def test_frozen_entries_are_frozen(runs: dict[str, TrainedRun], table: Path) -> 
         torch.testing.assert_close(found.personal[name], value.data, rtol=1e-5, atol=1e-6)
 
 
+def test_a_few_shots_are_a_batch_though_incomplete_ones_are_dropped(runs: dict[str, TrainedRun], table: Path) -> None:
+    run, data = runs["fedper"], read_newcomer(runs["fedper"], table, "geneva")
+    kept = adapt_client(run, data, 6, passes=2)
+    try:
+        run.trainer.local = replace(run.trainer.local, last_batch="drop", batch_size=7)
+        dropped = adapt_client(run, data, 6, passes=2)
+    finally:
+        run.trainer.local = run.config.local
+    assert all(torch.equal(dropped.personal[name], value) for name, value in kept.personal.items())
+
+
 def test_without_labels_it_is_the_policy_of_predict(runs: dict[str, TrainedRun], table: Path) -> None:
     run, data = runs["fedbn"], read_newcomer(runs["fedbn"], table, "geneva")
     found, policy = adapt_client(run, data, 0), build_unseen_client(run, data.train.inputs)
