@@ -124,6 +124,10 @@ class LocalSettings:
             if not (short and self.last_batch == "drop") and len(rows) > has_batch_norm:
                 yield rows
 
+    def count_last_batch(self, samples: int) -> int:
+        """Of an epoch's incomplete last batch that follows complete ones and is trained on; 0 if there is none."""
+        return samples % self.batch_size if self.last_batch == "keep" and samples > self.batch_size else 0
+
     def check_has_batches(self, client: str, samples: int, has_batch_norm: bool) -> None:
         """A client that would never train is a mistake."""
         if next(self.split_into_batches(torch.arange(samples), has_batch_norm), None) is not None:

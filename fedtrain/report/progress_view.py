@@ -31,6 +31,8 @@ MAX_CLIENT_COLUMNS = 8
 """Up to so many clients are shown one by one."""
 RECENT_ROUNDS = 20
 """Rounds from which the time left is estimated."""
+TINY_BATCH = 3
+"""Samples: the variance of so few says next to nothing."""
 DIVERGED = 4.0
 """Times the loss of guessing: a test loss beyond is no sign of overfitting, but of a run that blew up."""
 
@@ -130,6 +132,8 @@ def show_header(screen: Console, experiment: Experiment, parts: ModelSummary) ->
     for note in data.notes:
         loud = data.standin and "stand-in" in note
         print_paragraph(screen, f"{'STAND-IN DATA' if loud else 'note'}: {note}", "bold yellow" * loud)
+    if parts.shared.in_norm + parts.personal.in_norm and (found := describe_tiny_batches(experiment)):
+        print_paragraph(screen, f"note: {found}", "yellow")
     has_alpha = "alpha" in SETTINGS_OF_SKEW[config.data.skew]
     skew = config.data.skew + (f" (alpha {config.data.alpha:g})" if has_alpha else "")
     sizes = [len(client.train) for client in data.clients]
@@ -152,6 +156,19 @@ def show_header(screen: Console, experiment: Experiment, parts: ModelSummary) ->
     )
     show_fields(screen, lines)
     screen.print()
+
+
+def describe_tiny_batches(experiment: Experiment) -> str | None:
+    """Whose last batches are so small that the statistics of batch norm jump; None if nobody's, or if all are small."""
+    local, clients = experiment.config.local, experiment.federation.clients
+    names = [client.name for client in clients if 1 < local.count_last_batch(len(client.train)) <= TINY_BATCH]
+    if not names or local.batch_size <= 2 * TINY_BATCH:
+        return None
+    few = ", ".join(names[:3]) + f" and {len(names) - 3} more" * (len(names) > 3)
+    return (
+        f"a last batch of {TINY_BATCH} samples or fewer at {few}: batch norm takes its statistics from them, and "
+        "accuracies can jump from round to round; leave such batches out with local.last_batch=drop"
+    )
 
 
 def describe_optimizer(local: LocalSettings) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from found_files import write_table
 
 from cli.main import main
 from fedtrain.data.datasets import DATASETS, get_dataset_info
@@ -106,3 +107,24 @@ print(*sys.modules)"""
     assert "torch" in loaded
     assert not loaded.intersection(UNUSED)
     assert not loaded_in_runs.intersection(COMPILER)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], True),
+        (["--set", "local.last_batch=drop"], False),
+        (["--set", "model.norm=false"], False),
+        (["--batch-size", "12"], False),  # leaves one sample, which is left out anyway
+        (["--batch-size", "6"], False),  # all batches are small
+    ],
+)
+def test_a_last_batch_too_small_for_batch_norm_is_told(tmp_path, capsys, options, told):
+    """Basel trains on 25 patients, geneva on 19."""
+    table = write_table(tmp_path / "t.csv")
+    how = ["--client-column", "site", "--target", "ill", "--method", "fedavg", "--dry-run", "--batch-size", "11"]
+    assert main(["train", "--dataset", str(table), *how, *options]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "basel 25 train" in shown
+    words = "a last batch of 3 samples or fewer at basel: batch norm takes its statistics from them"
+    assert (words in shown) == told
