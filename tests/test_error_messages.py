@@ -13,8 +13,6 @@ ROOT = Path(__file__).resolve().parents[1]
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 COMMAND = re.compile(r"\b(fedco2|flwr|torchrun|ssh-keygen|openssl|pip|flower-super(link|node))\b")
 """A whole command may have its flags."""
-ELSEWHERE = {"theory/config.py", "theory/verify.py"}
-"""Not yet."""
 
 
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -57,10 +55,9 @@ def test_flags_are_seen(code: str, count: int) -> None:
 
 @pytest.mark.parametrize("package", ["theory", "fedtrain"])
 def test_the_library_does_not_speak_of_flags(package: str) -> None:
-    names = {path: str(path.relative_to(ROOT)) for path in sorted((ROOT / package).rglob("*.py"))}
     wrong = {
-        name: found
-        for path, name in names.items()
-        if name not in ELSEWHERE and (found := flags_in(path.read_text(encoding="utf-8")))
+        str(path.relative_to(ROOT)): found
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if (found := flags_in(path.read_text(encoding="utf-8")))
     }
     assert not wrong
