@@ -17,7 +17,7 @@ from click.shell_completion import shell_complete
 
 from cli.adapt import adapt
 from cli.completion import completion
-from cli.console import BAD_INPUT, BUG, CHECK_FAILED, INTERRUPTED, PIPE_CLOSED
+from cli.console import BAD_INPUT, BUG, CHECK_FAILED, INTERRUPTED, PIPE_CLOSED, make_console
 from cli.data import data
 from cli.doctor import doctor
 from cli.evaluate import evaluate
@@ -159,10 +159,28 @@ def report_error(error: Exception, debug: bool, arguments: Sequence[str] = ()) -
     if debug or line is None:
         traceback.print_exception(error)
     if line is None:
-        click.echo("error: this is a bug in fedco2; please report it with the lines above", err=True)
+        print_error("this is a bug in fedco2; please report it with the lines above")
         return BUG
-    click.echo(f"error: {line}", err=True)
+    print_error(line)
     return getattr(error, "exit_code", BAD_INPUT)  # DataError has its own
+
+
+def report_usage_error(error: click.ClickException) -> int:
+    """The usage of the command and what is wrong with it; the exit code."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return error.exit_code
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help' for help.\n", err=True)
+    print_error(error.format_message())
+    return error.exit_code
+
+
+def print_error(text: str) -> None:
+    """On stderr: one line, which a terminal breaks between words."""
+    from fedtrain.utils.terminal import print_paragraph
+
+    print_paragraph(make_console(stderr=True), f"error: {text}")
 
 
 def flush_stdout() -> None:
@@ -197,8 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run_command(given, settings)
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return report_usage_error(error)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         return INTERRUPTED

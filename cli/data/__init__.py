@@ -140,7 +140,10 @@ def add(
 @json_option
 @click.pass_context
 def check(ctx: click.Context, name: str, data_dir: Path | None, as_json: bool) -> None:
-    """Verify every byte of what is here of a data set; exit with 3 if something is wrong or missing."""
+    """Verify every byte of what is here of a data set.
+
+    The exit code is 3 if something is wrong or missing.
+    """
     from cli.data.run import run_check
 
     if not run_check(name, data_dir, as_json):

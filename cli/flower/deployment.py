@@ -78,7 +78,10 @@ def up(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 @click.pass_context
 def status(ctx: click.Context, folder: Path, as_json: bool) -> None:
-    """Look at a deployment: its SuperLink, nodes and runs; exit with 1 if not all of it runs, 2 if none is here."""
+    """Look at a deployment: its SuperLink, nodes and runs.
+
+    The exit code is 1 if not all of it runs, 2 if none is here.
+    """
     from cli.flower.deployment_run import print_status
 
     if not print_status(folder, as_json):
@@ -88,7 +91,10 @@ def status(ctx: click.Context, folder: Path, as_json: bool) -> None:
 @click.command()
 @folder_option
 def down(folder: Path) -> None:
-    """End a deployment and all its processes; logs and what clients keep stay."""
+    """End a deployment and all its processes.
+
+    Logs and what clients keep stay.
+    """
     from cli.flower.deployment_run import stop_deployment
 
     stop_deployment(folder)

@@ -4,11 +4,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import click
 import pytest
 import torch
+from rich.console import Console
 
 from cli.main import fedco2, main
 from fedtrain.errors import TrainingError
@@ -79,6 +81,8 @@ def test_help_fits_eighty_columns_and_names_pages_that_exist(
     assert main([*command, "--help"]) == 0
     out = capsys.readouterr().out
     assert [line for line in out.splitlines() if len(line) > 80] == []
+    commands = out.partition("\nCommands:\n")[2].splitlines()
+    assert [line for line in commands if line.endswith("...")] == []  # a sentence that did not fit
     assert [page for page in re.findall(r"docs/[\w/-]+\.md", out) if not (ROOT / page).exists()] == []
 
 
@@ -142,6 +146,20 @@ def test_what_a_user_can_mend_is_one_line(
     boom(error)
     assert main(["boom"]) == 2
     assert capsys.readouterr().err == f"error: {line}\n"
+
+
+@pytest.mark.parametrize("arguments", [["boom"], ["predict", "run"]])
+def test_a_terminal_breaks_errors_between_words(
+    arguments: list[str], boom: Raise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Console(file=StringIO(), force_terminal=True, width=30, highlight=False)
+    monkeypatch.setattr("cli.main.make_console", lambda stderr: screen)
+    boom(InputError("there is no client called mnst; there are mnist and svhn"))
+    assert main(arguments) == 2
+    lines = screen.file.getvalue().splitlines()
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 30
+    assert " ".join(lines).split()[-1] in ("svhn", "'IMAGE...'.")
 
 
 def test_an_error_of_somebodys_code_says_how_to_see_where(boom: Raise, capsys: pytest.CaptureFixture[str]) -> None:
