@@ -274,7 +274,7 @@ def test_the_command_line_starts_without_heavy_imports(tmp_path: Path) -> None:
 
 LOOK_UPS = (
     "aggregate backend certificate checkpoint client codec dirichlet distributed fedavg flops manifest partition "
-    "preset resume server significance standin vmap"
+    "preset resume server significance standin tls vmap"
 )
 
 

@@ -160,7 +160,7 @@ class Deployment:
         clients = range(len(parts.state.nodes))
         secrets = parts.certificates
         if secrets is not None:
-            from fedtrain.flower.deployment.certificates import create_credentials
+            from fedtrain.flower.deployment.tls_certificates import create_credentials
 
             create_credentials(secrets, map(format_node_name, clients))
         write_connection(self.folder / FLOWER_HOME_DIR, parts.address, secrets and secrets / CA_FILE)

@@ -23,7 +23,6 @@ from cli.flower.deployment import down, status, up
 from cli.main import main
 from fedtrain.errors import TrainingError
 from fedtrain.flower.deployment import local_deployment
-from fedtrain.flower.deployment.certificates import create_certificates, create_node_key
 from fedtrain.flower.deployment.commands import (
     SUPERLINK_MODULE,
     SUPERNODE_MODULE,
@@ -37,6 +36,7 @@ from fedtrain.flower.deployment.ports import LOOPBACK, find_free_ports
 from fedtrain.flower.deployment.processes import spawn, terminate
 from fedtrain.flower.deployment.state_file import ComponentState, DeploymentState, load_deployment_state
 from fedtrain.flower.deployment.supervisor import Supervisor, find_deployment_processes
+from fedtrain.flower.deployment.tls_certificates import create_certificates, create_node_key
 from fedtrain.flower.environment import ANY_APP, CLIENT_APP_VARIABLE
 from fedtrain.runs.experiment import build_experiment, plan_experiment
 from fedtrain.runs.folder import RunFolder

@@ -21,10 +21,10 @@ import small_experiments
 from namespaces import SERVER, Network
 from submitted_run import LIMIT, run_in_process
 
-from fedtrain.flower.deployment.certificates import create_node_key
 from fedtrain.flower.deployment.commands import build_superlink_command
 from fedtrain.flower.deployment.multi_host import SUPERLINK_PORT, format_multi_host_guide
 from fedtrain.flower.deployment.superlink_control import CONNECTION_NAME, write_connection
+from fedtrain.flower.deployment.tls_certificates import create_node_key
 from fedtrain.flower.environment import build_environment
 from fedtrain.runs.client_state import ClientStateStore, make_folder_name
 from fedtrain.runs.experiment import build_experiment, plan_experiment
