@@ -45,7 +45,7 @@ def encode_top_k(matrix: Tensor, share: float, numbers: NumberFormat) -> StateDi
 def decode_top_k(parts: StateDict, shape: tuple[int, ...], dtype: torch.dtype, numbers: NumberFormat) -> Tensor:
     """The matrix with zeros elsewhere; ValueError for places that are none, or not in order."""
     index, size = parts[INDEX].long(), prod(shape)
-    if index[0] < 0 or index[-1] >= size or not (index[1:] > index[:-1]).all():
+    if index[0] < 0 or index[-1] >= size or (index[1:] <= index[:-1]).any():
         raise ValueError(f"has places that are not in order, or not below {size}")
     flat = torch.zeros(size, dtype=dtype, device=index.device)
     flat[index] = decode_numbers(parts, dtype, numbers)[0]

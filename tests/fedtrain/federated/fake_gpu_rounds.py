@@ -31,8 +31,9 @@ from fedtrain.backends.serial import SerialBackend
 from fedtrain.backends.threads import ThreadsBackend
 from fedtrain.backends.vmap.backend import VmapBackend
 from fedtrain.data.client_data import ClientData, Preprocessing, Samples
-from fedtrain.federated import client, server
+from fedtrain.federated import aggregate, client
 from fedtrain.federated.client import ClientTrainer
+from fedtrain.federated.codec import entries, numbers
 from fedtrain.federated.server import federate
 from fedtrain.methods import METHODS
 from fedtrain.methods.base import AnyMethod
@@ -44,6 +45,9 @@ from fedtrain.models import build_cifar_net
 GPU = "gpu:0"
 MODE = FakeTensorMode()
 BACKENDS = {"serial": SerialBackend, "threads": ThreadsBackend, "vmap": VmapBackend}
+
+CODECS = ("bfloat16", "int8", "topk:0.1", "topk:0.1+int8", "lowrank:2", "lowrank:2+float16")
+"""Each way to shorten, alone and with a format of numbers; float16 is played with every method."""
 
 
 class NoStream:
@@ -104,8 +108,11 @@ def pretend() -> Iterator[None]:
         patch.object(FakeTensor, "__deepcopy__", copy_fake),
         patch.object(nn.Module, "_apply", convert_module),
         patch.object(torch.Tensor, "item", lambda self: 0.5),
+        patch.object(torch.Tensor, "__bool__", lambda self: False),  # nothing is out of bounds
         patch.object(client, "is_finite", lambda value: True),
-        patch.object(server, "is_finite", lambda value: True),
+        patch.object(aggregate, "is_finite", lambda value: True),
+        patch.object(entries, "is_finite", lambda value: True),
+        patch.object(numbers, "is_finite", lambda value: True),
         patch.object(ClientTrainer, "train", in_mode(ClientTrainer.train)),
         patch.object(ClientTrainer, "evaluate", in_mode(ClientTrainer.evaluate)),
         patch("fedtrain.federated.sgd.sgd", apply_sgd),
@@ -179,6 +186,8 @@ def list_cases() -> dict[str, Callable[[], None]]:
         cases[f"{name}, vmap"] = lambda made=made: play(made, "vmap", fast_path=False)  # type: ignore[misc]
     for method in (FedCO2(), Copa()):
         cases[f"{method.title}, images"] = lambda method=method: play_images(method)  # type: ignore[misc]
+    for codec in CODECS:
+        cases[f"Fed-CO2, serial, {codec}"] = lambda codec=codec: play(FedCO2(), codec=codec)  # type: ignore[misc]
     cases["plain steps, clipped"] = lambda: play(FedAvg(), fast_path=False, max_grad_norm=1.0)
     for backend in BACKENDS:
         cases[f"a forgotten tensor, {backend}"] = lambda backend=backend: play(  # type: ignore[misc]
