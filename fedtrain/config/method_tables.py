@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin
 
-from fedtrain.config.toml import NONE_TEXT, TomlTable, format_value, parse_section, serialize_section
+from fedtrain.config.toml import NONE_TEXT, TomlTable, format_value, get_field_types, parse_section, serialize_section
 from fedtrain.extensions.errors import explain_failure
 from fedtrain.extensions.references import build_unknown_error, find_extension, register
 from fedtrain.methods import METHODS, AnyMethod
@@ -44,7 +44,7 @@ def get_method_name(method: AnyMethod) -> str:
 
 def list_part_names(kind: type[AnyMethod]) -> list[str]:
     """The fields that hold a method."""
-    hints = get_type_hints(kind)
+    hints = get_field_types(kind)
     return [field.name for field in fields(kind) if _is_method_type(hints[field.name])]
 
 

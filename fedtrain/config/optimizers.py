@@ -73,7 +73,12 @@ def is_rest(parameter: inspect.Parameter) -> bool:
 
 def list_optimizer_options(name: str) -> frozenset[str]:
     """The keywords that an optimiser knows."""
-    return frozenset(inspect.signature(get_optimizer_class(name)).parameters)
+    return _list_keywords(get_optimizer_class(name))  # type: ignore[arg-type]  # a class can be hashed, says Python
+
+
+@cache
+def _list_keywords(kind: type[torch.optim.Optimizer]) -> frozenset[str]:
+    return frozenset(inspect.signature(kind).parameters)
 
 
 def get_default_betas(kind: type[torch.optim.Optimizer]) -> tuple[float, float]:

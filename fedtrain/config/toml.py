@@ -28,7 +28,7 @@ def parse_section(
 
     Fields in ``ready`` have their values already.
     """
-    hints = _get_field_types(kind)  # type: ignore[arg-type]  # a class can be hashed, says Python
+    hints = get_field_types(kind)  # type: ignore[arg-type]  # a class can be hashed, says Python
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     for key in table:
         if key not in known:
@@ -39,8 +39,9 @@ def parse_section(
     return kind(**values, **(ready or {}))
 
 
-@cache
-def _get_field_types(kind: type) -> dict[str, Any]:
+@cache  # to resolve hints takes milliseconds, and what `reproduce --list` shows takes thousands of sections
+def get_field_types(kind: type) -> dict[str, Any]:
+    """The types of a dataclass's fields, by name."""
     return get_type_hints(kind)
 
 
