@@ -23,8 +23,9 @@ def run_reference_rounds(
 ) -> reference.Result:
     """The literal loop; with ``published`` it also reads its data as the published code does."""
     config, data, local = experiment.config, experiment.federation, experiment.config.local
-    preset, options = config.data.dataset, asdict(config.method)
-    options.pop("norm", None)  # the literal loop keeps batch norm personal, as these networks have no other
+    preset = config.data.dataset
+    # The literal loop keeps batch norm personal, as these networks have no other; None is a part that was not chosen.
+    options = {name: value for name, value in asdict(config.method).items() if name != "norm" and value is not None}
     opened = SAMPLE_LOADERS.get(preset) if published else None
     with tempfile.TemporaryDirectory() as folder:
         in_files = opened and preset == "office"

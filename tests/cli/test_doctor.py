@@ -121,7 +121,9 @@ def test_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_name", "GPU {}".format)
-    assert next(check_hardware()).value == "cuda: GPU 0, GPU 1"
+    value = next(check_hardware()).value
+    assert value.startswith("cuda: GPU 0, GPU 1 (fedco2 was never run on a GPU")
+    assert "make test-gpu" in value
 
 
 def test_a_device_that_torch_complains_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,7 +163,7 @@ def test_bad_wishes_are_refused(trained, pictures, ask):
     run, picture = trained("fedco2"), pictures[0][0]
     for wrong in ([], ["--client", "svhn", "--new-client", "online-average"]):
         code, _, err = ask(run, *wrong, picture)
-        assert (code, "--client NAME, or --new-client online-average" in err) == (2, True)
+        assert (code, "--client NAME, --new-client online-average, or --newcomer FILE" in err) == (2, True)
     code, _, err = ask(run, "--new-client", "online-average", "--branch", "online", picture)
     assert (code, "--branch contradicts --new-client" in err) == (2, True)
     code, _, err = ask(run, "--client", "svhn", "--branch", "onlin", picture)

@@ -406,13 +406,16 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path):
     process = subprocess.Popen(
         command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
-    for _ in range(600):
-        if (tmp_path / "out").exists():
-            break
-        time.sleep(0.1)
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    try:
+        for _ in range(600):
+            if (tmp_path / "out").exists():
+                break
+            time.sleep(0.1)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
     # Python itself ends by the signal where it caught the interrupt inside an exec (imports); shells call both 130.
     assert process.returncode in (130, -signal.SIGINT), said
     assert "interrupted" in said

@@ -41,6 +41,7 @@ def force(title):
         "Fed-CO2": {"online": N, "offline": N},
         "Ditto": {"generic": 1, "personal": 1},
         "FML": {"generic": 0.5, "personal": 0.5},
+        "Cooperation": {"online": 1, "offline": 1},
     }
     return special.get(title, {"model": 1})
 

@@ -24,6 +24,7 @@ from fedtrain.federated.messages import Failure
 from fedtrain.federated.server import federate, sample_cohort
 from fedtrain.federated.sgd import SGDStep
 from fedtrain.methods import METHODS, Peers
+from fedtrain.methods.cooperate import Cooperate
 from fedtrain.methods.copa import Copa
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.methods.fedco2 import FedCO2
@@ -106,10 +107,13 @@ def test_together_is_as_in_turn(method):
     agree(*both(method), participation=0.75)
 
 
-@pytest.mark.parametrize("name", [name for name, kind in METHODS.items() if not kind.needs_batch_norm])
-def test_without_batch_norm_too(name):
+WITHOUT_BATCH_NORM = [kind() for kind in METHODS.values() if not kind.needs_batch_norm and kind is not Cooperate]
+
+
+@pytest.mark.parametrize("method", [*WITHOUT_BATCH_NORM, Cooperate(online=FedAvg())], ids=lambda method: method.title)
+def test_without_batch_norm_too(method):
     """Where a rest of one sample is a batch."""
-    agree(*both(METHODS[name](), make=bare), rounds=2)
+    agree(*both(method, make=bare), rounds=2)
 
 
 def test_a_personal_head_without_momentum_beside_weights_with_it():

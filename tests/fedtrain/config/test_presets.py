@@ -26,6 +26,8 @@ SKEWS = {
     "cifar100": ("iid", "pathological", "dirichlet", "pachinko"),
 }
 CASES = [(preset, skew) for preset in list_presets() for skew in SKEWS[preset.split("-")[0]]]
+ONLINE_FEDBN = {"fedbn", "fedco2", "cooperate"}
+"""FedBN, and the methods whose online part it is."""
 WITHOUT_DENSE_NORM = {"fedper", "fedrod", "moon", "copa"}
 
 
@@ -80,7 +82,7 @@ def test_the_common_setting_of_label_skew(preset, method):
     assert server.participation == (1.0 if method == "singleset" else 0.05)
     assert (config.seed, config.data.seed) == (0, 0)
     assert (config.model.name, config.model.split_at) == ("cifar", "last")
-    assert config.model.norm == (method in ("fedbn", "fedco2"))
+    assert config.model.norm == (method in ONLINE_FEDBN)
     evaluated = [r for r in range(1, 1501) if config.evaluation.is_in_window(r, 1500)]
     assert evaluated == list(range(1300, 1501, 5))
     assert config.evaluation.report == "window"
@@ -167,7 +169,7 @@ def test_quirks_of_the_published_code_are_in_the_published_presets_only():
         assert of(f"{name}-published", "moon").method.previous == "initial"
         assert not of(f"{name}-published", "fedrod").method.balanced
         for method in METHODS:
-            dropped = method in ("fedbn", "fedco2")
+            dropped = method in ONLINE_FEDBN
             assert of(f"{name}-published", method).local.last_batch == ("drop" if dropped else "keep")
             assert of(name, method).local.last_batch == "keep"
 
