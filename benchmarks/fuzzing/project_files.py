@@ -87,18 +87,23 @@ def _dump_preset(name: str) -> str:
 
 
 def build_checkpoint_seeds() -> list[Seed]:
-    """Two clients and published heads; also with its account of itself as a part of its own, and the sum made right."""
+    """Two clients and published heads."""
     shared = {"w": torch.arange(6.0).reshape(2, 3), "n": torch.tensor(3), "half": torch.ones(2, dtype=torch.float16)}
     message = Broadcast(3, shared, {"b": {"head": torch.ones(2)}})
     counted = CommunicationCost(PayloadBytes(1, 2, 3), PayloadBytes(4, 5, 6))
     state = checkpoint.RunState(message, {"a": {"p": torch.zeros(1)}, "b": {"p": torch.ones(1)}}, counted)
-    whole = build_safetensors_seed(capture_file(lambda path: checkpoint.save_checkpoint(state, path)))
+    return build_checked_seeds(capture_file(lambda path: checkpoint.save_checkpoint(state, path)))
+
+
+def build_checked_seeds(content: bytes) -> list[Seed]:
+    """Tensors with an account of themselves and a sum; also with the account as a part, and the sum made right."""
+    whole = build_safetensors_seed(content)
     about = json.loads(whole.parts[0])["__metadata__"]["about"].encode()
-    return [whole, Seed((about, *whole.parts), _rebuild_checkpoint)]
+    return [whole, Seed((about, *whole.parts), _rebuild_checked)]
 
 
-def _rebuild_checkpoint(parts: Sequence[bytes]) -> bytes:
-    """A checkpoint whose account of itself is the first part, and whose checksum is right."""
+def _rebuild_checked(parts: Sequence[bytes]) -> bytes:
+    """A file whose account of itself is the first part, and whose checksum is right."""
     header, data, about = json.loads(parts[1]), parts[-1], parts[0].decode("latin-1")
     header["__metadata__"] = {"about": about}
     try:

@@ -19,19 +19,24 @@ from fedtrain.config.toml import format_error
 from fedtrain.data import importing, readers
 from fedtrain.data.datasets import get_dataset_info
 from fedtrain.data.found.finder import find_dataset
+from fedtrain.data.found.kept import load_kept_dataset
 from fedtrain.data.found.pools import FoundDataset
+from fedtrain.data.found.table_dataset import encode_table, find_newcomers
+from fedtrain.data.readers.table_file import read_table
 from fedtrain.data.storage import domain_file
 from fedtrain.federated.codec.states import decode_state
+from fedtrain.inference.personal_file import read_personal
 from fedtrain.runs import checkpoint
 from fedtrain.runs.folder import MANIFEST_FILE, METRICS_FILE, RunFolder
-from fuzzing import arrow_files, attacks, dataset_files, pickle_attacks, project_files
+from fedtrain.runs.predictions import load_predictions
+from fuzzing import arrow_files, attacks, dataset_files, own_data_files, pickle_attacks, project_files
 from fuzzing.containers import build_tar_seed
 from fuzzing.seed_file import Seed
 from theory import user_data
 from theory.errors import InputError
 
 ReadFile = Callable[[Path, Path], object]
-CSV_SETTINGS = DataSettings(dataset="t.csv", client_column="site", target="ill", split_column="part")
+CSV_SETTINGS = own_data_files.TABLE_SETTINGS
 ARROW_TABLE_SETTINGS = DataSettings(client_column="site", target="ill", split_column="part")
 SPLITS: tuple[Literal["train", "test"], ...] = ("train", "test")
 
@@ -123,6 +128,28 @@ def _read_arrow(file: Path, target: Path) -> None:
 def _read_arrow_state(file: Path, target: Path) -> None:
     arrow = arrow_files.build_image_row_seeds()[0].content
     find_dataset(arrow_files.lay_out_folder(target, arrow, file.read_bytes()), DataSettings())
+
+
+def _read_packed_folder(file: Path, target: Path) -> None:
+    with own_data_files.unpack_into(target):
+        _decode_all(find_dataset(file, DataSettings()))
+
+
+def _read_rows(file: Path, target: Path) -> None:
+    """A table for a run on another one: rows to predict, and a newcomer."""
+    info = own_data_files.find_table().info
+    schema = info.table
+    assert schema is not None
+    table = read_table(file, number_columns={one.name for one in schema.columns if one.categories is None})
+    read_all(
+        lambda: encode_table(table, schema),
+        lambda: find_newcomers(table, CSV_SETTINGS, file.name, schema, info.classes),
+    )
+
+
+def _read_kept(file: Path, target: Path) -> None:
+    own_data_files.lay_out_kept(target, file.read_bytes())
+    _decode_all(load_kept_dataset(own_data_files.KEPT_NAME, target))
 
 
 def _decode_all(found: FoundDataset) -> None:
@@ -219,6 +246,40 @@ READERS: dict[str, Reader] = {
         arrow_files.build_state_seeds,
         lambda canary: [*arrow_files.STATE_WORDS],
         arrow_files.STATE_WORDS,
+    ),
+    "packed-folder": Reader(
+        "a.zip",
+        _read_packed_folder,
+        own_data_files.build_packed_folder_seeds,
+        attacks.build_archive_attacks,
+    ),
+    "rows": Reader(
+        "t.csv",
+        _read_rows,
+        own_data_files.build_newcomer_seeds,
+        lambda canary: [*project_files.CSV_WORDS],
+        project_files.CSV_WORDS,
+    ),
+    "kept": Reader(
+        "dataset.toml",
+        _read_kept,
+        own_data_files.build_kept_seeds,
+        lambda canary: [*project_files.TOML_WORDS],
+        project_files.TOML_WORDS,
+    ),
+    "predictions": Reader(
+        "predictions.npz",
+        lambda file, _: load_predictions(file),
+        own_data_files.build_prediction_seeds,
+        _select_header_attacks("npz"),
+        project_files.JSON_WORDS,
+    ),
+    "personal": Reader(
+        "p.safetensors",
+        lambda file, _: read_personal(file),
+        own_data_files.build_personal_seeds,
+        _select_header_attacks("tensors"),
+        project_files.JSON_WORDS,
     ),
     "image": Reader(
         "a.png",

@@ -13,6 +13,7 @@ from fedtrain.data.client_data import ClientData, Samples
 from fedtrain.data.errors import DataError
 from fedtrain.data.found.finder import find_dataset
 from fedtrain.data.found.image_dataset import ImageShape
+from fedtrain.data.found.names import check_client_names
 from fedtrain.data.found.pools import ONE_CLIENT, FoundDataset
 from fedtrain.data.found.table_dataset import find_newcomers
 from fedtrain.data.readers.labelled_images import Split
@@ -48,7 +49,8 @@ def read_newcomer(run: TrainedRun, path: Path, client: str | None = None) -> Cli
         inputs = pool.load_inputs(part, np.arange(len(labels), dtype=np.int64))
         return Samples(inputs, torch.from_numpy(number[labels]))
 
-    name = path.name.split(".")[0] if pool.domain == ONE_CLIENT else pool.domain
+    name = path.absolute().name.split(".")[0] if pool.domain == ONE_CLIENT else pool.domain
+    check_client_names(path, [name])
     data = ClientData(name, take("train"), take("test"))
     like = run.federation.clients[0].train.inputs
     if data.train.inputs.shape[1:] != like.shape[1:] or data.train.inputs.dtype != like.dtype:

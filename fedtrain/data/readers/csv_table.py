@@ -14,7 +14,7 @@ import numpy as np
 
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers.safe_read import MAX_BYTES, require_regular_file, wrap_read_errors
-from fedtrain.data.readers.table import MAX_COLUMNS, MISSING_WORDS, RawTable, TextColumn
+from fedtrain.data.readers.table import MAX_COLUMNS, MISSING_WORDS, RawTable, TextColumn, check_column_names
 
 DELIMITERS = ",;\t|"
 MAX_CELL = 10_000
@@ -78,10 +78,7 @@ def _open_rows(path: Path) -> Iterator[tuple[list[str], Iterator[tuple[int, list
                 f"{path}: it has {len(names)} columns, more than {MAX_COLUMNS}; choose among them, or give the numbers "
                 "as an npz with arrays X, y and owner"
             )
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise DataError(f"{path}: two columns are called {twice!r}; rename one")
-        if odd := next((name for name in names if not name or not name.isprintable()), None):
-            raise DataError(f"{path}: a column is called {odd!r}; give every column a name in the first line")
+        check_column_names(path, names)
 
         def rows() -> Iterator[tuple[int, list[str]]]:
             for row in reader:

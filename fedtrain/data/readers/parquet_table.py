@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers.safe_read import MAX_BYTES, require_regular_file, wrap_read_errors
-from fedtrain.data.readers.table import MAX_COLUMNS, MAX_ROWS, MISSING_WORDS, RawTable, TextColumn, encode_texts
+from fedtrain.data.readers.table import (
+    MAX_COLUMNS,
+    MAX_ROWS,
+    MISSING_WORDS,
+    RawTable,
+    TextColumn,
+    check_column_names,
+    encode_texts,
+)
 
 PARQUET_SUFFIX = ".parquet"
 MAX_CELLS = 2**28
@@ -69,10 +77,7 @@ def convert_table(
 ) -> RawTable:
     """A table of Arrow as ours."""
     names = [str(name).strip() for name in table.column_names]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise DataError(f"{path}: two columns are called {twice!r}; rename one")
-    if odd := next((name for name in names if not name or not name.isprintable()), None):
-        raise DataError(f"{path}: a column is called {odd!r}; give it a name that can be printed")
+    check_column_names(path, names)
     if not len(table):
         raise DataError(f"{path}: it has no rows")
     columns: dict[str, NDArray[np.float64] | TextColumn] = {}

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtrain.data.errors import DataError
+
 MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "?"})
 """What stands for a missing value, upper and lower case alike."""
 MAX_COLUMNS = 4096
 MAX_ROWS = 50_000_000
+MAX_COLUMN_NAME = 200
+"""Characters."""
+
+
+def check_column_names(path: Path, names: Sequence[str]) -> None:
+    """Refuse names that are empty, too long or not all to be seen, and two that are the same."""
+    for name in names:
+        if not name or not name.isprintable():
+            raise DataError(f"{path}: a column is called {name[:40]!r}; give every column a name that can be printed")
+        if len(name) > MAX_COLUMN_NAME:
+            raise DataError(
+                f"{path}: column {name[:40]!r}... has a name of over {MAX_COLUMN_NAME} characters; shorten it"
+            )
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise DataError(f"{path}: two columns are called {name!r}; rename one")
+        seen.add(name)
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,6 +34,7 @@ TABLES: dict[str, tuple[Change, str]] = {
     ),
     "one class": (lambda rows: [row.update(ill="no") for row in rows], "all rows are of class 'no'"),
     "a number to predict": (lambda rows: [row.update(ill=i * 0.5) for i, row in enumerate(rows)], "different values"),
+    "a long name": (lambda rows: [row.update({"x" * 201: 0}) for row in rows], "has a name of over 200 characters"),
     "many columns": (lambda rows: [row.update({f"c{i}": 0 for i in range(10_000)}) for row in rows], "10005 columns"),
 }
 
