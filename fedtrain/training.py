@@ -324,7 +324,9 @@ def _load_resumed_data(
     """The data that a run was begun with."""
     if config.data.dataset == OWN_DATASET:
         if clients is None:
-            raise InputError(f"{folder.path} was trained on clients given in Python; give them again: clients=[...]")
+            raise InputError(
+                f"{folder.path} was trained on clients given in Python; there, give them again: clients=[...]"
+            )
         return build_own_federation(clients, classes)
     found = load_dataset(resolve_original_data(folder, config), root)
     return found if load_images else found.without_inputs()

@@ -31,7 +31,8 @@ KEPT_NAME = "cases"
 
 def build_packed_folder_seeds() -> list[Seed]:
     """Images of two clients and two classes, with and without a split; as zip and tar."""
-    files, divided = {}, {}
+    files: dict[str, bytes] = {}
+    divided: dict[str, bytes] = {}
     for client in ("ann", "bob"):
         for label in ("cat", "dog"):
             for number in range(3):

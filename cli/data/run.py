@@ -58,7 +58,8 @@ def show_list(given: Path | None, as_json: bool) -> None:
     for row in kept:
         shape = " x ".join(map(str, row["shape"]))
         terms = f"; {row['terms']}" if row["terms"] else ""
-        click.echo(f"{row['name']}: your own, {len(row['domains'])} clients, {row['classes']} classes, {shape}{terms}")
+        held = f"{len(row['domains'])} clients, {row['classes']} classes"
+        click.echo(f"{row['name']}: your own, {held}, inputs of {shape}{terms}")
 
 
 class KeptRow(TypedDict):

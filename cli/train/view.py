@@ -100,9 +100,19 @@ def show_summary(screen: Console, run: Run) -> None:
     print_paragraph(screen, f"Written to {folder}: summary.json, metrics.jsonl, figures/accuracy.png, ...")
     place, client = shlex.quote(str(folder)), shlex.quote(run.clients[0])
     print_paragraph(screen, f"next: fedco2 report {place}")
-    print_paragraph(screen, f"      fedco2 predict {place} --client {client} IMAGE")
+    if what := name_predicted(run):
+        print_paragraph(screen, f"      fedco2 predict {place} --client {client} {what}")
     if held_out:
         print_paragraph(screen, f"      fedco2 adapt {place} --shots 20")
+
+
+def name_predicted(run: Run) -> str | None:
+    """What files ``fedco2 predict`` takes for this run; arrays that are no images are in no file that it reads."""
+    data = run.manifest["data"]
+    if "table" in data:
+        return "TABLE.csv"
+    shape, kind = data.get("input_shape", [3, 28, 28]), data.get("input_type", "torch.uint8")  # said of own data alone
+    return "IMAGE" if len(shape) == 3 and kind == "torch.uint8" else None
 
 
 def describe_rule(rule: str, summary: RunSummary) -> str:

@@ -36,7 +36,9 @@ from theory.text import suggest_name
 def load_run_data(run: TrainedRun, root: Path | None = None) -> Federation:
     """The data of a run; ``root`` is their folder if not the usual one. Other data are refused."""
     if run.config.data.dataset == OWN_DATASET:
-        raise InputError(f"{run.folder.path} was trained on clients given in Python; give them again: clients=[...]")
+        raise InputError(
+            f"{run.folder.path} was trained on clients given in Python; there, give them again: clients=[...]"
+        )
     standin = run.federation.standin
     settings = run.config.data.with_resolved_source(standin=standin)  # what ``auto`` meant then
     data = assemble_federation(settings, load_dataset(settings, root))

@@ -63,7 +63,7 @@ def test_a_newcomer_is_adapted_and_asked(
         (["adapt", "run", "--shots", "9999"], "shots is 9999; client geneva has 19 training samples, take fewer"),
         (["adapt", "run", "--out", "x.npz"], "let the name end in .safetensors"),
         (["predict", "run", "--newcomer", "no.safetensors", "t.csv"], "no such file; fedco2 adapt run --out"),
-        (["predict", "run", "--client", "basel", "--newcomer", "x", "t.csv"], "say whose images these are"),
+        (["predict", "run", "--client", "basel", "--newcomer", "x", "t.csv"], "say whose these are"),
     ],
 )
 def test_mistakes_are_explained(

@@ -8,12 +8,14 @@ import re
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from quick_runs import FILES, QUICK_TRAIN, ROOT, SMALL_MODEL, TINY, assert_refused, read_contents
 
 from cli.main import main
 from cli.train import train
+from cli.train.view import name_predicted
 from fedtrain.config.options import SETTING_FOR_OPTION
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.runs.folder import RunFolder
@@ -370,3 +372,16 @@ def test_a_terminal_shows_a_bar(tmp_path):
     assert "━" in text
     assert re.search(r"training.*0/2", text)
     assert "round 2/2" in text
+
+
+@pytest.mark.parametrize(
+    ("data", "file"),
+    [
+        ({}, "IMAGE"),
+        ({"input_shape": [1, 8, 6], "input_type": "torch.uint8"}, "IMAGE"),
+        ({"input_shape": [4], "input_type": "torch.float32", "table": {}}, "TABLE.csv"),
+        ({"input_shape": [4], "input_type": "torch.float32"}, None),
+    ],
+)
+def test_the_next_command_is_one_that_works(data, file):
+    assert name_predicted(SimpleNamespace(manifest={"data": data})) == file
