@@ -10,10 +10,11 @@ from fedtrain.config.schema import ServerSettings
 from fedtrain.data.client_data import ClientData
 from fedtrain.errors import TrainingError
 from fedtrain.extensions.errors import describe_code_error
+from fedtrain.federated.backend import TrainerBackend
 from fedtrain.federated.client import ClientTrainer, OffloadFunction
 from fedtrain.federated.delivery import Delivery
 from fedtrain.federated.messages import Broadcast, Failure, Scores, Split, Update
-from fedtrain.parameters import EntryNames, StateDict
+from fedtrain.parameters import StateDict
 from fedtrain.runs.checkpoint import RunState
 from fedtrain.runs.folder import LAST_CHECKPOINT, RunFolder
 from theory.errors import InputError
@@ -23,7 +24,7 @@ TrainedClient = tuple[Update, StateDict]
 """What a client sends when it has trained, and what it keeps."""
 
 
-class SerialBackend:
+class SerialBackend(TrainerBackend):
     """Keeps the data on the trainer's device, and what is personal too, unless told where to keep that."""
 
     def __init__(
@@ -40,27 +41,9 @@ class SerialBackend:
         self.trainer, self.skip_failures, self.offload = trainer, skip_failures, keep
         self.delivery = Delivery(trainer.starting_entries.get_shared, delivery or ServerSettings(), trainer.seed)
         self.clients = {client.name: client.to(trainer.device) for client in clients}
+        self.client_names = list(self.clients)
         self.client_states: dict[str, StateDict] = trainer.initial_client_states(self.clients, keep)
         self.last_trained_round: dict[str, int] = {}
-
-    @property
-    def client_names(self) -> Sequence[str]:
-        """The clients, in the order of the data set."""
-        return list(self.clients)
-
-    @property
-    def batch_norm_names(self) -> EntryNames:
-        """The batch-norm entries of a client's module."""
-        return self.trainer.batch_norm_names
-
-    @property
-    def parameter_names(self) -> EntryNames:
-        """The entries of a client's module that are trained by gradients."""
-        return self.trainer.parameter_names
-
-    def initial_broadcast(self) -> Broadcast:
-        """The first message."""
-        return self.trainer.initial_broadcast(self.client_names)
 
     def resume(self, state: RunState, folder: RunFolder) -> RunState:
         """Go on from a checkpoint, whichever backend made it."""

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from fedtrain.config.method_tables import flatten_parts
+from fedtrain.config.schema import Config
 from fedtrain.config.toml import TomlTable, merge_tables
 from fedtrain.extensions.references import (
     BUILT_IN,
+    Extension,
     ExtensionKind,
+    find_by_value,
     find_extension,
     is_reference,
     list_installed,
@@ -82,3 +85,15 @@ def names_code(kind: ExtensionKind, name: str) -> bool:
     if kind == "optimizer":  # and here of torch's
         return name in list_installed(kind) or is_reference(name)
     return name not in BUILT_IN[kind]
+
+
+def find_extensions(config: Config) -> list[Extension]:
+    """The code outside fedco2 that decides the numbers of a configuration."""
+    found = [
+        find_by_value("method", type(config.method)),
+        find_by_value("aggregator", type(config.aggregator)),
+        find_extension("model", config.model.name),
+        find_extension("optimizer", config.local.optimizer),
+        find_extension("dataset", config.data.dataset),
+    ]
+    return [one for one in found if one is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.delivery import Delivery
 from fedtrain.federated.messages import Broadcast, Failure, Scores, Split, Update
 from fedtrain.parameters import EntryNames, StateDict
@@ -56,3 +57,24 @@ class Backend(Protocol):
     ) -> dict[str, Scores]:
         """The prediction of these clients, or of all, and each branch of it, on their own data."""
         ...
+
+
+class TrainerBackend:
+    """What a backend knows from the client trainer that it has."""
+
+    trainer: ClientTrainer
+    client_names: Sequence[str]
+
+    @property
+    def batch_norm_names(self) -> EntryNames:
+        """The batch-norm entries of a client's module."""
+        return self.trainer.batch_norm_names
+
+    @property
+    def parameter_names(self) -> EntryNames:
+        """The entries of a client's module that are trained by gradients."""
+        return self.trainer.parameter_names
+
+    def initial_broadcast(self) -> Broadcast:
+        """The first message."""
+        return self.trainer.initial_broadcast(self.client_names)

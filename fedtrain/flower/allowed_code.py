@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from fedtrain.config.references import SETTINGS, get_setting, names_code
+from fedtrain.config.references import SETTINGS, find_extensions, get_setting, names_code
 from fedtrain.config.schema import Config
-from fedtrain.extensions.references import find_by_value, find_extension, resolve, shorten_reference
+from fedtrain.extensions.references import resolve, shorten_reference
 from theory.errors import InputError
 
 ALLOW_VARIABLE = "FEDCO2_ALLOW"
@@ -35,11 +35,4 @@ def load_allowed_code(tables: Mapping[str, Any], node: Mapping[str, Any] | None 
 
 def list_code(config: Config) -> str:
     """What nodes that see this machine's files have to allow for a configuration, as `ALLOW_VARIABLE` has it."""
-    found = [
-        find_by_value("method", type(config.method)),
-        find_by_value("aggregator", type(config.aggregator)),
-        find_extension("model", config.model.name),
-        find_extension("optimizer", config.local.optimizer),
-        find_extension("dataset", config.data.dataset),
-    ]
-    return " ".join(one.reference for one in found if one is not None)
+    return " ".join(one.reference for one in find_extensions(config))

@@ -10,6 +10,7 @@ from flwr.app import RecordDict
 
 from fedtrain.config.schema import Config, serialize_config
 from fedtrain.errors import TrainingError
+from fedtrain.federated.backend import TrainerBackend
 from fedtrain.federated.client import ClientTrainer
 from fedtrain.federated.delivery import Delivery
 from fedtrain.federated.messages import Broadcast, Failure, Score, Scores, Split, Update
@@ -18,7 +19,7 @@ from fedtrain.flower.client_manager import ClientManager
 from fedtrain.flower.exchange import Exchange
 from fedtrain.flower.records import RecordPacker
 from fedtrain.flower.replies import build_client_error
-from fedtrain.parameters import EntryNames, StateDict
+from fedtrain.parameters import StateDict
 from fedtrain.runs.checkpoint import RunState
 from fedtrain.runs.folder import LAST_CHECKPOINT, RunFolder
 from fedtrain.serialization.message_codec import EncodedMessage, decode_replies, decode_scores, encode_broadcast
@@ -33,7 +34,7 @@ class WaitPolicy:
     timeout: float
 
 
-class FlowerBackend:
+class FlowerBackend(TrainerBackend):
     """One message a round: who is evaluated and trains next does both when asked for the first.
 
     What clients keep is theirs: the server knows only in which round each trained last, and says so. A turn is thus
@@ -65,20 +66,6 @@ class FlowerBackend:
         """The same before the last round: what a checkpoint will speak of if this one is given up."""
         self.prefetched: tuple[Broadcast | None, dict[str, Update | Failure]] = None, {}
         """What was answered to a message when it was evaluated."""
-
-    @property
-    def batch_norm_names(self) -> EntryNames:
-        """The batch-norm entries of a client's module."""
-        return self.trainer.batch_norm_names
-
-    @property
-    def parameter_names(self) -> EntryNames:
-        """The entries of a client's module that are trained by gradients."""
-        return self.trainer.parameter_names
-
-    def initial_broadcast(self) -> Broadcast:
-        """The first message."""
-        return self.trainer.initial_broadcast(self.client_names)
 
     def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
         """Everyone named, each on its node."""

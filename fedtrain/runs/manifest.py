@@ -12,9 +12,10 @@ from typing import cast
 
 import torch
 
+from fedtrain.config.references import find_extensions
 from fedtrain.config.schema import Config
 from fedtrain.data.client_data import Federation, Samples
-from fedtrain.extensions.references import WATCHING_KINDS, Extension, find_by_value, find_extension, register
+from fedtrain.extensions.references import WATCHING_KINDS, Extension, find_by_value, register
 from fedtrain.runs.json_types import DataDescription, ExtensionDescription, Manifest
 
 
@@ -50,13 +51,7 @@ def describe_extensions(
     config: Config, build_model: Callable[..., object] | None = None, watchers: Sequence[object] = ()
 ) -> list[ExtensionDescription]:
     """The code outside fedco2 that decides the numbers, and that watches; ``build_model`` was given in Python."""
-    found = [
-        find_by_value("method", type(config.method)),
-        find_by_value("aggregator", type(config.aggregator)),
-        find_extension("model", config.model.name),
-        find_extension("optimizer", config.local.optimizer),
-        find_extension("dataset", config.data.dataset),
-    ]
+    found: list[Extension | None] = [*find_extensions(config)]
     if build_model is not None:
         found.append(register("model", build_model))
     for kind in WATCHING_KINDS:

@@ -11,8 +11,9 @@ import torch.distributed as dist
 from fedtrain.backends.distributed.rank_worker import RankWorker
 from fedtrain.backends.distributed.tensor_channel import TensorChannel
 from fedtrain.errors import TrainingError
+from fedtrain.federated.backend import TrainerBackend
 from fedtrain.federated.messages import Broadcast, Failure, Scores, Split, Update
-from fedtrain.parameters import EntryNames, StateDict
+from fedtrain.parameters import StateDict
 from fedtrain.runs.checkpoint import RunState
 from fedtrain.runs.folder import RunFolder
 from fedtrain.serialization.message_codec import (
@@ -26,7 +27,7 @@ from fedtrain.utils.signals import defer_interrupts
 from theory.errors import InputError
 
 
-class DistributedBackend:
+class DistributedBackend(TrainerBackend):
     """Messages and updates travel; what clients keep does not: each rank has its own, and writes it when told.
 
     The sum is rank 0's, over updates in the order of the clients' names, as in one process: so are its bits.
@@ -34,26 +35,12 @@ class DistributedBackend:
 
     def __init__(self, worker: RankWorker, names: Sequence[str], channel: TensorChannel) -> None:
         self.worker, self.client_names, self.channel = worker, list(names), channel
-        self.delivery = worker.backend.delivery
+        self.trainer, self.delivery = worker.backend.trainer, worker.backend.delivery
         self.client_states: dict[str, StateDict] = {}
         self.last_trained_round = dict.fromkeys(names, 0)
         self.last_broadcast: Broadcast | None = None
         self.pending_ranks: list[int] = []
         """Ranks whose answer to the last call was not heard yet."""
-
-    @property
-    def batch_norm_names(self) -> EntryNames:
-        """The batch-norm entries of a client's module."""
-        return self.worker.backend.batch_norm_names
-
-    @property
-    def parameter_names(self) -> EntryNames:
-        """The entries of a client's module that are trained by gradients."""
-        return self.worker.backend.parameter_names
-
-    def initial_broadcast(self) -> Broadcast:
-        """The first message."""
-        return self.worker.backend.trainer.initial_broadcast(self.client_names)
 
     def train(self, message: Broadcast, cohort: Collection[str]) -> list[Update | Failure]:
         """Everyone named, each on its rank."""
