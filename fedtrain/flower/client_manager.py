@@ -15,6 +15,7 @@ from fedtrain.errors import TrainingError
 from fedtrain.flower.mailbox import Mailbox
 from fedtrain.flower.records import build_record
 from fedtrain.flower.replies import build_client_error, get_message_id, is_client_description, is_lost, parse_reply
+from fedtrain.runs.json_types import NodeDescription
 from theory.errors import InputError
 
 POLL_INTERVAL = 0.2
@@ -44,7 +45,7 @@ class ClientManager:
     """Where words on waiting go."""
     node_ids: dict[str, int] = field(default_factory=dict)
     """Where each client is; of two nodes that speak for it, the later one: the other died and was not missed yet."""
-    descriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    descriptions: dict[str, NodeDescription] = field(default_factory=dict)
     """What each client said of itself."""
     described_nodes: set[int] = field(default_factory=set)
     """Nodes that said who they are."""
@@ -128,7 +129,7 @@ class ClientManager:
             if number:
                 self.pending_queries[number] = node
 
-    def _find_contradiction(self, note: Mapping[str, Any], node: int) -> InputError | None:
+    def _find_contradiction(self, note: NodeDescription, node: int) -> InputError | None:
         """What is wrong with who a node says it is, in view of what is known already."""
         client, known = note["client"], self.descriptions.get(note["client"])
         if known is None and self.is_complete:
@@ -153,7 +154,7 @@ class ClientManager:
         self.node_ids = {client: at for client, at in self.node_ids.items() if at != node}
 
 
-def get_fingerprint(description: Mapping[str, Any]) -> object:
+def get_fingerprint(description: NodeDescription) -> object:
     """Of a client's data, as far as it has said."""
     return next((one.get("sha256") for one in description["data"].get("clients", ())), None)
 

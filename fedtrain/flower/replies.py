@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from flwr.app import Message
 from flwr.common.constant import ErrorCode
@@ -11,6 +11,7 @@ from flwr.common.constant import ErrorCode
 from fedtrain.data.errors import DataError
 from fedtrain.errors import TrainingError
 from fedtrain.flower.records import parse_record
+from fedtrain.runs.json_types import NodeDescription
 from fedtrain.serialization.message_codec import EncodedMessage
 from theory.errors import InputError
 
@@ -51,7 +52,7 @@ def parse_reply(reply: Message) -> EncodedMessage:
         return {"error": "TrainingError", "text": f"its answer is none of fedco2's ({error}); update its node"}, {}
 
 
-def is_client_description(note: Mapping[str, Any]) -> bool:
+def is_client_description(note: Mapping[str, Any]) -> TypeGuard[NodeDescription]:
     """Whether a node says in it which client it has."""
     kinds = {"client": str, "place": int, "data": dict}
     return all(isinstance(note.get(key), kind) for key, kind in kinds.items())

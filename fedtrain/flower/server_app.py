@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -22,7 +21,7 @@ from fedtrain.report.run_figures import DrawFigures
 from fedtrain.runs.callbacks import Callback
 from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import MANIFEST_FILE
-from fedtrain.runs.json_types import DataDescription, RunSummary
+from fedtrain.runs.json_types import DataDescription, NodeDescription, RunSummary
 from fedtrain.runs.loop import run_experiment
 from fedtrain.runs.manifest import build_manifest
 from theory.errors import InputError
@@ -48,9 +47,7 @@ def run_server(
     begun = folder.has_run
     manager.wait_for_clients(plan.min_clients if begun else plan.num_clients, CLIENT_WAIT_TIMEOUT)
     if begun:  # who is away may come back; what it said of itself was written down
-        manager.descriptions = (
-            restore_client_descriptions(folder.read_json(MANIFEST_FILE)["data"]) | manager.descriptions
-        )
+        manager.descriptions = restore_client_descriptions(folder.read_manifest()["data"]) | manager.descriptions
     manager.is_complete = True
     if config.data.dataset == SITES_DATASET:
         number_sites(manager.descriptions)
@@ -68,7 +65,7 @@ def run_server(
     return run_experiment(experiment, folder, manifest, [*callbacks, DrawFigures()], open_backend)
 
 
-def restore_client_descriptions(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def restore_client_descriptions(data: DataDescription) -> dict[str, NodeDescription]:
     """What each client of a run said of itself when the run began."""
     return {
         one["name"]: {"client": one["name"], "place": place, "data": {**data, "clients": [one]}}
@@ -76,7 +73,7 @@ def restore_client_descriptions(data: Mapping[str, Any]) -> dict[str, dict[str, 
     }
 
 
-def number_sites(descriptions: Mapping[str, dict[str, Any]]) -> None:
+def number_sites(descriptions: Mapping[str, NodeDescription]) -> None:
     """By their names, for sites do not know of each other; and check that they fit together."""
     for place, name in enumerate(sorted(descriptions)):
         descriptions[name]["place"] = place

@@ -15,6 +15,7 @@ from fedtrain.data.build import build_natural_clients
 from fedtrain.data.client_data import Federation
 from fedtrain.data.errors import DataError
 from fedtrain.extensions.references import resolve
+from fedtrain.runs.json_types import DataDescription
 from theory.errors import InputError
 
 SITES_DATASET = "sites"
@@ -43,13 +44,13 @@ def build_site(settings: DataSettings, path: Path, name: str) -> Federation:
     return replace(found, clients=(replace(client, name=name),), title=SITES_TITLE)
 
 
-def hash_schema(data: Mapping[str, Any]) -> str:
+def hash_schema(data: DataDescription) -> str:
     """Of all that sites must agree in, by the description of a site's data."""
     agreed = {key: data.get(key) for key in SCHEMA_KEYS}
     return hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()
 
 
-def check_same_schema(parts: Sequence[Mapping[str, Any]]) -> None:
+def check_same_schema(parts: Sequence[DataDescription]) -> None:
     """Refuse sites that differ; both are named, and what they differ in."""
     first, *others = parts
     for other in others:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import torch
 
@@ -32,7 +32,7 @@ from fedtrain.parameters import StateDict, copy_entries, entries_under, norm_ent
 from fedtrain.registry import MetricName
 from fedtrain.runs.callbacks import Callback, RunStart
 from fedtrain.runs.folder import RunFolder
-from fedtrain.runs.json_types import RunSummary
+from fedtrain.runs.json_types import AdaptationReport, AdaptedScore, RunSummary
 from theory.errors import InputError
 
 PASSES = 50
@@ -62,10 +62,10 @@ class AdaptedClient:
     after: Score
     notes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> AdaptationReport:
         """As JSON has it, without the entries."""
 
-        def describe(branch: str, score: Score) -> dict[str, Any]:
+        def describe(branch: str, score: Score) -> AdaptedScore:
             return {"branch": branch, "accuracy": score.accuracy, "loss": score.loss, "metrics": dict(score.metrics)}
 
         return {
@@ -199,6 +199,8 @@ class ReportHeldOut(Callback):
         folder.write_json(HELD_OUT_FILE, adapt_client(run, held_out, 0).to_dict())
 
 
-def load_held_out(folder: Path) -> dict[str, Any] | None:
+def load_held_out(folder: Path) -> AdaptationReport | None:
     """What a run says of its held-out client, if it has one."""
-    return RunFolder(folder).read_json(HELD_OUT_FILE) if (folder / HELD_OUT_FILE).exists() else None
+    if not (folder / HELD_OUT_FILE).exists():
+        return None
+    return cast(AdaptationReport, RunFolder(folder).read_json(HELD_OUT_FILE))

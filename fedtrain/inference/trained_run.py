@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,6 +27,7 @@ from fedtrain.parameters import StateDict
 from fedtrain.runs.checkpoint import RunState, build_damage_error
 from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import LAST_CHECKPOINT, MANIFEST_FILE, RunFolder
+from fedtrain.runs.json_types import DataDescription, Manifest
 from theory.errors import InputError
 from theory.text import suggest_name
 
@@ -45,7 +45,7 @@ class TrainedRun:
     """The clients as the run's manifest remembers them: names, class counts and noise, but no images."""
     trainer: ClientTrainer
     state: RunState
-    manifest: dict[str, Any]
+    manifest: Manifest
 
     @property
     def image_size(self) -> tuple[int, int]:
@@ -96,7 +96,7 @@ def load_trained_run(path: Path, device: str | None = None, build_model: ModelBu
         raise InputError(f"{path}: these are the records of a run, without its weights; name a run that has them")
     if state is None:
         raise InputError(f"{path}: no checkpoint is here yet; go on with: fedco2 train --resume {path}")
-    manifest = folder.read_json(MANIFEST_FILE)
+    manifest = folder.read_manifest()
     federation = build_federation_from_manifest(config, manifest, path / MANIFEST_FILE)
     trainer = Experiment(config, federation, build_model).build_client_trainer()
     own = {
@@ -112,10 +112,10 @@ def load_trained_run(path: Path, device: str | None = None, build_model: ModelBu
     return TrainedRun(folder, config, federation, trainer, state.to(trainer.device), manifest)
 
 
-def build_federation_from_manifest(config: Config, manifest: Mapping[str, Any], path: Path) -> Federation:
+def build_federation_from_manifest(config: Config, manifest: Manifest, path: Path) -> Federation:
     """The federation of a run from its manifest, with empty hands."""
     try:
-        about: dict[str, Any] = manifest["data"]
+        about = manifest["data"]
         none, how = _describe_inputs(config, about)
         labels = torch.arange(len(about["classes"]))
 
@@ -151,11 +151,11 @@ def build_federation_from_manifest(config: Config, manifest: Mapping[str, Any], 
         raise InputError(f"{path}: not what fedco2 writes ({format_error(error)}); train anew") from None
 
 
-def _describe_inputs(config: Config, about: Mapping[str, Any]) -> tuple[Tensor, Preprocessing]:
+def _describe_inputs(config: Config, about: DataDescription) -> tuple[Tensor, Preprocessing]:
     """No inputs, of the shape and type that clients hold, and how they become what the network reads."""
     settings = config.data
     if settings.dataset not in DATASETS:
-        mean, std = (tuple(map(float, about.get(key, default))) for key, default in (("mean", [0]), ("std", [1])))
+        mean, std = tuple(map(float, about.get("mean", [0]))), tuple(map(float, about.get("std", [1])))
         how = Preprocessing(mean, std, settings.augment, settings.augment_val, settings.noise_unit)
         return torch.empty((0, *about["input_shape"]), dtype=INPUT_TYPES[about["input_type"]]), how
     data = get_dataset_info(settings.dataset)

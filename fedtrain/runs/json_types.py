@@ -129,6 +129,35 @@ class DataDescription(TypedDict, total=False):
     table: TableDescription
 
 
+class NodeDescription(TypedDict):
+    """What the node of a client says of it: its place in the data set, and its data alone."""
+
+    client: str
+    place: int
+    data: DataDescription
+
+
+class AdaptedScore(TypedDict):
+    """A newcomer's score under one way to predict."""
+
+    branch: str
+    accuracy: float
+    loss: float
+    metrics: dict[str, float | None]
+
+
+class AdaptationReport(TypedDict):
+    """How a newcomer did before and after it had a personal part: also ``held_out.json``."""
+
+    client: str
+    shots: int
+    passes: int
+    test_samples: int
+    before: AdaptedScore
+    after: AdaptedScore
+    notes: list[str]
+
+
 class ExtensionDescription(TypedDict, total=False):
     """Code outside fedco2 that a run was made with."""
 
