@@ -134,12 +134,12 @@ def fake_run():
         folder.begin(parse_config(tables), {"command": f"fedco2 train --seed {seed}", "data": about})
         folder.append_rows(rows_of(method, seed, level, range(2, reached + 1, 2), clients, n, tested))
         price = 0 if method == "singleset" else 1_000_000 * reached
-        ledger, seconds = CommunicationCost(PayloadBytes(price), PayloadBytes(2 * price)), 3.0 * reached
+        sent, seconds = CommunicationCost(PayloadBytes(price), PayloadBytes(2 * price)), 3.0 * reached
         if reached == rounds:
-            cost = {"bytes": ledger.to_dict(), "seconds": seconds}
+            cost = {"bytes": sent.to_dict(), "seconds": seconds}
             folder.write_json(SUMMARY_FILE, {"finished": True, "rounds": reached, **cost})
         else:
-            state = checkpoint.RunState(Broadcast(reached, {"w": torch.zeros(1)}, {}), {}, ledger, seconds)
+            state = checkpoint.RunState(Broadcast(reached, {"w": torch.zeros(1)}, {}), {}, sent, seconds)
             checkpoint.save_checkpoint(state, path / LAST_CHECKPOINT)
         return path
 

@@ -26,8 +26,10 @@ from fedtrain.methods.fedrod import FedRoD
 from fedtrain.methods.moon import Moon
 from fedtrain.methods.singleset import SingleSet
 from fedtrain.models import Net
+from fedtrain.runs.callbacks import OnRoundEnd
 from fedtrain.runs.experiment import Experiment
 from fedtrain.runs.folder import RunFolder
+from fedtrain.runs.loop import run_rounds
 
 VARIANTS = {
     **{name: make() for name, make in METHODS.items()},
@@ -218,6 +220,27 @@ def begin(toy, tmp_path):
         return work, folder
 
     return new
+
+
+@pytest.fixture
+def run_twice(begin):
+    """Runs a configuration in one go, and again with a stop after round 2: checkpoints of end, stop and end."""
+
+    def stop(progress):
+        if progress.round == 2:
+            raise KeyboardInterrupt
+
+    def run(config):
+        work, folder = begin(config)
+        run_rounds(work, folder)
+        again, other = begin(config)
+        with pytest.raises(KeyboardInterrupt):
+            run_rounds(again, other, [OnRoundEnd(stop)])
+        half = other.load_checkpoint()
+        run_rounds(again, other)
+        return folder.load_checkpoint(), half, other.load_checkpoint()
+
+    return run
 
 
 @pytest.fixture(scope="module")

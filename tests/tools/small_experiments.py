@@ -121,7 +121,7 @@ def agreeing(folder: RunFolder, names, own) -> dict[str, object]:
         "heads": [(name, bits(head)) for name, head in state.message.peers.items()],
         "server": {what: bits(entries) for what, entries in state.server.items()},
         "own": {name: bits(own(state, name)) for name in names},
-        "ledger": state.communication,
+        "cost": state.communication,
         "round": state.message.round,
         "skipped": state.skipped,
     }

@@ -24,8 +24,6 @@ from fedtrain.federated.messages import Update
 from fedtrain.federated.server import federate
 from fedtrain.methods.fedavg import FedAvg
 from fedtrain.methods.fedbn import FedBN
-from fedtrain.runs.callbacks import OnRoundEnd
-from fedtrain.runs.loop import run_rounds
 from theory.errors import InputError
 
 PARAMETERS = frozenset(["w"])
@@ -305,21 +303,10 @@ def test_personal_entries_stay_with_the_client_and_are_not_remembered(toy):
 
 
 @pytest.mark.parametrize("kind", [FedAvgM, FedYogi])
-def test_a_run_that_is_resumed_is_as_never_stopped(kind, begin, same, no_figures):
+def test_a_run_that_is_resumed_is_as_never_stopped(kind, run_twice, same, no_figures):
     config = Config(aggregator=kind(lr=0.1), server=ServerSettings(rounds=3), evaluation=EvaluationSettings(every=3))
-
-    def stop(progress):
-        if progress.round == 2:
-            raise KeyboardInterrupt
-
-    work, folder = begin(config)
-    run_rounds(work, folder)
-    again, other = begin(config)
-    with pytest.raises(KeyboardInterrupt):
-        run_rounds(again, other, [OnRoundEnd(stop)])
-    assert other.load_checkpoint().server
-    run_rounds(again, other)
-    one, two = folder.load_checkpoint(), other.load_checkpoint()
+    one, half, two = run_twice(config)
+    assert half.server
     assert same(one.message.shared, two.message.shared)
     assert same(dict(one.server), dict(two.server))
 

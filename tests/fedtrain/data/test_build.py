@@ -273,7 +273,7 @@ def test_contradictions_are_refused(settings: DataSettings, words: list[str]) ->
 
 
 @pytest.fixture
-def shelf(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def stored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A store whose domains are those of the list, and a stand-in with another title."""
     there: list[str] = []
 
@@ -295,39 +295,39 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return there
 
 
-def test_auto_takes_real_data_only_if_every_domain_is_there(shelf: list[str], tmp_path: Path) -> None:
+def test_auto_takes_real_data_only_if_every_domain_is_there(stored: list[str], tmp_path: Path) -> None:
     made = build_federation(DIGITS, tmp_path)
     assert (made.title, made.standin) == ("Digits (stand-in)", True)
     assert len(made.notes) == 1
     assert "stand-in" in made.notes[0]
 
-    shelf += ["mnist", "usps"]
+    stored += ["mnist", "usps"]
     made = build_federation(DIGITS, tmp_path)
     assert made.standin
     assert "lacks svhn, synthdigits, mnist_m; fedco2 data get digits" in made.notes[1]
 
-    shelf += ["svhn", "synthdigits", "mnist_m"]
+    stored += ["svhn", "synthdigits", "mnist_m"]
     made = build_federation(DIGITS, tmp_path)
     assert (made.title, made.standin, made.notes) == ("Digits", False, ("the split is ours",))
     assert build_federation(replace(DIGITS, source="standin"), tmp_path).standin
 
-    shelf.append("broken")
+    stored.append("broken")
     with pytest.raises(DataError, match="checksum"):
         build_federation(DIGITS, tmp_path)
 
 
-def test_real_refuses_to_fall_back(shelf: list[str], tmp_path: Path) -> None:
-    shelf.append("mnist")
+def test_real_refuses_to_fall_back(stored: list[str], tmp_path: Path) -> None:
+    stored.append("mnist")
     with pytest.raises(DataError, match="fedco2 data get digits"):
         build_federation(replace(DIGITS, source="real"), tmp_path)
     with pytest.raises(InputError, match="unknown source 'rael'"):
         build_federation(replace(DIGITS, source="rael"), tmp_path)  # type: ignore[arg-type]
 
 
-def test_a_single_pool_goes_by_its_own_title(shelf: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_pool_goes_by_its_own_title(stored: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     subset = replace(build_pools("cifar10")[0], title="CIFAR-10 (subset of 2,000 + 500)")
     monkeypatch.setattr(source.store, "load_real_pools", lambda name, root, wanted: [subset])
-    shelf.append("cifar10")
+    stored.append("cifar10")
     assert build_federation(CIFAR).title == "CIFAR-10 (subset of 2,000 + 500)"
 
 

@@ -35,8 +35,6 @@ from fedtrain.federated.server import federate, validate_update
 from fedtrain.methods.copa import Copa
 from fedtrain.methods.fedbn import FedBN
 from fedtrain.methods.fedco2 import FedCO2
-from fedtrain.runs.callbacks import OnRoundEnd
-from fedtrain.runs.loop import run_rounds
 from theory.errors import InputError
 
 METHODS = pytest.mark.parametrize("method", [FedBN(), Copa(), FedCO2()], ids=lambda method: method.title)
@@ -395,25 +393,14 @@ def test_a_round_without_heads_is_one_without_peers(toy, same):
 
 @pytest.mark.parametrize("codec", ["float16", "topk:0.2+int8"])
 @pytest.mark.parametrize("where", ["memory", "disk"])
-def test_a_run_that_is_resumed_is_as_never_stopped(begin, same, no_figures, codec, where):
+def test_a_run_that_is_resumed_is_as_never_stopped(run_twice, same, no_figures, codec, where):
     config = Config(
         method=Copa(),
         server=ServerSettings(rounds=3, codec=codec, broadcast_codec="lowrank:2"),
         evaluation=EvaluationSettings(every=3),
     )
     config = replace(config, machine=replace(config.machine, client_state=where))
-
-    def stop(progress):
-        if progress.round == 2:
-            raise KeyboardInterrupt
-
-    work, folder = begin(config)
-    run_rounds(work, folder)
-    again, other = begin(config)
-    with pytest.raises(KeyboardInterrupt):
-        run_rounds(again, other, [OnRoundEnd(stop)])
-    run_rounds(again, other)
-    one, two = folder.load_checkpoint(), other.load_checkpoint()
+    one, _, two = run_twice(config)
     assert same(one.message.shared, two.message.shared)
     assert same(dict(one.message.peers), dict(two.message.peers))
     assert same(dict(one.client_states), dict(two.client_states))

@@ -111,7 +111,7 @@ def test_backends_agree_on_who_hears_whom(case, ran):
     serial, state = ran(case, 2)
     assert not small_experiments.different(serial, threads)
     vmapped, other = ran(case, 2, "vmap")  # other arithmetic: other last digits
-    assert serial["ledger"] == vmapped["ledger"]
+    assert serial["cost"] == vmapped["cost"]
     for one, two in ((state.message.shared, other.message.shared), *pairs(state.message.peers, other.message.peers)):
         for name, value in one.items():
             torch.testing.assert_close(value, two[name], rtol=1e-3, atol=1e-4)
@@ -134,15 +134,15 @@ def test_all_others_by_number_are_all_others(case, ran):
 
 
 @pytest.mark.parametrize("case", ["copa some", "fedco2 all"])
-def test_the_ledger_counts_the_heads_that_are_sent(case, ran):
+def test_the_cost_counts_the_heads_that_are_sent(case, ran):
     """Each client in a round pays for k heads, as many as are sent, not for all of them."""
     settings = small_experiments.config(case).server
     turns = settings.rounds * (3 if settings.participation < 1 else 5)
     for k in (0, 1, 2, 4):
         found, state = ran(case, k)
         head = count_bytes(next(iter(state.message.peers.values())))
-        assert found["ledger"].down.head == turns * (k or 4) * head
-        assert found["ledger"].up.head == turns * head
+        assert found["cost"].down.head == turns * (k or 4) * head
+        assert found["cost"].up.head == turns * head
 
 
 def test_a_number_below_zero_is_refused():

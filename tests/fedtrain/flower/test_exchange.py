@@ -317,7 +317,7 @@ def test_a_node_that_does_not_say_who_it_is_is_asked_again(clock, told):
     assert any(line.startswith("waiting for 3 clients, of whom 2 came (mnist, usps): ") for line in told)
 
 
-def refusal(status):
+def http_error(status):
     request = httpx.Request("POST", "http://127.0.0.1/")
     return httpx.HTTPStatusError("no", request=request, response=httpx.Response(status, request=request))
 
@@ -326,7 +326,9 @@ class ObjectPushError(Exception):
     """As Flower calls it."""
 
 
-@pytest.mark.parametrize("error", [refusal(500), refusal(503), ObjectPushError("expired")], ids=["500", "503", "push"])
+@pytest.mark.parametrize(
+    "error", [http_error(500), http_error(503), ObjectPushError("expired")], ids=["500", "503", "push"]
+)
 def test_an_overloaded_superlink_is_asked_again_within_bounds(error, clock, told):
     calls = []
 
@@ -354,7 +356,7 @@ def test_a_run_that_was_stopped_stops_sending(status, clock, told):
     class Refusing:
         def push_messages(self, messages):
             calls.append(len(messages))
-            raise refusal(status)
+            raise http_error(status)
 
     with pytest.raises(httpx.HTTPStatusError):
         Mailbox(Refusing(), told.append).send("train", [(build_record({}, {}), 7)])

@@ -21,12 +21,12 @@ from fedtrain.serialization import checked_file
 from fedtrain.serialization.checked_file import compute_checksum
 from theory.errors import InputError
 
-LEDGER = CommunicationCost(PayloadBytes(1, 2, 3), PayloadBytes(4, 5, 6))
+COST = CommunicationCost(PayloadBytes(1, 2, 3), PayloadBytes(4, 5, 6))
 
 
 def tiny(round=3):
     weight = torch.tensor([[1.5, -0.0], [float("nan"), 1e-45]])
-    return RunState(Broadcast(round, {"w": weight}, {}), {"ä b": {"n": torch.tensor(7)}}, LEDGER, 2.5, 99)
+    return RunState(Broadcast(round, {"w": weight}, {}), {"ä b": {"n": torch.tensor(7)}}, COST, 2.5, 99)
 
 
 def bits(states):
@@ -46,13 +46,13 @@ def all_of(state):
 
 def test_every_method_comes_back_bit_by_bit_after_a_round(method, toy, tmp_path):
     run = toy.train(method, 1, participation=0.7)
-    state = RunState(run.message, run.backend.client_states, LEDGER, 1.25, 17)
+    state = RunState(run.message, run.backend.client_states, COST, 1.25, 17)
     save_checkpoint(state, tmp_path / "c.safetensors")
     back = load_checkpoint(tmp_path / "c.safetensors")
     assert bits(all_of(back)) == bits(all_of(state))
     assert list(back.message.peers) == list(state.message.peers)  # peers judge in this order
     assert list(back.client_states) == list(state.client_states)
-    assert (back.message.round, back.communication, back.seconds, back.rows_end) == (1, LEDGER, 1.25, 17)
+    assert (back.message.round, back.communication, back.seconds, back.rows_end) == (1, COST, 1.25, 17)
     assert [path.name for path in tmp_path.iterdir()] == ["c.safetensors"]
 
 
@@ -145,7 +145,7 @@ def test_any_bit_of_the_tensors_and_of_what_is_said_of_them(tmp_path):
         except InputError:
             continue
         assert bits(all_of(back)) == bits(all_of(tiny())), at  # a blank more or less between the words
-        assert (back.message.round, back.communication, back.rows_end) == (3, LEDGER, 99)
+        assert (back.message.round, back.communication, back.rows_end) == (3, COST, 99)
 
 
 def test_the_way_out_of_a_damaged_one_is_a_kept_one_but_not_itself(tmp_path):
@@ -238,10 +238,10 @@ def test_another_version_is_named(tmp_path):
 
 def test_to_a_device_and_nothing_else_changes(toy):
     run = toy.train(FedCO2(), 1)
-    state = RunState(run.message, run.backend.client_states, LEDGER, 1.25, 17)
+    state = RunState(run.message, run.backend.client_states, COST, 1.25, 17)
     moved = state.to(torch.device("cpu"))
     assert bits(all_of(moved)) == bits(all_of(state))
-    assert (moved.communication, moved.seconds, moved.rows_end) == (LEDGER, 1.25, 17)
+    assert (moved.communication, moved.seconds, moved.rows_end) == (COST, 1.25, 17)
     assert {t.device.type for group in all_of(state.to(torch.device("meta"))).values() for t in group.values()} == {
         "meta"
     }
