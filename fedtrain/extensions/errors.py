@@ -40,7 +40,7 @@ def explain_failure(what: str, place: str = "") -> Iterator[None]:
         yield
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         found = locate_code_error(error)
         if found is None and not place:
             raise
@@ -51,7 +51,7 @@ def explain_failure(what: str, place: str = "") -> Iterator[None]:
 def describe_code_error(error: BaseException) -> str:
     """``lg.py:12: NameError: name 'F' is not defined``; the place as `locate_code_error` finds it."""
     if isinstance(error, SystemExit):
-        text = "it ends the program when it is imported; put what runs under if __name__ == '__main__'"
+        text = "it ends the program; raise an error, and put what a script does under if __name__ == '__main__'"
     elif isinstance(error, SyntaxError):
         text = f"{type(error).__name__}: {error.msg}"
     else:
@@ -65,7 +65,11 @@ def locate_code_error(error: BaseException) -> str | None:
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return f"{shorten_path(Path(error.filename))}:{error.lineno}"
     called = dropwhile(lambda pair: _get_package(pair[0]) not in OURS, traceback.walk_tb(error.__traceback__))
-    places = [(frame.f_code.co_filename, line) for frame, line in called if _is_strange(frame)]
+    places = [
+        (frame.f_code.co_filename, line)
+        for frame, line in called
+        if is_somebodys(_get_package(frame), frame.f_code.co_filename)
+    ]
     return f"{shorten_path(Path(places[-1][0]))}:{places[-1][1]}" if places else None
 
 
@@ -79,8 +83,8 @@ def _get_package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-def _is_strange(frame: FrameType) -> bool:
-    package, file = _get_package(frame), frame.f_code.co_filename
+def is_somebodys(package: str, file: str) -> bool:
+    """Whether code is neither ours nor a library's that nobody has plugged in."""
     if package in OURS or file.startswith("<"):
         return False
     path = Path(file)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fedtrain.extensions.errors import shorten_path
+from fedtrain.extensions.errors import is_somebodys, shorten_path
 
 
 def find_source(value: Any, module: str = "") -> Path | None:
@@ -58,3 +58,14 @@ def locate_definition(value: type | Callable[..., Any]) -> str:
     except (OSError, TypeError):
         file = None
     return f"{shorten_path(Path(file))}:{line}" if file else getattr(value, "__qualname__", repr(value))
+
+
+def locate_own_code(*values: type | Callable[..., Any]) -> str:
+    """`` (lg.py:14)``, the first of these that is not ours, to be said of what went wrong in it; empty if all are."""
+    found = next((one for one in values if _is_somebodys(one)), None)
+    return "" if found is None else f" ({locate_definition(found)})"
+
+
+def _is_somebodys(value: type | Callable[..., Any]) -> bool:
+    package = str(value.__module__).partition(".")[0]
+    return is_somebodys(package, str(getattr(sys.modules.get(value.__module__), "__file__", None) or "<notebook>"))

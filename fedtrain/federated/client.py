@@ -20,6 +20,7 @@ from fedtrain.data.client_data import ClientData, Preprocessing, Samples
 from fedtrain.data.transforms import preprocess
 from fedtrain.errors import TrainingError
 from fedtrain.extensions.errors import ExtensionError
+from fedtrain.extensions.source import locate_own_code
 from fedtrain.federated.codec.states import decode_model, encode_model, encode_update
 from fedtrain.federated.fast_path.factored_gradients import FactoredSGDStep, replace_large_linear_layers
 from fedtrain.federated.fast_path.fused_sgd import FusedSGDStep
@@ -212,6 +213,7 @@ class ClientTrainer:
         finite = all(map(is_finite, (*shared.values(), *kept.values())))
         if not isfinite(loss) or not finite:
             what = "its weights are not finite any more" if isfinite(loss) else f"the loss is {loss}"
+            what += self._locate_somebodys("finish" if isfinite(loss) else "loss")
             raise TrainingError(
                 f"client {data.name}, round {message.round + 1}: {what}; lower local.lr ({self.local.lr})"
             )
@@ -224,6 +226,11 @@ class ClientTrainer:
                 f"{self.codec}; lower local.lr ({self.local.lr}), or set server.codec = none"
             ) from None
         return Update(data.name, payload, shown, len(data.train), loss), join_residual(kept, left_out)
+
+    def _locate_somebodys(self, function: str) -> str:
+        """Where a function of the method is, or else its class, or a part of the network, unless all are ours."""
+        parts = dict.fromkeys(type(part) for part in self.module.modules())
+        return locate_own_code(getattr(self.method, function), type(self.method), *parts)
 
     def publishes_after(self, round: int) -> bool:
         """Whether what clients publish when they have trained in this round, counted from 0, is sent in the next."""

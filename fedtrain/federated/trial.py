@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,8 @@ from fedtrain.rng import make_generator
 
 SAMPLES = 4
 NAMES = ("trial", "other")
+BRANCH_NAME = re.compile(r"(?!fused$)\w[\w.-]*")
+"""What tables, figures and trackers can show: ``client/split/branch/metric`` is a name too."""
 ROUNDS = (0, 1)
 """Some methods do something else in the first round."""
 
@@ -63,9 +66,13 @@ def check_round(
     trainer.module.train()
     for loss in {loss for phase in phases for loss in list_losses(phase)}:
         value = loss(trainer.module, (x, y), context)
+        name = getattr(loss, "__name__", "loss")
         if not isinstance(value, Tensor) or value.ndim:
-            name = getattr(loss, "__name__", "loss")
             raise describe_wrong(method, name, value, "one number, a tensor without dimensions")
+        if not value.isfinite():
+            raise ExtensionError(
+                f"method {method.title} ({locate_definition(loss)}): {name} is {value.item()} on random inputs"
+            )
     trainer.module.eval()
     with torch.no_grad():
         check_predictions(method, trainer.module, x, classes, context)
@@ -80,9 +87,20 @@ def check_predictions(
     wanted = f"logits (samples, classes), here ({len(x)}, {classes})"
     if not isinstance(branches, Mapping) or not branches:
         raise describe_wrong(method, "branches", branches, f"a dict of names and {wanted}")
+    if bad := next((name for name in branches if not isinstance(name, str) or not BRANCH_NAME.fullmatch(name)), None):
+        raise ExtensionError(
+            f"method {method.title} ({locate_definition(method.branches)}): a branch cannot be called {bad!r}; take "
+            "letters, digits, _, - and ., and not 'fused', which is the prediction"
+        )
     for name, logits in {**branches, "": method.fuse(branches, context)}.items():
         if not isinstance(logits, Tensor) or tuple(logits.shape) != (len(x), classes):
             raise describe_wrong(method, f"branches[{name!r}]" if name else "fuse", logits, wanted)
+        if logits.isnan().any():
+            function: Any = method.branches if name else method.fuse
+            what = f"branches[{name!r}]" if name else "fuse"
+            raise ExtensionError(
+                f"method {method.title} ({locate_definition(function)}): {what} has NaN for random inputs"
+            )
 
 
 def describe_wrong(method: AnyMethod, name: str, value: object, wanted: str) -> ExtensionError:

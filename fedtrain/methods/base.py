@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedtrain.extensions.source import locate_own_code
 from fedtrain.models import Net, SplitPoint
 from fedtrain.parameters import NORM_LAYERS, EntryNames, NormKind, norm_entries
 from fedtrain.rng import fork_rng
@@ -46,8 +47,8 @@ class ModelFactory:
         for part in ("features", "head"):
             if not isinstance(getattr(network, part, None), nn.Module):
                 raise InputError(
-                    f"{type(network).__name__} has no part {part!r}; a network needs features and head, or name the "
-                    "submodule that is its head: model.head"
+                    f"{type(network).__name__}{locate_own_code(type(network))} has no part {part!r}; a network needs "
+                    "features and head, or name the submodule that is its head: model.head"
                 )
         return cast(Net, network)
 

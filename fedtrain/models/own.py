@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fedtrain.extensions.errors import ExtensionError, describe_code_error, explain_failure
-from fedtrain.extensions.source import locate_definition
+from fedtrain.extensions.source import locate_definition, locate_own_code
 from fedtrain.models.net import Net
 from theory.errors import InputError
 
@@ -34,8 +34,9 @@ def bind_model_builder(
         parameters = ()  # type: ignore[assignment]
     needed = [one.name for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
     if other := [name for name in needed if name not in known]:
-        raise InputError(
-            f"the model needs {', '.join(other)}, which nobody gives it; let it take no arguments, or classes and shape"
+        raise ExtensionError(
+            f"{locate_builder(build)} needs {', '.join(other)}, which nobody gives it; let it take no arguments, or "
+            "classes and shape"
         )
     return partial(_build, build, {one.name: known[one.name] for one in parameters if one.name in known}, head)
 
@@ -45,20 +46,21 @@ def _build(build: ModelBuilder, arguments: dict[str, Any], head: str | None) -> 
         network = build(**arguments)
     if not isinstance(network, nn.Module):
         raise ExtensionError(
-            f"model {get_name(build)} ({locate_definition(build)}) makes an instance of {type(network).__name__}; "
-            "let it return a torch.nn.Module"
+            f"{locate_builder(build)} makes an instance of {type(network).__name__}; let it return a torch.nn.Module"
         )
     return cast(Net, network) if head is None else cut_at_head(network, head)  # its parts are checked when it is used
 
 
 def cut_at_head(network: nn.Module, head: str) -> Net:
     """The named submodule as the head, and the network without it as the features."""
-    last = find_head(network, head)
+    last, where = find_head(network, head), describe_network(network)
     owner, _, name = head.rpartition(".")
     setattr(network.get_submodule(owner), name, nn.Identity())
     mine = {id(value) for value in last.parameters()}
     if any(id(value) in mine for value in network.parameters()):
-        raise InputError(f"model.head is {head!r}, which has weights in common with the rest; name another submodule")
+        raise InputError(
+            f"model.head is {head!r}, which has weights in common with the rest of {where}; name another submodule"
+        )
     return Net(network, last)
 
 
@@ -67,13 +69,13 @@ def find_head(network: nn.Module, head: str) -> nn.Module:
     found = dict(network.named_modules())
     if not head or head not in found:
         names = [name for name in found if name]
-        raise InputError(f"model.head is {head!r}; {type(network).__name__} has {', '.join(names[-SHOWN_NAMES:])}")
+        raise InputError(f"model.head is {head!r}; {describe_network(network)} has {', '.join(names[-SHOWN_NAMES:])}")
     return found[head]
 
 
 def check_own_network(build: ModelBuilder, classes: int, shape: tuple[int, ...], head: str | None = None) -> None:
     """Try a network on random inputs: it must take them, answer for each class, and go through its head last."""
-    where = f"model {get_name(build)} ({locate_definition(build)})"
+    where = locate_builder(build)
     x = torch.rand(TRIAL_SIZE, *shape)
     whole = bind_model_builder(build, classes, shape)().eval()
     calls: list[tuple[Any, Any]] = []
@@ -85,14 +87,18 @@ def check_own_network(build: ModelBuilder, classes: int, shape: tuple[int, ...],
             f"{where} answers {TRIAL_SIZE} inputs with {describe_answer(answer)}; give logits of shape "
             f"({TRIAL_SIZE}, {classes})"
         )
+    if not answer.isfinite().all():
+        raise ExtensionError(f"{where} answers random inputs with numbers that are not finite")
     if head is None or hook is None:
         return
     hook.remove()
     if len(calls) != 1 or calls[0][1] is not answer or len(calls[0][0]) != 1:
         way = "called once, on one tensor, and its answer must be the network's"
-        raise InputError(f"model.head is {head!r}, which cannot be the head of {get_name(build)}: a head is {way}")
+        raise InputError(f"model.head is {head!r}, which cannot be the head of {where}: a head is {way}")
     if not torch.equal(_try(cut_at_head(whole, head), x, where), answer):
-        raise InputError(f"model.head is {head!r}, and head(features(x)) is not {get_name(build)}(x); name another one")
+        raise InputError(
+            f"model.head is {head!r}, and head(features(x)) is another answer than that of {where}; name another one"
+        )
 
 
 def _try(network: nn.Module, x: Tensor, where: str) -> Any:
@@ -102,6 +108,16 @@ def _try(network: nn.Module, x: Tensor, where: str) -> Any:
     except Exception as error:
         size = " x ".join(str(side) for side in x.shape[1:])
         raise ExtensionError(f"{where} fails on inputs of {size}: {describe_code_error(error)}") from error
+
+
+def locate_builder(build: ModelBuilder) -> str:
+    """A builder in an error: what it is called, and where it is."""
+    return f"model {get_name(build)} ({locate_definition(build)})"
+
+
+def describe_network(network: nn.Module) -> str:
+    """The class of a network, with its place if it is not ours."""
+    return f"{type(network).__name__}{locate_own_code(type(network))}"
 
 
 def get_name(build: ModelBuilder) -> str:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from fedtrain.config.schema import CheckpointSettings, Config
 from fedtrain.errors import TrainingError
+from fedtrain.extensions.source import locate_own_code
 from fedtrain.federated.backend import Backend
 from fedtrain.federated.communication import CommunicationCost, measure_exchange
 from fedtrain.federated.messages import Broadcast, Failure, Score, Scores, Split, Update
@@ -117,7 +118,7 @@ def run_rounds(
             round = next(rounds)
             due = config.evaluation.is_due(number, server.rounds)
             scores = evaluate_round(backend, round.message, config, evaluated, folder.load_rows) if due else {}
-            check_scores_finite(number, scores, config.local.lr)
+            check_scores_finite(number, scores, config)
             rows = build_rows(number, scores)
             end = folder.append_rows(rows) if due else state.rows_end
             if due:
@@ -217,15 +218,16 @@ class CheckpointScheduler:
         self.watch.on_checkpoint(state.message.round, self.folder.path / LAST_CHECKPOINT)
 
 
-def check_scores_finite(round: int, scores: Mapping[str, Scores], lr: float) -> None:
+def check_scores_finite(round: int, scores: Mapping[str, Scores], config: Config) -> None:
     """The last step of a round can ruin a network whose losses were all finite; JSON has no word for NaN either."""
+    where = locate_own_code(config.method.branches, type(config.method))
     for client, splits in scores.items():
         for split, branches in splits.items():
             for branch, score in branches.items():
                 if not isfinite(score.loss):
                     raise TrainingError(
-                        f"client {client}, round {round}: the {split} loss of {branch} is {score.loss}; "
-                        f"lower local.lr ({lr})"
+                        f"client {client}, round {round}: the {split} loss of {branch} is {score.loss}{where}; "
+                        f"lower local.lr ({config.local.lr})"
                     )
 
 

@@ -67,6 +67,6 @@ def _check(name: str, method: AnyMethod) -> CheckResult:
         LAWS[name](method)
     except LawBroken as broken:
         failure = str(broken)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         failure = describe_code_error(error)
     return CheckResult(name, meaning, failure)

@@ -7,6 +7,7 @@ import pytest
 
 import fedtrain
 from fedtrain.config.schema import parse_config, serialize_config
+from fedtrain.errors import TrainingError
 from fedtrain.extensions.errors import ExtensionError
 from fedtrain.extensions.references import resolve
 from fedtrain.methods.own import check_method_class
@@ -131,6 +132,50 @@ def test_a_loss_that_fails_names_its_line(write, train):
     )
     with pytest.raises(ExtensionError, match=r"LG-FedAvg failed: lg_h.py:22: AttributeError: .*no attribute 'neck'"):
         train("lg_h:LGFedAvg")
+
+
+SAID = {
+    "        return module(batch[0]).sum() * float('nan')\n": r"LG-FedAvg \(lg_i.py:21\): loss is nan on random inputs",
+    "        raise SystemExit(3)\n": r"LG-FedAvg failed: lg_i.py:22: it ends the program",
+}
+
+
+@pytest.mark.parametrize(("body", "said"), SAID.items(), ids=range(len(SAID)))
+def test_a_loss_that_is_no_number_or_ends_the_program_is_found_before_training(write, train, tmp_path, body, said):
+    write("lg_i.py", LG_FEDAVG + "\n    def loss(self, module, batch, context):\n" + body)
+    with pytest.raises(ExtensionError, match=said):
+        train("lg_i:LGFedAvg")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("{'a/b': module(x)}", "a branch cannot be called 'a/b'"),
+        ("{3: module(x)}", "a branch cannot be called 3"),
+        ("{'fused': module(x)}", "and not 'fused', which is the prediction"),
+        ("{'model': module(x) / 0 * 0}", r"branches\['model'\] has NaN for random inputs"),
+    ],
+)
+def test_branches_that_no_table_can_show_are_refused(write, train, answer, said):
+    write("lg_j.py", LG_FEDAVG + f"\n    def branches(self, module, x, context):\n        return {answer}\n")
+    with pytest.raises(ExtensionError, match=r"LG-FedAvg \(lg_j.py:21\): .*" + said):
+        train("lg_j:LGFedAvg")
+
+
+LATE = " * (1.0 if context.round < 2 else float('nan'))"
+LOST = {
+    f"def loss(self, module, batch, context): return super().loss(module, batch, context){LATE}": "3: the loss is nan",
+    f"def branches(self, module, x, context): return {{'b': module(x){LATE}}}": "2: the test loss of fused is nan",
+    "def finish(self, module, context): module.head[-1].weight.data.log_()": "1: its weights are not finite any more",
+}
+
+
+@pytest.mark.parametrize(("function", "said"), LOST.items(), ids=range(len(LOST)))
+def test_numbers_that_are_lost_in_training_name_the_function_too(write, train, function, said):
+    write("lg_k.py", f"{LG_FEDAVG}\n    {function}\n")
+    with pytest.raises(TrainingError, match=rf"round {said} \(lg_k.py:21\); lower local.lr"):
+        train("lg_k:LGFedAvg", rounds=4)
 
 
 def test_each_method_outside_fedco2_has_a_colour_of_its_own():

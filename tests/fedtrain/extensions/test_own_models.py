@@ -107,9 +107,9 @@ def test_the_parts_together_are_the_network():
         (Twice, "fc", "a head is called once"),
         (NotLast, "fc", "a head is called once, on one tensor, and its answer must be the network's"),
         (Scaled, "fc", "its answer must be the network's"),
-        (Skipping, "fc", r"head\(features\(x\)\) is not Skipping\(x\)"),
+        (Skipping, "fc", r"head\(features\(x\)\) is another answer than that of model Skipping \(.*py:\d+\)"),
         (Tied, "fc", "has weights in common"),
-        (Scaled, "neck", "model.head is 'neck'; Scaled has body, fc"),
+        (Scaled, "neck", r"model.head is 'neck'; Scaled \(.*test_own_models.py:\d+\) has body, fc"),
     ],
 )
 def test_what_cannot_be_a_head_is_refused(network, head, said):
@@ -125,6 +125,11 @@ def test_a_head_that_can_be_one_is_taken():
     check_own_network(Good, 6, (6,), "fc")
 
 
+class Root(nn.Module):
+    def forward(self, x):
+        return x.sqrt()
+
+
 def fails(classes, shape):
     return nn.Linear(shape[0], classes + undefined)  # noqa: F821
 
@@ -136,6 +141,10 @@ def fails(classes, shape):
         (lambda: [1], "makes an instance of list; let it return a torch.nn.Module"),
         (lambda: nn.Linear(7, 3), "fails on inputs of 6: .*RuntimeError"),
         (lambda: nn.Linear(6, 4), r"answers 2 inputs with shape \(2, 4\); give logits of shape \(2, 3\)"),
+        (
+            lambda: nn.Sequential(nn.Linear(6, 3), nn.LogSigmoid(), Root()),
+            r"\(.*test_own_models.py:\d+\) .* not finite",
+        ),
         (lambda: nn.LSTM(6, 3), "answers 2 inputs with an instance of tuple"),
     ],
 )
@@ -145,7 +154,7 @@ def test_a_network_that_does_not_do_is_refused_with_its_place(build, said):
 
 
 def test_what_the_builder_needs_is_given_or_asked_for():
-    with pytest.raises(InputError, match="the model needs depth, which nobody gives it"):
+    with pytest.raises(ExtensionError, match=r"model <lambda> \(.*test_own_models.py:\d+\) needs depth, which nobody"):
         bind_model_builder(lambda classes, depth: None, 3, (6,))
 
 

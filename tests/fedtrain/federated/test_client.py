@@ -218,7 +218,9 @@ class Exploding(FedAvg):
 
 def test_a_last_step_that_explodes_is_found_in_its_own_round(toy):
     """The loss is taken before the step, so it knows nothing yet: the weights do."""
-    with pytest.raises(TrainingError, match=r"^client b, round 1: its weights are not finite any more; lower local.lr"):
+    with pytest.raises(
+        TrainingError, match=r"^client b, round 1: its weights are not finite any more \(.*\); lower local.lr"
+    ):
         toy.train(Exploding(), 1)
 
 
