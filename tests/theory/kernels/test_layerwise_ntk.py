@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.func import functional_call, jacrev, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
 
 import theory
 from fedtrain.models import build_alexnet, build_cifar_net, build_digits_net, build_two_layer_net
@@ -350,13 +351,118 @@ def test_bad_input_is_refused(net, x, options, words):
         theory.ntk(net.double().eval(), x, **options)
 
 
-def test_a_network_that_looks_at_its_values_is_refused():
-    class Branching(nn.Linear):
-        def forward(self, x):
-            return super().forward(x) if x.sum() > 0 else x
+# ---- what torch.func cannot do
 
-    with pytest.raises(InputError, match="cannot be differentiated sample by sample"):
-        theory.ntk(Branching(2, 2).double().eval(), draw(3, 2))
+
+class Last(nn.Module):
+    """The last state of a recurrent layer."""
+
+    def __init__(self, layer, width):
+        super().__init__()
+        self.layer, self.head = layer, nn.Linear(width, 2)
+
+    def forward(self, x):
+        return self.head(self.layer(x)[0][:, -1]).tanh()
+
+
+class Cube(torch.autograd.Function):
+    """Without a rule for vmap."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 3 * ctx.saved_tensors[0] ** 2 * gradient
+
+
+class Cubed(nn.Linear):
+    def forward(self, x):
+        return Cube.apply(super().forward(x))
+
+
+class Branching(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) if x.sum() > 0 else x
+
+
+def contract_gradients(net, x):
+    """∂f/∂θ ∂f/∂θᵀ by plain autograd, one sample and output at a time."""
+    parameters, rows = [p for p in net.parameters() if p.requires_grad], []
+    for sample in x:
+        output = net(sample[None]).reshape(-1)
+        for value in output:
+            if not value.requires_grad:
+                rows.append(torch.zeros(sum(p.numel() for p in parameters), dtype=x.dtype))
+                continue
+            found = torch.autograd.grad(value, parameters, retain_graph=True)
+            rows.append(torch.cat([g.flatten() for g in found]))
+    return torch.stack(rows) @ torch.stack(rows).mT
+
+
+@pytest.mark.parametrize(
+    ("build", "x"),
+    [
+        (lambda: Last(nn.LSTM(3, 4, batch_first=True), 4), draw(3, 5, 3)),
+        (lambda: Last(nn.GRU(3, 4, 2, batch_first=True, bidirectional=True), 8), draw(2, 5, 3)),
+        (lambda: nn.Sequential(nn.Linear(4, 3), Cubed(3, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)), draw(3, 4)),
+        (lambda: Branching(2, 2), torch.tensor([[1.0, 2], [-3, 1], [0, 1]]).double()),
+    ],
+    ids=["lstm", "gru", "function of one's own", "branching"],
+)
+def test_what_torch_func_cannot_do_is_done_sample_by_sample(build, x):
+    net = prepare(build)
+    expected, found = contract_gradients(net, x), theory.ntk(net, x)
+    assert (found - expected).norm() <= 1e-12 * expected.norm()
+    assert expected.norm() > 0.1
+
+
+class Dropping(nn.Linear):
+    """Drops in evaluation mode too."""
+
+    def forward(self, x):
+        return F.dropout(super().forward(x), 0.1)
+
+
+class Again(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return checkpoint(lambda z: self.inner(z).tanh(), x, use_reentrant=False)
+
+
+class Choosing(nn.Module):
+    """Uses one layer or the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 3), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.a(x) if x[0, 0] > 0 else self.b(x)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: Dropping(4, 3), "draws random numbers in evaluation mode"),
+        (Again, "'inner' again on the way back; turn gradient checkpointing off"),
+        (Choosing, "uses 'b' for some samples and not for others"),
+        (lambda: nn.Sequential(nn.Tanh(), Branching(4, 4), Doubled(4, 3)), "uses '1.weight' for some samples and not"),
+        (lambda: Branching(4, 4), "depend on no parameter"),
+        (lambda: torch.jit.trace(nn.Linear(4, 3), torch.ones(1, 4)), "is TorchScript"),
+    ],
+    ids=["chance", "checkpointing", "layers", "parameters", "nothing", "script"],
+)
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
+def test_what_would_be_wrong_is_refused(build, words):
+    x = torch.tensor([[1.0, 0, 0, -2], [-1, 2, 0, 1]]).double()
+    with pytest.raises(InputError, match=words):
+        theory.ntk(build().double().eval(), x)
 
 
 def test_what_is_not_trained_or_not_used_counts_for_nothing():

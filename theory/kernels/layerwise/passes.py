@@ -32,19 +32,27 @@ def pass_chunk(
 
     The gradients of all outputs are computed at once. For a few operations torch gets that wrong (prelu, up to 2.13,
     silently where there are as many samples as outputs), so one row is always computed in the plain way too; where it
-    differs, the outputs are done one after the other.
+    differs, the outputs are done one after the other. What torch.func cannot do at all (recurrent layers, gradient
+    checkpoints, some autograd functions of one's own) is done in the plain way, sample by sample.
     """
     for at_once in (True, False):
         try:
             found = _run_chunk(model, x, probe, basis, uses, entries, at_once)
-        except RuntimeError as error:
-            if at_once:
-                continue
-            first = str(error).strip().splitlines()[0]
-            raise InputError(f"this network cannot be differentiated sample by sample: {first}") from error
-        if _agrees_with_autograd(found, model, x[-1:], basis[0]):
+        except RuntimeError:
+            continue
+        if _agrees_with_autograd(found, model, x[-1:], probe, basis[:1]):
             return found
-    raise InputError("the network's gradients are not what plain autograd gives; does its output depend on chance?")
+    each = [_run_sample(model, sample[None], probe, basis, uses, entries) for sample in x]
+    found = Passed(
+        {use: torch.stack([one.kept[use] for one in each]) for use in uses},
+        {use: torch.stack([one.cotangents[use] for one in each]) for use in uses},
+        {name: torch.stack([one.rows[name] for one in each]) for name in each[0].rows},
+    )
+    if not _agrees_with_autograd(found, model, x[-1:], probe, basis[:1]):
+        raise InputError(
+            "the network's gradients are others when they are computed again; its output depends on chance"
+        )
+    return found
 
 
 def _run_chunk(
@@ -104,31 +112,81 @@ def _pull_back_each(
     return cotangents, rows
 
 
-def _agrees_with_autograd(found: Passed, model: nn.Module, sample: Tensor, direction: Tensor) -> bool:
+def _agrees_with_autograd(
+    found: Passed, model: nn.Module, sample: Tensor, probe: NetworkProbe, direction: Tensor
+) -> bool:
     """Whether the last sample's gradients in the first direction are what plain autograd gives."""
+    plain = _run_sample(model, sample, probe, direction, list(found.cotangents), list(found.rows))
+    computed = [*found.cotangents.values(), *found.rows.values()]
+    tolerance = torch.finfo(direction.dtype).eps ** 0.5
+    for mine, theirs in zip(computed, [*plain.cotangents.values(), *plain.rows.values()], strict=True):
+        exact = theirs[0]
+        if not (mine[-1, 0] - exact).norm() <= tolerance * max(1.0, exact.norm().item()):  # nan agrees with nothing
+            return bool(exact.isnan().any())
+    return True
+
+
+def _run_sample(
+    model: nn.Module,
+    sample: Tensor,
+    probe: NetworkProbe,
+    directions: Tensor,
+    uses: Sequence[int],
+    entries: Sequence[str],
+) -> Passed:
+    """By plain autograd: of one sample what is kept (...), δ (K, ...) and rows (K, ...)."""
+    kept: dict[int, Tensor] = {}
     added: dict[int, Tensor] = {}
-    calls = 0
+    calls, output = 0, None
 
     def perturb(ruled: RuledLayer, value: Tensor) -> Tensor:
         nonlocal calls
+        if output is not None:
+            raise InputError(
+                f"the network computes layer {ruled.path!r} again on the way back; turn gradient checkpointing off"
+            )
         use, calls = calls, calls + 1
-        _, output = ruled.compute(value)
-        if use not in found.cotangents:
-            return output
-        added[use] = torch.zeros_like(output).requires_grad_()
-        return output + added[use]
+        check_call(ruled, use, probe.uses)
+        inside, found = ruled.compute(value)
+        if use not in uses:
+            return found
+        kept[use], added[use] = inside.detach(), torch.zeros_like(found).requires_grad_()
+        return found + added[use]
 
-    own = {name: p for name, p in model.named_parameters() if name in found.rows}
+    before = read_generator(sample.device)
+    others = set(probe.by_autograd) - set(entries)  # of another pass
+    own = {name: p for name, p in model.named_parameters() if p.requires_grad and name not in others}
+    found: list[Sequence[Tensor | None]] = []
     with torch.enable_grad(), intercept_calls(list_ruled_layers(model), perturb):
-        output = model(sample).reshape(-1) @ direction
-        gradients = torch.autograd.grad(output, [*added.values(), *own.values()], allow_unused=True)
-    computed = [found.cotangents[use][-1, 0] for use in added] + [found.rows[name][-1, 0] for name in own]
-    tolerance = torch.finfo(direction.dtype).eps ** 0.5
-    for mine, plain in zip(computed, gradients, strict=True):
-        exact = torch.zeros_like(mine) if plain is None else plain
-        if not (mine - exact).norm() <= tolerance * max(1.0, exact.norm().item()):  # not a number agrees with nothing
-            return bool(exact.isnan().any())
-    return True
+        output = model(sample).reshape(-1)
+        if calls != len(probe.uses):
+            raise build_call_error(probe.uses[calls].path)
+        places = [*(added[use] for use in uses), *own.values()]
+        for row in directions:
+            none: list[Tensor | None] = [None] * len(places)
+            goes_back = output.requires_grad
+            found.append(
+                torch.autograd.grad(output @ row, places, retain_graph=True, allow_unused=True) if goes_back else none
+            )
+    if not torch.equal(before, read_generator(sample.device)):
+        raise InputError("the network draws random numbers in evaluation mode, so its output depends on chance")
+
+    def stack(place: int, like: Tensor) -> Tensor:
+        each = [one[place] for one in found]
+        return torch.stack([torch.zeros_like(like) if one is None else one for one in each])
+
+    rows = {}
+    for place, (name, p) in enumerate(own.items(), len(uses)):
+        if name in entries:
+            rows[name] = stack(place, p.detach())
+        elif any(one[place] is not None for one in found):  # it has a rule, and is used outside of its layer
+            raise build_call_error(name)
+    return Passed({use: kept[use] for use in uses}, {use: stack(i, added[use]) for i, use in enumerate(uses)}, rows)
+
+
+def read_generator(device: torch.device) -> Tensor:
+    """The state of torch's generator, which moves where random numbers are drawn."""
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
 
 @contextmanager
@@ -151,7 +209,12 @@ def substitute_parameters(model: nn.Module, values: Mapping[str, Tensor]) -> Ite
 def check_call(ruled: RuledLayer, use: int, uses: Sequence[LayerUse]) -> None:
     """Refuse a network that does not call the same layers for every sample."""
     if use >= len(uses) or uses[use].path != ruled.path:
-        raise InputError(
-            f"the network calls layer {ruled.path!r} for some samples and not for others; its kernel has to be taken "
-            "for each kind of sample"
-        )
+        raise build_call_error(ruled.path)
+
+
+def build_call_error(name: str) -> InputError:
+    """Say what is used for some samples alone, and the way out."""
+    return InputError(
+        f"the network uses {name!r} for some samples and not for others; its kernel has to be taken for each kind of "
+        "sample"
+    )

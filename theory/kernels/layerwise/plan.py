@@ -68,7 +68,7 @@ def plan_work(
         fitting = slices if not per_slice else max(0, room - fixed) // per_slice
         if fixed > room or fitting < min(unit, slices):
             least = results + 2 * workspace + fixed + min(unit, slices) * per_slice
-            raise build_memory_error(shape, least, budget, memory is not None)
+            raise build_memory_error(shape.samples, shape.outputs, least, budget, memory is not None)
         step = slices if fitting >= slices else fitting // unit * unit
         for start in range(0, slices, step):
             stop = min(start + step, slices)
@@ -91,11 +91,11 @@ def choose_chunk(probe: NetworkProbe, shape: RowShape, entries: Set[str], worksp
     return max(1, min(shape.samples, workspace // (probe.saved_bytes + shape.dtype.itemsize * numbers)))
 
 
-def build_memory_error(shape: RowShape, needed: int, budget: int, is_given: bool) -> InputError:
+def build_memory_error(samples: int, outputs: int, needed: int, budget: int, is_given: bool) -> InputError:
     """Say how much is missing and what would help."""
     limit = "memory allows" if is_given else "are free"
     return InputError(
-        f"the kernel of {shape.samples} samples with {shape.outputs} outputs needs about {needed / 2**30:.2g} GiB and "
+        f"the kernel of {samples} samples with {outputs} outputs needs about {needed / 2**30:.2g} GiB and "
         f"{budget / 2**30:.2g} GiB {limit}; give fewer samples or outputs, or float32",
         ("samples", "outputs", "memory"),
     )

@@ -50,6 +50,10 @@ def refuse_training_mode(model: nn.Module) -> None:
     """Refuse a network whose outputs depend on the batch or on chance."""
     for path, layer in model.named_modules():
         words = f"{type(layer).__name__} {path!r}" if path else type(layer).__name__
+        if isinstance(layer, torch.jit.ScriptModule):
+            raise InputError(
+                f"{words} is TorchScript, whose layers cannot be looked into; give the module that it was made of"
+            )
         if layer.training:
             raise InputError(
                 f"{words} is in training mode, in which an output may depend on the whole batch or on chance and has "
@@ -97,5 +101,9 @@ def probe_network(model: nn.Module, sample: Tensor) -> NetworkProbe:
         if output.requires_grad:
             found = torch.autograd.grad(output.sum(), trained, allow_unused=True)
     by_autograd = tuple(names[id(p)] for p, gradient in zip(trained, found, strict=True) if gradient is not None)
+    if not uses and not by_autograd:
+        raise InputError(
+            "the outputs of the first sample depend on no parameter that is trained, so there is no kernel"
+        )
     shapes = {name: p.shape for name, p in parameters.items()}
     return NetworkProbe(shapes, tuple(uses), by_autograd, output.shape, sum(saved.values()))
