@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from theory.claims.base import Finding
 from theory.errors import InputError
+from theory.kernels.layerwise.plan import USABLE_SHARE, build_memory_error, get_free_bytes
+from theory.kernels.layerwise.probe import refuse_training_mode
 from theory.networks.kernels import ClientSamples, FederatedKernel, compute_federated_ntk
 from theory.networks.next_round import RoundForecast, compare_round, compare_tiny_round
 from theory.networks.orderings import judge_orderings
@@ -19,6 +21,10 @@ from theory.networks.spectrum import Spectrum, measure_spectrum
 from theory.networks.tangent_round import Batches, compare_real_round
 
 FUSED = "fused"
+MATRICES_OF_MODEL = 5
+"""Of what is shared, of what is not, their sum, its client blocks, and the sum at the first checkpoint."""
+WORKING_MATRICES = 10
+"""Of mixtures and eigenvalue problems."""
 ORDERINGS = {
     "O1": "V_off is the client blocks of V_on",
     "O2": "λ_min(V_off) ≥ λ_min(V_on)",
@@ -166,14 +172,17 @@ def study_networks(
         samples: of every client.
         local: the run's own steps, to see how far its kernels predict a round of them.
         next_round: whether to make a round with the networks and compare.
-        memory: bytes that a kernel may take; by default most of what is free.
+        memory: bytes that the kernels may take; by default most of what is free. What does not fit is refused before
+            the work starts.
     """
-    first: dict[str, FederatedKernel] = {}
+    first: dict[str, Tensor] = {}
     found: list[CheckpointFindings] = []
     reading, outputs, dtype = "", 0, ""
     for checkpoint in checkpoints:
+        if not found:
+            refuse_large_study(checkpoint, samples, memory)
         kernels = compute_model_kernels(checkpoint, samples, memory)
-        first = first or kernels
+        first = first or {name: kernel.whole for name, kernel in kernels.items()}
         outputs, dtype = len(next(iter(kernels.values())).owner) // samples.total, _name_dtype(kernels)
         models = {
             name: _examine_model(
@@ -192,6 +201,20 @@ def study_networks(
     notes = [OUTSIDE, *_list_notes(next_round, local)]
     sizes = [len(x) for x in samples.inputs]
     return NetworkStudy(found, list(samples.names), sizes, outputs, dtype, reading, notes=notes)
+
+
+def refuse_large_study(checkpoint: NetworkCheckpoint, samples: ClientSamples, memory: int | None) -> None:
+    """Refuse what does not fit into memory; kernels of several models are held at once, and worked on in float64."""
+    network, x = next(iter(checkpoint.networks.values()))[0], samples.inputs[0]
+    refuse_training_mode(network)
+    with torch.no_grad():
+        outputs = network(x[:1]).numel()
+    models = len(checkpoint.networks) + (len(checkpoint.networks) > 1)
+    numbers = (samples.total * outputs) ** 2
+    needed = numbers * (models * MATRICES_OF_MODEL * x.element_size() + WORKING_MATRICES * torch.float64.itemsize)
+    budget = int(USABLE_SHARE * get_free_bytes(x.device)) if memory is None else memory
+    if needed > budget:
+        raise build_memory_error(samples.total, outputs, needed, budget, memory is not None)
 
 
 def compute_model_kernels(
@@ -240,7 +263,7 @@ def choose_models(kernels: Mapping[str, FederatedKernel]) -> tuple[FederatedKern
 def _examine_model(
     name: str,
     kernel: FederatedKernel,
-    first: FederatedKernel,
+    first: Tensor,
     checkpoint: NetworkCheckpoint,
     samples: ClientSamples,
     local: LocalSteps | None,
@@ -257,7 +280,7 @@ def _examine_model(
         tiny = compare_tiny_round(networks, kernel, samples, checkpoint.shared)
         if local is not None:
             own = compare_round(networks, kernel, samples, checkpoint.shared, local.lr, local.steps)
-    drift = ((kernel.whole - first.whole).norm() / first.whole.norm()).item()
+    drift = ((kernel.whole - first).norm() / first.norm()).item()
     spectrum = measure_spectrum(kernel.whole, torch.cat(list(samples.labels)), classes)
     real = checkpoint.real_round
     made = None

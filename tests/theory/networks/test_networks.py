@@ -300,3 +300,10 @@ def test_nothing_to_look_at_is_refused():
     training = NetworkCheckpoint(0, {"model": [net.train() for net in build_clients()]}, SHARED)
     with pytest.raises(InputError, match=r"training mode.*\.eval\(\)"):
         study_networks([training], SAMPLES)
+
+
+def test_kernels_that_do_not_fit_together_are_refused_before_the_work(monkeypatch):
+    """One of them would: all models' kernels are held at once."""
+    monkeypatch.setattr("theory.networks.network_study.compute_model_kernels", lambda *args: pytest.fail("started"))
+    with pytest.raises(InputError, match="9 samples with 3 outputs needs about"):
+        study_networks([build_checkpoint(0)], SAMPLES, memory=10 * 27**2 * 8)
