@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -84,25 +85,31 @@ def show_study(screen: Console, study: NetworkStudy, folder: Path) -> None:
 
 
 def build_model_table(study: NetworkStudy) -> Table:
-    """One row for each model at each checkpoint."""
+    """One row for each model at each checkpoint, within 80 columns."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    heads = ("round", "model", "λ_min", "λ_max", "λ_max/λ_min", "rank", "aligned", "moved", "tiny", "own", "real")
-    for head in heads:
+    has_real = any(model.real_round for one in study.checkpoints for model in one.models.values())
+    heads = ["round", "model", "λ_min", "λ_max", "cond.", "rank", "aligned", "moved", "tiny", "own"]
+    for head in [*heads, "real"] if has_real else heads:
         table.add_column(head, justify="left" if head == "model" else "right")
     for one in study.checkpoints:
         for name, model in one.models.items():
             found = model.spectrum
-            rounds = model.tiny_round, model.own_round, model.real_round
+            rounds = [model.tiny_round, model.own_round, *([model.real_round] if has_real else [])]
             errors = [None if made is None else made.error for made in rounds]
-            low = "~0" if found.condition is None else format_number(found.lambda_min, 2)
+            low = "~0" if found.condition is None else format_short(found.lambda_min)
             numbers = (found.lambda_max, found.condition, found.effective_rank, found.alignment, model.drift, *errors)
-            table.add_row(str(one.round), name, low, *(format_number(value, 2) for value in numbers))
+            table.add_row(str(one.round), name, low, *map(format_short, numbers))
     table.caption = (
-        "~0: rounding; rank: effective rank; aligned: with the labels; moved: change of the kernel since the start; "
-        "tiny, own, real: error of the kernel's prediction of a round, of a tiny step, of the run's own steps on these "
-        "samples, and with --real-round of its real next round"
+        "~0: rounding; cond.: λ_max/λ_min; rank: effective rank; aligned: with the labels; moved: change of the kernel "
+        "since the start; tiny, own, real: error of the kernel's prediction of a round, of a tiny step, of the run's "
+        "own steps on these samples, and with --real-round of its real next round"
     )
     return table
+
+
+def format_short(value: float | None) -> str:
+    """Two digits, and an exponent without zeros: 1.1e4."""
+    return re.sub(r"e([+-])0*", lambda found: "e" + found[1].strip("+"), format_number(value, 2))
 
 
 def build_sharing_table(study: NetworkStudy) -> Table:

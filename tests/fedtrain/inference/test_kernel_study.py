@@ -177,6 +177,7 @@ def test_the_command_writes_table_page_figures_and_json(runs, tmp_path, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "Fed-CO2 on Digits (stand-in)" in said
     assert "✓ holds" in said
+    assert "…" not in said  # it fits 80 columns
     assert "Best share w of the online model, round 2" in said
     assert {path.name for path in out.rglob("*.png")} == {f"{name}.png" for name in FIGURES}
     page = (out / "report.html").read_text()
