@@ -1,5 +1,7 @@
 """O5 as a law of matrices, for kernels of any origin: more sharing never raises λ_min, and less never lowers it."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -63,6 +65,31 @@ def test_the_federated_reading_falls_too_and_below_a_line(seed, sizes, rank):
     room = 1e-12 * curve.lambda_max[-1]
     for w, value in zip(curve.w, curve.federated_lambda_min, strict=True):
         assert value <= (1 - w * (1 - 1 / N)) * curve.lambda_min[0] + room
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), sizes=SIZES, rank=st.integers(1, 30))
+def test_the_federated_reading_is_the_same_curve_on_another_axis(seed, sizes, rank):
+    """w V_on/N + (1-w) V_off = s V(w / (N s)) with s = 1 - w (1 - 1/N)."""
+    K, owner = draw_kernel(seed, sizes, rank)
+    curve, N = trace_mixture(K, owner), len(sizes)
+    steps = [1 - w * (1 - 1 / N) for w in curve.w]
+    moved = trace_mixture(K, owner, weights=[w / (N * s) for w, s in zip(curve.w, steps, strict=True)])
+    expected = [s * value for s, value in zip(steps, moved.lambda_min, strict=True)]
+    assert curve.federated_lambda_min == pytest.approx(expected, abs=1e-12 * curve.lambda_max[-1])
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), sizes=SIZES, rank=st.integers(1, 30))
+def test_no_eigenvalue_of_the_federated_reading_rises_where_a_part_is_personal(seed, sizes, rank):
+    (shared, owner), (other, _) = draw_kernel(seed, sizes, rank), draw_kernel(seed + 1, sizes, rank)
+    personal = keep_client_blocks(other, owner)
+    offline, averaged = keep_client_blocks(shared, owner) + personal, shared / len(sizes) + personal
+    spectra = [torch.linalg.eigvalsh(mix_kernels(averaged, offline, w)) for w in (0, 0.3, 0.6, 1)]
+    room = 1e-12 * float(offline.diagonal().sum())
+    assert all((a >= b - room).all() for a, b in pairwise(spectra))
+    curve = trace_mixture(shared + personal, owner, averaged=averaged)
+    assert curve.federated_lambda_min[-1] == pytest.approx(spectra[-1][0].item(), abs=room)
 
 
 @pytest.mark.parametrize(("sizes", "flat"), [([5], True), ([3, 2], False)])
