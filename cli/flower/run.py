@@ -25,7 +25,6 @@ from fedtrain.config.references import load_references
 from fedtrain.config.schema import Config, load_toml
 from fedtrain.config.toml import TomlTable, merge_tables
 from fedtrain.data.build import count_clients
-from fedtrain.data.partition.assign import validate_data_settings
 from fedtrain.flower.allowed_code import ALLOW_VARIABLE, list_code
 from fedtrain.flower.environment import require_flower
 from fedtrain.report.progress_view import ProgressView
@@ -61,8 +60,7 @@ def build_plan(options: dict[str, Any]) -> ServerPlan:
     if config.data.dataset == SITES_DATASET:
         clients = count_sites(config, options)
     else:
-        validate_data_settings(config.data)
-        clients = count_clients(config.data)
+        clients = count_clients(config.data, options["data_dir"])
     command = shlex.join(["fedco2", *sys.argv[1:]])
     return ServerPlan(config, folder, clients, options["min_clients"] or clients, options["timeout"], command)
 

@@ -108,11 +108,11 @@ def build_natural_clients(settings: DataSettings) -> Federation:
     return _build_clients(settings, found, [(part, 0.0) for part in assign_whole_domains(settings, found.pools)])
 
 
-def count_clients(settings: DataSettings) -> int:
-    """How many clients the settings make; of the paper's data none are looked at."""
-    if settings.clients:
-        return settings.clients
-    return len((DATASETS.get(settings.dataset) or load_dataset(settings).info).domains)
+def count_clients(settings: DataSettings, root: Path | None = None) -> int:
+    """How many clients the settings make, if they fit the data; of the paper's data none are looked at."""
+    info = DATASETS.get(settings.dataset) or load_dataset(settings, root).info
+    validate_data_settings(settings, info)
+    return settings.clients or len(info.domains)
 
 
 def _build_clients(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tomllib
 
 import pytest
+from found_files import write_table
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-all")
 
@@ -42,6 +44,17 @@ def test_without_a_word_on_the_data_those_of_the_server_decide_and_that_is_said(
     config, _ = written()
     assert config["data"]["source"] == "standin"
     assert "nodes that have real ones use them with --data real" in " ".join(capsys.readouterr().err.split())
+
+
+def test_data_of_ones_own_are_named_by_path_or_as_they_were_kept(written, tmp_path, capsys):
+    table, how = str(write_table(tmp_path / "t.csv")), ["--client-column", "site", "--target", "ill"]
+    assert main(["data", "add", "cases", table, *how, "--data-dir", str(tmp_path)]) == 0
+    for named, clients in ((["--dataset", table, *how], 2), (["--dataset", "cases"], 2)):
+        shutil.rmtree(tmp_path / "app", ignore_errors=True)
+        config, found = written(*named)
+        assert (config["data"]["dataset"], found) == (named[1], clients)
+    assert written("--dataset", "cases", "--skew", "pachinko", "--clients", "2") == 2
+    assert "skew 'pachinko' does not fit t" in capsys.readouterr().err
 
 
 def test_more_answers_than_clients_are_refused(written, capsys):
