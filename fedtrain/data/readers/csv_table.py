@@ -14,7 +14,14 @@ import numpy as np
 
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers.safe_read import MAX_BYTES, require_regular_file, wrap_read_errors
-from fedtrain.data.readers.table import MAX_COLUMNS, MISSING_WORDS, RawTable, TextColumn, check_column_names
+from fedtrain.data.readers.table import (
+    LARGEST_NUMBER,
+    MAX_COLUMNS,
+    MISSING_WORDS,
+    RawTable,
+    TextColumn,
+    check_column_names,
+)
 
 DELIMITERS = ",;\t|"
 MAX_CELL = 10_000
@@ -136,8 +143,10 @@ def _collect(path: Path, names: list[str], rows: Iterator[tuple[int, list[str]]]
                 words[name].add(cell)
                 continue
             number = parse_number(cell)
-            if number is None or math.isinf(number):
-                raise DataError(f"{path}, line {line}: {name} is {cell[:40]!r}, no finite number; mend it")
+            if number is None or abs(number) > LARGEST_NUMBER:
+                raise DataError(
+                    f"{path}, line {line}: {name} is {cell[:40]!r}, no finite number of single precision; mend it"
+                )
             numbers[name].append(number)
     if not lines:
         raise DataError(f"{path}: it has no rows below its first line; give it some")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedtrain.data.errors import DataError
 from fedtrain.data.readers.safe_read import MAX_BYTES, require_regular_file, wrap_read_errors
 from fedtrain.data.readers.table import (
+    LARGEST_NUMBER,
     MAX_COLUMNS,
     MAX_ROWS,
     MISSING_WORDS,
@@ -112,7 +113,7 @@ def _convert_column(
     if as_text:
         return encode_texts([_write_number(value) for value in cells.to_pylist()])
     numbers = _read_numbers(pa, cells)
-    if (bad := np.flatnonzero(np.isinf(numbers) | (np.abs(numbers) > np.finfo(np.float32).max))).size:
+    if (bad := np.flatnonzero(np.abs(numbers) > LARGEST_NUMBER)).size:
         row = int(bad[0])
         raise DataError(
             f"{path}, row {row + 1}: {name} is {numbers[row]}, no finite number of single precision; mend it"

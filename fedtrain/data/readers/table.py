@@ -15,6 +15,8 @@ MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "?"})
 """What stands for a missing value, upper and lower case alike."""
 MAX_COLUMNS = 4096
 MAX_ROWS = 50_000_000
+LARGEST_NUMBER = float(np.finfo(np.float32).max)
+"""Networks compute in single precision."""
 MAX_COLUMN_NAME = 200
 """Characters."""
 

@@ -22,6 +22,7 @@ Change = Callable[[list[dict[str, Any]]], Any]
 TABLES: dict[str, tuple[Change, str]] = {
     "text for a number": (lambda rows: rows[4].update(age="old"), r"t\.csv, line 6: age is 'old'"),
     "infinite": (lambda rows: rows[4].update(age="inf"), r"line 6: age is 'inf', no finite number"),
+    "too large": (lambda rows: rows[4].update(age="1e39"), r"line 6: age is '1e39', no finite number of single"),
     "one sample": (lambda rows: rows.append({**rows[0], "site": "chur"}), "client chur has 1 sample"),
     "case": (lambda rows: rows[0].update(site="Basel"), "'Basel' and 'basel' differ only by case"),
     "slash": (lambda rows: rows[0].update(site="../basel"), r"client '\.\./basel' cannot be the name of a file"),
