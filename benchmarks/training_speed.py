@@ -29,7 +29,7 @@ from typing import get_args
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # before torch is loaded, and for both sides: as the command does
 
 from training_speed_lib.child import Task, run_side
-from training_speed_lib.measure import measure
+from training_speed_lib.measure_sides import measure
 from training_speed_lib.report import format_table, plot
 from training_speed_lib.workloads import WORKLOADS
 

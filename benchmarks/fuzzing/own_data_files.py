@@ -14,8 +14,8 @@ import torch
 from PIL import Image
 
 from fedtrain.config.data import DataSettings
-from fedtrain.data.found.finder import find_dataset
-from fedtrain.data.found.kept import DATASET_FILE, keep_dataset
+from fedtrain.data.found.find_dataset import find_dataset
+from fedtrain.data.found.kept_datasets import DATASET_FILE, keep_dataset
 from fedtrain.data.found.pools import FoundDataset
 from fedtrain.data.scaling import Scaling
 from fedtrain.inference.personal_file import FORMAT

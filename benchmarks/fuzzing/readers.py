@@ -18,8 +18,8 @@ from fedtrain.config.data import DataSettings
 from fedtrain.config.toml import format_error
 from fedtrain.data import importing, readers
 from fedtrain.data.datasets import get_dataset_info
-from fedtrain.data.found.finder import find_dataset
-from fedtrain.data.found.kept import load_kept_dataset
+from fedtrain.data.found.find_dataset import find_dataset
+from fedtrain.data.found.kept_datasets import load_kept_dataset
 from fedtrain.data.found.pools import FoundDataset
 from fedtrain.data.found.table_dataset import encode_table, find_newcomers
 from fedtrain.data.readers.table_file import read_table

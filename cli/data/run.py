@@ -20,8 +20,8 @@ from fedtrain.data.datasets import DATASETS
 from fedtrain.data.download.dataset import download_dataset
 from fedtrain.data.download.sources import LICENCE_TERMS
 from fedtrain.data.errors import DataError
-from fedtrain.data.found.finder import find_dataset
-from fedtrain.data.found.kept import (
+from fedtrain.data.found.find_dataset import find_dataset
+from fedtrain.data.found.kept_datasets import (
     check_kept_dataset,
     has_kept_dataset,
     keep_dataset,

@@ -21,7 +21,7 @@ from fedtrain.backends.distributed.launch import launch_ranks
 from fedtrain.backends.distributed.process_group import Rank
 from fedtrain.config.options import SETTING_FOR_OPTION
 from fedtrain.config.toml import parse_settings
-from fedtrain.data.found.finder import ARCHIVE_SUFFIXES
+from fedtrain.data.found.find_dataset import ARCHIVE_SUFFIXES
 from fedtrain.data.progress import follow_progress
 from fedtrain.report.progress_view import ProgressView
 from fedtrain.runs.callbacks import Callback, build_callbacks

@@ -11,8 +11,8 @@ from fedtrain.data.client_data import SamplePool, merge_pools
 from fedtrain.data.datasets import DATASETS, DatasetInfo, get_dataset_info
 from fedtrain.data.errors import DataError
 from fedtrain.data.found.code_dataset import find_code_dataset
-from fedtrain.data.found.finder import find_dataset
-from fedtrain.data.found.kept import has_kept_dataset, list_kept_datasets, load_kept_dataset
+from fedtrain.data.found.find_dataset import find_dataset
+from fedtrain.data.found.kept_datasets import has_kept_dataset, list_kept_datasets, load_kept_dataset
 from fedtrain.data.standin import build_standin_pools
 from fedtrain.data.storage import store
 from fedtrain.extensions.references import Extension, build_unknown_error, find_extension, is_reference, list_installed

@@ -11,7 +11,7 @@ import torch
 
 from fedtrain.data.client_data import ClientData, Samples
 from fedtrain.data.errors import DataError
-from fedtrain.data.found.finder import find_dataset
+from fedtrain.data.found.find_dataset import find_dataset
 from fedtrain.data.found.image_dataset import ImageShape
 from fedtrain.data.found.names import check_client_names
 from fedtrain.data.found.pools import ONE_CLIENT, FoundDataset

@@ -1,7 +1,7 @@
 """The networks, each split into ``features`` and ``head`` where a method wants it."""
 
 from fedtrain.models.alexnet import build_alexnet
-from fedtrain.models.choice import choose_model
+from fedtrain.models.choose_model import choose_model
 from fedtrain.models.cifar import build_cifar_net
 from fedtrain.models.digits import build_digits_net
 from fedtrain.models.mlp import build_mlp

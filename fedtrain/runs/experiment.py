@@ -23,7 +23,7 @@ from fedtrain.extensions.errors import ExtensionError, explain_failure
 from fedtrain.extensions.references import BUILT_IN, build_unknown_error, find_extension
 from fedtrain.federated.client import ClientTrainer, OffloadFunction, Precision
 from fedtrain.federated.server import sample_cohort
-from fedtrain.federated.trial import try_method
+from fedtrain.federated.try_method import try_method
 from fedtrain.methods import METHODS, AnyMethod
 from fedtrain.methods.fusion import FusingMethod
 from fedtrain.models import (

@@ -13,7 +13,7 @@ from fedtrain.extensions.errors import ExtensionError
 from fedtrain.federated.aggregate import aggregate
 from fedtrain.federated.messages import Broadcast, Update
 from fedtrain.federated.server import federate
-from fedtrain.federated.trial import try_method
+from fedtrain.federated.try_method import try_method
 from fedtrain.methods.base import AnyMethod, ModelFactory
 from fedtrain.parameters import all_entries
 from fedtrain.testing.small_federation import (

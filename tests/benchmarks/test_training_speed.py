@@ -11,7 +11,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))  # where its scripts look for each other
 
-from training_speed_lib.measure import summarise_times
+from training_speed_lib.measure_sides import summarise_times
 from training_speed_lib.published_data import (
     convert_to_tensor,
     load_from_file,

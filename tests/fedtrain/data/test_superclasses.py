@@ -12,8 +12,8 @@ import fedtrain
 from fedtrain.config.data import DataSettings
 from fedtrain.data.build import build_federation
 from fedtrain.data.datasets import get_dataset_info
-from fedtrain.data.found.finder import find_dataset
-from fedtrain.data.found.kept import keep_dataset, load_kept_dataset
+from fedtrain.data.found.find_dataset import find_dataset
+from fedtrain.data.found.kept_datasets import keep_dataset, load_kept_dataset
 from fedtrain.data.partition import CIFAR100_COARSE
 from fedtrain.data.superclasses import CIFAR100_CLASSES, find_superclasses
 

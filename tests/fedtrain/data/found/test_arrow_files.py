@@ -17,8 +17,8 @@ from PIL import Image
 import fedtrain
 from fedtrain.config.data import DataSettings
 from fedtrain.data.build import build_federation
-from fedtrain.data.found.finder import find_dataset
-from fedtrain.data.found.kept import keep_dataset, load_kept_dataset
+from fedtrain.data.found.find_dataset import find_dataset
+from fedtrain.data.found.kept_datasets import keep_dataset, load_kept_dataset
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402 - only if it is there

@@ -14,8 +14,8 @@ from found_files import TABLE, make_rows, write_images, write_table
 
 import fedtrain
 from fedtrain.config.data import DataSettings
-from fedtrain.data.found.finder import find_dataset
-from fedtrain.data.found.kept import check_kept_dataset, keep_dataset, load_kept_dataset
+from fedtrain.data.found.find_dataset import find_dataset
+from fedtrain.data.found.kept_datasets import check_kept_dataset, keep_dataset, load_kept_dataset
 
 HOW = DataSettings(**TABLE)
 Change = Callable[[list[dict[str, Any]]], Any]
