@@ -10,10 +10,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from cli.options import CODE_NAMES
 from cli.score_table import show_metrics
 from fedtrain.analysis.cost import estimate_round_seconds
 from fedtrain.analysis.model_summary import foretell_run
+from fedtrain.config.references import find_extensions
 from fedtrain.config.schema import format_config, serialize_config
+from fedtrain.extensions.references import is_reference
 from fedtrain.inference.adapt import load_held_out
 from fedtrain.report.formatting import format_percent
 from fedtrain.report.progress_view import MAX_CLIENT_COLUMNS, show_header
@@ -100,10 +103,11 @@ def show_summary(screen: Console, run: Run) -> None:
     print_paragraph(screen, f"Written to {folder}: summary.json, metrics.jsonl, figures/accuracy.png, ...")
     place, client = shlex.quote(str(folder)), shlex.quote(run.clients[0])
     print_paragraph(screen, f"next: fedco2 report {place}")
+    code = name_code_again(run)
     if what := name_predicted(run):
-        print_paragraph(screen, f"      fedco2 predict {place} --client {client} {what}")
+        print_paragraph(screen, f"      fedco2 predict {place} --client {client}{code} {what}")
     if held_out:
-        print_paragraph(screen, f"      fedco2 adapt {place} --shots 20")
+        print_paragraph(screen, f"      fedco2 adapt {place} --shots 20{code}")
 
 
 def name_predicted(run: Run) -> str | None:
@@ -113,6 +117,12 @@ def name_predicted(run: Run) -> str | None:
         return "TABLE.csv"
     shape, kind = data.get("input_shape", [3, 28, 28]), data.get("input_type", "torch.uint8")  # said of own data alone
     return "IMAGE" if len(shape) == 3 and kind == "torch.uint8" else None
+
+
+def name_code_again(run: Run) -> str:
+    """The options that name code of the user's own, for what opens the run: its folder makes nobody load code."""
+    mine = [one for one in find_extensions(run.config) if one.kind in CODE_NAMES and is_reference(one.name)]
+    return "".join(f" --{one.kind} {shlex.quote(one.reference)}" for one in mine)
 
 
 def describe_rule(rule: str, summary: RunSummary) -> str:

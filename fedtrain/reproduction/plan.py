@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -128,6 +129,11 @@ def _select_rows(whole: PaperItem, methods: tuple[str, ...]) -> tuple[MethodVari
     compares_methods = len(there) == len(whole.rows) > 1
     more = [MethodVariant(name) for name in dict.fromkeys(methods) if name not in there] if compares_methods else []
     rows = (*(row for row in whole.rows if row.method in methods), *more)
+    titles = Counter(row.name for row in rows)
+    rows = tuple(
+        replace(row, label=f"{row.name} ({row.method})") if titles[row.name] > 1 and row in more else row
+        for row in rows
+    )
     if not rows:
         raise InputError(f"{whole.name} has no row of {', '.join(methods)}; its methods are {', '.join(there)}")
     return rows

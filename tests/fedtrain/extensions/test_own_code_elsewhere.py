@@ -4,6 +4,7 @@ import pytest
 
 import fedtrain
 from cli.flower import flower
+from cli.main import main
 from fedtrain.config.data import DataSettings
 from fedtrain.config.references import load_named
 from fedtrain.config.schema import parse_config
@@ -77,6 +78,26 @@ def test_a_method_of_ones_own_is_a_row_of_a_table_of_the_paper(write, tmp_path):
     (job.folder / "config.toml").touch()
     assert job.build_keywords(1)["method"] == f"{path}:LGFedAvg"  # a folder makes nobody load code
     assert job.build_arguments(1)[:5] == ["train", "--resume", str(job.folder), "--method", f"{path}:LGFedAvg"]
+
+
+def test_a_method_called_like_one_of_ours_is_told_apart_in_a_table(write, tmp_path):
+    write("lg_t.py", LG_FEDAVG)
+    planned = plan_reproduction("T7", methods="lgfedavg,lg_t:LGFedAvg,fedavg", out=tmp_path / "out", **HOW)
+    names = [row.name for row in planned.plans[0].paper_item.rows]
+    assert names == ["FedAvg", "LG-FedAvg (lgfedavg)", "LG-FedAvg (lg_t:LGFedAvg)"]
+
+
+def test_what_to_do_next_with_a_run_names_its_code_again(write, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("fedtrain.report.run_figures.draw_run_figures", lambda folder, summary: [])
+    path = write("lg_s.py", LG_FEDAVG)
+    small = ["model.width=4", "data.train_size=4", "data.percent=none", "local.batch_size=4"]
+    settings = [word for one in small for word in ("--set", one)]
+    how = ["--dataset", "digits", "--data", "standin", "--model", "two-layer", "--rounds", "1", *settings]
+    assert main(["train", *how, "--method", "./lg_s.py:LGFedAvg", "--out", "run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"fedco2 predict run --client mnist --method {path}:LGFedAvg IMAGE" in said
+    assert main(["train", *how, "--method", "fedavg", "--out", "ours"]) == 0
+    assert "fedco2 predict ours --client mnist IMAGE" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_changed_method_is_another_run(write, forget):
