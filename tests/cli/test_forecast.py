@@ -113,6 +113,17 @@ def test_methods_are_foretold_with_the_network_that_would_be_trained(ask):
         assert one["gain"] == pytest.approx(told["mean"][one["method"]] - told["mean"][one["ahead_of"]])
 
 
+def test_many_methods_take_several_tables_and_no_number_is_cut_off(ask):
+    methods = "singleset,fedavg,fedper,fedbn,fedco2,fedrod,ditto,scaffold"
+    code, out, _ = ask(*SMALL[:-2], "--network", "two-layer", "--methods", methods)
+    assert code == 0
+    assert "…" not in out
+    words = out.split()
+    for name in ("SingleSet", "FedAvg", "FedPer", "FedBN", "Fed-CO2", "FedRoD", "Ditto", "SCAFFOLD", "federation"):
+        assert name in words
+    assert sum(line.startswith("mean of all") for line in out.splitlines()) == 2
+
+
 def test_one_method_alone_has_scores_and_no_verdict(ask):
     code, out, _ = ask(*SMALL[:-2], "--network", "two-layer", "--methods", "fedavg")
     assert code == 0
