@@ -16,11 +16,7 @@ from fedtrain.registry import FusionRule
 
 CHOSEN_RULES = ("weighted", "best")
 """Rules for which every client chooses, on its validation samples."""
-TEMPERATURES = tuple(2 ** (step / 4) for step in range(-8, 17))
-"""From a quarter to 16."""
-PRIOR_SAMPLES = 10.0
-"""So many samples speak for equal weights, for clients have few to choose by."""
-MIXTURE_STEPS = 200
+POOL_STEPS, POOL_TOLERANCE = 100, 1e-9
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ class FusingMethod(Method[M]):
 
 
 class StoredBranchWeights(nn.Module):
-    """The choice of a client between rounds: personal entries, which begin as a sum of equals."""
+    """The choice of a client between rounds: personal entries, which begin as the sum of the logits."""
 
     weights: Tensor
     temperatures: Tensor
@@ -65,7 +61,7 @@ class StoredBranchWeights(nn.Module):
     def __init__(self, branches: int) -> None:
         super().__init__()
         self.register_buffer("weights", torch.full((branches,), 1 / branches))
-        self.register_buffer("temperatures", torch.ones(branches))
+        self.register_buffer("temperatures", torch.full((branches,), 1 / branches))
 
     def read(self) -> BranchWeights:
         """A copy, for the same module serves other clients after this one."""
@@ -78,7 +74,7 @@ def average_probabilities(branches: Mapping[str, Tensor]) -> Tensor:
 
 
 def fuse_weighted(branches: Mapping[str, Tensor], choice: BranchWeights) -> Tensor:
-    """log softmax of Σ_b w_b log softmax(z_b / T_b); with equal weights and T = 1 the class is that of the sum."""
+    """log softmax of Σ_b w_b log softmax(z_b / T_b); of B branches, w = T = 1 / B is the sum of the logits."""
     terms = [
         w * (logits / t).log_softmax(-1)
         for logits, w, t in zip(branches.values(), choice.weights, choice.temperatures, strict=True)
@@ -90,11 +86,11 @@ def choose_branch_weights(rule: FusionRule, branches: Mapping[str, Tensor], labe
     """What a client chooses for these logits of its validation samples."""
     logits = torch.stack([each.double() for each in branches.values()])
     if rule == "best":
-        weights, temperatures = choose_best_branch(logits, labels), logits.new_ones(len(logits))
+        weights, temperature = choose_best_branch(logits, labels), 1.0
     else:
-        temperatures = torch.stack([choose_temperature(each, labels) for each in logits])
-        weights = choose_mixture((logits / temperatures[:, None, None]).log_softmax(-1), labels)
-    return BranchWeights(weights.float(), temperatures.float())
+        scales = choose_scales(logits, labels)
+        weights, temperature = scales / scales.sum(), 1 / scales.sum().item()
+    return BranchWeights(weights.float(), torch.full_like(weights, temperature).float())
 
 
 def choose_best_branch(logits: Tensor, labels: Tensor) -> Tensor:
@@ -105,23 +101,35 @@ def choose_best_branch(logits: Tensor, labels: Tensor) -> Tensor:
     return F.one_hot(best, len(logits)).to(logits)
 
 
-def choose_temperature(logits: Tensor, labels: Tensor) -> Tensor:
-    """The T of the lowest Σ_i CE_i(z / T) + (log T)²; the second term keeps a branch that is never wrong from T = 0."""
-    losses = [F.cross_entropy(logits / t, labels, reduction="sum").item() + log(t) ** 2 for t in TEMPERATURES]
-    return logits.new_tensor(TEMPERATURES[losses.index(min(losses))])
+def choose_scales(logits: Tensor, labels: Tensor) -> Tensor:
+    """The a = e^θ with the least Σ_i CE_i(Σ_b a_b z_b) + Σ_b (θ_b - θ̄)² + θ̄² / 2, found by descent from the sum, θ = 0.
 
-
-def choose_mixture(log_probabilities: Tensor, labels: Tensor) -> Tensor:
-    """The weights w of the highest Σ_i log Σ_b w_b p_b(y_i), as if `PRIOR_SAMPLES` more had spoken for equal ones.
-
-    They say for which share of the samples each branch is the one to trust.
-    By expectation maximisation, which climbs at every step; the sum is concave, so there is one top.
+    The penalty takes θ̄ and, of two branches, log a_1 / a_2 for standard normal: few samples hardly move the sum.
+    The Hessian is taken without a term that is small near θ = 0, so that it is positive and every step goes down.
     """
-    p = log_probabilities[:, torch.arange(len(labels)), labels].exp()  # (branches, samples)
-    share = 1 / len(p)
-    weights = p.new_full((len(p),), share)
-    for _ in range(MIXTURE_STEPS):
-        said = weights[:, None] * p
-        whose = said / said.sum(0).clamp_min(torch.finfo(p.dtype).tiny)
-        weights = (whose.sum(-1) + PRIOR_SAMPLES * share) / (whose.sum() + PRIOR_SAMPLES)
-    return weights
+    branches = len(logits)
+    mean = logits.new_full((branches, branches), 1 / branches)
+    penalty = 2 * (torch.eye(branches).to(mean) - mean) + mean / branches
+    says_label = logits[:, torch.arange(len(labels)), labels]
+
+    def judge(theta: Tensor) -> Tensor:
+        pooled = torch.tensordot(theta.exp(), logits, 1)
+        return F.cross_entropy(pooled, labels, reduction="sum") + theta @ penalty @ theta / 2
+
+    theta = logits.new_zeros(branches)
+    for _ in range(POOL_STEPS):
+        a = theta.exp()
+        p = torch.tensordot(a, logits, 1).softmax(-1)
+        expected = (p * logits).sum(-1)
+        centred = logits - expected[..., None]
+        slope = a * (expected - says_label).sum(-1) + penalty @ theta
+        bend = torch.einsum("nc,xnc,ync->xy", p, centred, centred) * a * a[:, None] + penalty
+        step = torch.linalg.solve(bend, slope)
+        step /= step.abs().max().clamp_min(1)  # e-fold at most, for the bend is that of one place
+        now = judge(theta)
+        while step.abs().max() > POOL_TOLERANCE and not judge(theta - step) < now:
+            step /= 2
+        if not step.abs().max() > POOL_TOLERANCE:
+            break
+        theta = theta - step
+    return theta.exp()

@@ -23,7 +23,7 @@ from fedtrain.methods.fedavg import FedAvg
 from fedtrain.methods.fedco2 import FedCO2
 from fedtrain.methods.fedper import FedPer
 from fedtrain.methods.fedrod import FedRoD
-from fedtrain.methods.fusion import PRIOR_SAMPLES, choose_branch_weights, fuse_weighted
+from fedtrain.methods.fusion import StoredBranchWeights, choose_branch_weights, fuse_weighted
 from theory.errors import InputError
 
 MANY = {
@@ -53,11 +53,38 @@ def with_validation(toy):
 # ---- rules
 
 
-def test_equal_weights_without_temperature_name_the_class_of_the_sum():
+def pool(branches, scales):
+    """Σ_b a_b z_b."""
+    return sum(a * logits.double() for a, logits in zip(scales, branches.values(), strict=True))
+
+
+def judge(scales, branches, labels):
+    """What the weights minimise: cross entropy, and how far they are from the sum of the logits."""
+    theta = torch.as_tensor(scales, dtype=torch.double).log()
+    penalty = theta.var(correction=0) * len(theta) + theta.mean() ** 2 / 2
+    return (F.cross_entropy(pool(branches, scales), labels, reduction="sum") + penalty).item()
+
+
+def choose_scales(branches, labels):
+    """The chosen a = w / T."""
+    found = choose_branch_weights("weighted", branches, labels)
+    assert found.weights.sum() == pytest.approx(1)
+    return (found.weights / found.temperatures).double()
+
+
+def test_before_a_client_chooses_it_has_the_sum():
     branches, _ = draw_branches(0, (1.0, 2.0))
-    equal = BranchWeights(torch.full((2,), 0.5), torch.ones(2))
-    expected = (sum(branches.values()) / 2).log_softmax(-1)
-    torch.testing.assert_close(fuse_weighted(branches, equal), expected)
+    torch.testing.assert_close(
+        fuse_weighted(branches, StoredBranchWeights(2).read()), sum(branches.values()).log_softmax(-1)
+    )
+
+
+@given(st.integers(0, 99), st.lists(st.floats(0, 4), min_size=2, max_size=3))
+def test_weights_and_temperatures_scale_the_logits(seed, sharpness):
+    branches, labels = draw_branches(seed, sharpness)
+    choice = choose_branch_weights("weighted", branches, labels)
+    expected = pool(branches, choose_scales(branches, labels)).log_softmax(-1)
+    torch.testing.assert_close(fuse_weighted(branches, choice), expected.float(), rtol=1e-4, atol=1e-4)
 
 
 @given(st.integers(0, 99), st.integers(0, 2))
@@ -76,23 +103,40 @@ def test_best_is_no_worse_than_any_branch_where_it_is_chosen(seed, sharpness):
     assert (chosen.argmax(-1) == labels).sum() == max(right)
 
 
-@given(st.integers(0, 99), st.lists(st.floats(0, 4), min_size=2, max_size=3))
-def test_no_small_move_of_the_weights_makes_the_labels_likelier(seed, sharpness):
+@given(st.integers(0, 99), st.lists(st.floats(0, 4), min_size=2, max_size=3), st.sampled_from([0.1, 1.0, 20.0]))
+def test_no_small_move_of_the_weights_is_for_the_better(seed, sharpness, loud):
     branches, labels = draw_branches(seed, sharpness)
-    found = choose_branch_weights("weighted", branches, labels)
-    weights, rows = found.weights.double(), torch.arange(len(labels))
-    assert weights.sum() == pytest.approx(1)
-    assert weights.min() > 0  # the prior: a few samples do not silence a branch
-    each = [logits.double() / t for logits, t in zip(branches.values(), found.temperatures, strict=True)]
-    p = torch.stack([logits.softmax(-1)[rows, labels] for logits in each])
+    branches["branch 0"] = loud * branches["branch 0"]
+    scales = choose_scales(branches, labels)
+    for place in range(len(scales)):
+        for factor in (0.99, 1.01):
+            moved = scales.clone()
+            moved[place] *= factor
+            assert judge(moved, branches, labels) >= judge(scales, branches, labels)
 
-    def judge(w):
-        return (w @ p).log().sum() + PRIOR_SAMPLES * w.log().mean()
 
-    for place in range(len(weights)):
-        for step in (-1e-3, 1e-3):
-            moved = (weights + step * F.one_hot(torch.tensor(place), len(weights))).clamp_min(1e-6)
-            assert judge(moved / moved.sum()) <= judge(weights) + 1e-6
+@given(st.integers(0, 99), st.floats(0, 3), st.floats(0, 3), st.integers(1, 60))
+def test_no_place_of_a_coarse_grid_is_better(seed, one, other, samples):
+    """By search instead of descent, over all that a few samples can say."""
+    branches, labels = draw_branches(seed, (one, 5 * other), samples=samples)
+    found = judge(choose_scales(branches, labels), branches, labels)
+    steps = torch.logspace(-3, 2, 15, base=2, dtype=torch.double)
+    grid = torch.cartesian_prod(steps, steps)
+    logits = torch.stack([each.double() for each in branches.values()])
+    losses = -torch.einsum("gb,bnc->gnc", grid, logits).log_softmax(-1)[:, torch.arange(samples), labels].sum(-1)
+    ratio, scale = grid.log()[:, 0] - grid.log()[:, 1], grid.log().mean(-1)
+    assert (losses + (ratio**2 + scale**2) / 2 >= found - 1e-5).all()  # minus the log densities of two normals
+
+
+def test_without_samples_to_choose_by_it_is_the_sum():
+    branches, labels = draw_branches(0, (1.0, 2.0, 0.5), samples=0)
+    torch.testing.assert_close(choose_scales(branches, labels), torch.ones(3, dtype=torch.double))
+
+
+def test_few_samples_hardly_silence_a_branch_and_many_do():
+    for samples, least, most in ((4, 0.5, 1.0), (400, 0.0, 0.2)):
+        good, bad = choose_scales(*draw_branches(3, (3.0, 0.0), samples=samples))
+        assert least < bad / good < most
 
 
 @given(st.integers(0, 99), st.floats(0.5, 2.5))
