@@ -18,8 +18,8 @@ from fedtrain.flower.replies import build_client_error, get_message_id, is_clien
 from fedtrain.runs.json_types import NodeDescription
 from theory.errors import InputError
 
-POLL_INTERVAL = 0.2
-"""Seconds between two looks for answers; ten times that after long waiting, for every look costs the SuperLink."""
+POLL_INTERVAL, MOST_INTERVALS = 0.05, 40.0
+"""Seconds between two looks for answers; as many times that as seconds were waited, for each costs the SuperLink."""
 DISCOVERY_INTERVAL = 2.0
 """Seconds between two looks for nodes that are new."""
 GRACE_PERIOD = 10.0
@@ -90,7 +90,7 @@ class ClientManager:
             if self.stop_requested.is_set():
                 raise KeyboardInterrupt
             yield
-            time.sleep(POLL_INTERVAL * min(10.0, 1 + (time.monotonic() - begun) / 10))
+            time.sleep(POLL_INTERVAL * min(MOST_INTERVALS, max(1.0, time.monotonic() - begun)))
 
     def discover_nodes(self) -> None:
         """Ask nodes that are new who they are; one that is gone is no client's any more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 import small_experiments
@@ -227,6 +228,25 @@ def test_an_evaluation_that_was_not_complete_is_not_taken_for_the_last(tmp_path,
     assert (summary["rounds"], summary["rules"]["last"]["round"]) == (3, 2)
     show_summary(make_console(), Run(tmp_path / "run"))
     assert "after round 2 of 3, the last in which all clients were evaluated" in capsys.readouterr().out
+
+
+def test_looks_for_answers_become_rarer(monkeypatch):
+    """At first a short turn is not kept waiting, later a long one costs the SuperLink little: 2 s at most."""
+    now, pauses = [0.0], []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(client_manager, "POLL_INTERVAL", 0.05)
+    monkeypatch.setattr(client_manager, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    manager = client_manager.ClientManager(grid=None, node_query={})
+    for _ in manager.poll():
+        if now[0] > 100:
+            break
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[19], pauses[-1]) == (0.05, 0.05, 2.0)
+    assert len(pauses) < 150
 
 
 def test_what_train_refuses_is_refused_here(tmp_path):
