@@ -13,6 +13,8 @@ from fedtrain.runs.callbacks import OnRoundEnd
 from fedtrain.runs.experiment import Experiment, plan_experiment
 from fedtrain.runs.folder import METRICS_FILE, RunFolder
 
+PAPER = ("singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa", "fedbn", "fedco2")
+"""The methods that the paper compares."""
 COMMON = {
     "data": {"source": "standin"},
     "model": {"name": "two-layer", "width": 8},

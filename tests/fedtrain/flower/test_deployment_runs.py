@@ -22,7 +22,6 @@ from fedtrain.flower.environment import ANY_APP, CLIENT_APP_VARIABLE
 
 pytestmark = pytest.mark.minutes
 CLIENTS = 5
-NINE = ("singleset", "fedavg", "fedprox", "fedper", "moon", "fedrod", "copa", "fedbn", "fedco2")
 LIAR = """
 import torch
 from flwr.clientapp import ClientApp
@@ -107,7 +106,11 @@ def test_real_nodes_give_the_bits_of_one_process(start, alone):
 
     And heads that learn.
     """
-    cases = [f"{method} some" for method in (*NINE, "scaffold", "knnper", "fedproto") if method != "fedco2"]
+    cases = [
+        f"{method} some"
+        for method in (*small_experiments.PAPER, "scaffold", "knnper", "fedproto")
+        if method != "fedco2"
+    ]
     for case in [*cases, "fedco2 both", *small_experiments.HEADS]:
         started = start(case, server={"rounds": 2})
         assert started.over().is_completed, case
