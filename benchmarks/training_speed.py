@@ -47,7 +47,7 @@ def main() -> None:
         return
     first = Task(
         options.workload, options.method, options.repeats + 1, options.threads, options.small, options.plain_data,
-        not options.no_fast_path, options.backend,
+        not options.no_fast_path, options.backend, options.rival or "", options.code or "", options.samples,
     )  # fmt: skip
     chosen = product(
         WORKLOADS if options.workload == "all" else [options.workload],
@@ -80,8 +80,15 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print one JSON object; of several cases, {cases: [...]}")
     parser.add_argument("--plot", type=Path, help="draw it")
     parser.add_argument("--seen", type=Path, nargs="+", help="files of --json to show instead of measuring")
+    whose = "race other people's code instead of the plain loop (training_speed_lib/others.py says which)"
+    parser.add_argument("--rival", choices=("authors", "pfllib"), help=whose)
+    parser.add_argument("--code", help="the folder with the rival's code, as git clones it")
+    parser.add_argument("--samples", type=int, help="training samples of each client, and half as many to test")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if bool(asked.rival) != bool(asked.code):
+        parser.error("--rival and --code go together")
+    return asked
 
 
 if __name__ == "__main__":

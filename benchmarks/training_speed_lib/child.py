@@ -6,6 +6,7 @@ import json
 import resource
 import sys
 import time
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import torch
 
 from fedtrain.runs.experiment import Experiment
 from fedtrain.utils.malloc import keep_freed_memory
+from training_speed_lib.others import run_authors_rounds, run_pfllib_rounds
 from training_speed_lib.sides import run_backend_rounds, run_reference_rounds
 from training_speed_lib.timing import profile_round
 from training_speed_lib.workloads import TOY_WORKLOADS, WORKLOADS, Workload
@@ -30,16 +32,30 @@ class Task:
     reference_data: str = "as-published"
     fast_path: bool = True
     backend: str = "auto"
+    rival: str = ""
+    """Whose code takes the place of the plain loop."""
+    code: str = ""
+    """The folder of that code."""
+    samples: int | None = None
+    """Of each client's training data, half as many of its test data; None: as the workload has them."""
 
     @property
     def workload_spec(self) -> Workload:
         """The workload."""
-        return (TOY_WORKLOADS if self.small else WORKLOADS)[self.workload]
+        spec = (TOY_WORKLOADS if self.small else WORKLOADS)[self.workload]
+        if self.samples is None:
+            return spec
+        clients, tested = len(spec.train), max(1, self.samples // 2)
+        title = f"{spec.title.partition(':')[0]}: {clients} clients x {self.samples} images, {tested} test images each"
+        return replace(spec, title=title, train=(self.samples,) * clients, test=(tested,) * clients)
 
     def build_experiment(self) -> Experiment:
         """The clients with their data; not augmented where the plain loop takes them as they are."""
         machine = {"device": "cpu", "fast_path": self.fast_path, "backend": self.backend}
         given = {"machine": machine} | ({} if self.reads_published_data else {"data": {"augment": False}})
+        if self.rival == "pfllib":  # as it trains
+            given |= {"local": {"momentum": 0.0, "weight_decay": 0.0, "last_batch": "drop"}}
+            given |= {"data": {"augment": False}}
         return self.workload_spec.build_experiment(self.method, given)
 
     @property
@@ -50,6 +66,9 @@ class Task:
 
 class RoundSignal:
     """Waits for the signal to begin a round, and reports the round at the next call."""
+
+    def __init__(self) -> None:
+        self.told = sys.stdout
 
     def __call__(self, round: int) -> None:
         """A round begins: the one before it is over."""
@@ -66,7 +85,7 @@ class RoundSignal:
             "cpu": read_cpu_seconds() - self.cpu,
             "peak_mb": read_peak_memory(),
         }
-        print(json.dumps(took), flush=True)
+        print(json.dumps(took), flush=True, file=self.told)
 
 
 def run_side(side: str, task: Task) -> None:
@@ -74,7 +93,12 @@ def run_side(side: str, task: Task) -> None:
     task = replace(task, threads=1, backend="serial") if side == "profile" else task
     torch.set_num_threads(task.threads)
     experiment, splits, turns = task.build_experiment(), task.workload_spec.splits, RoundSignal()
-    if side == "plain":
+    if side == "plain" and task.rival:
+        run_rounds = {"authors": run_authors_rounds, "pfllib": run_pfllib_rounds}[task.rival]
+        with redirect_stdout(sys.stderr):  # they talk
+            run_rounds(experiment, splits, task.rounds, turns, task.code)
+        turns.report_round()
+    elif side == "plain":
         run_reference_rounds(experiment, splits, task.rounds, turns, task.reads_published_data)
         turns.report_round()
     else:

@@ -77,7 +77,7 @@ def measure(task: Task) -> dict[str, Any]:
         "evaluated": task.workload_spec.splits,
         "plain_data": task.reference_data, "fast_path": task.fast_path, "backend": task.backend,
         "repeats": task.rounds - 1, "threads": task.threads, "torch": torch.__version__, "cpu": read_cpu_name(),
-        "time_goes": goes, "load_before": load,
+        "rival": task.rival, "samples": task.samples, "time_goes": goes, "load_before": load,
         "rounds": {"plain": turns["plain"][1:], "fast": turns["fast"][1:], "sgemm": around, "useful": useful},
     }  # fmt: skip
 

@@ -36,6 +36,9 @@ def format_table(cases: Sequence[Measurement]) -> str:
         f"the plain loop: {machine['plain_data']}; backend {machine['backend']}"
         f"{'' if machine['fast_path'] else ' without the fast path'}"
     )
+    rival = machine.get("rival")
+    if rival:
+        about += f"; in the place of the plain loop: {rival}"
     what = sorted({case["what"] for case in cases})
     return "\n".join([*rows, "", *goes, "", about, *what])
 
