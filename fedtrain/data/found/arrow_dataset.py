@@ -27,7 +27,7 @@ from fedtrain.data.readers.image_file import MAX_FILE, decode_image_as
 from fedtrain.data.readers.labelled_images import Split
 from fedtrain.data.readers.parquet_table import check_size, convert_table, import_pyarrow
 from fedtrain.data.readers.safe_read import hash_file, require_regular_file, wrap_read_errors
-from fedtrain.data.readers.table import TextColumn
+from fedtrain.data.readers.table import TextColumn, check_column_names
 from theory.errors import InputError
 
 MAX_NOTE = 2**24
@@ -62,6 +62,8 @@ def find_arrow_dataset(
     """What is in such a folder: images if a column holds them, else rows of a table."""
     pa = import_pyarrow(folder)
     read = _read_parts(pa, folder)
+    with wrap_read_errors(folder, "data set"):
+        check_column_names(folder, [str(name).strip() for name in read.table.column_names])
     features = _read_features(folder, read.table)
     classes = {
         name: _read_class_names(folder, name, one) for name, one in features.items() if _kind(one) == "ClassLabel"
@@ -110,7 +112,8 @@ def _find_images(
     cells = table.column(column)
 
     def fetch(row: int) -> bytes:
-        value = cells[row].as_py()
+        with wrap_read_errors(f"{folder}, row {row + 1}", "image"):
+            value = cells[row].as_py()
         content = value.get("bytes") if isinstance(value, dict) else None
         if not isinstance(content, bytes) or len(content) > MAX_FILE:
             raise DataError(

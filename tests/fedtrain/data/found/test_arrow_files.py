@@ -166,6 +166,7 @@ def test_a_damaged_folder_is_refused(tmp_path: Path, harm: Any, words: str) -> N
         ({}, {"client_column": "author"}, "no column 'author'"),
         ({}, {"target": "what"}, "no column 'what'"),
         ({"writer": [None] * 24}, {"client_column": "writer"}, "row 1: writer is missing"),
+        ({"\x1b[2J": [0] * 24}, {"target": "what"}, "give every column a name that can be printed"),
     ],
 )
 def test_bad_rows_are_refused(tmp_path: Path, change: dict[str, Any], how: dict[str, Any], words: str) -> None:
@@ -173,6 +174,14 @@ def test_bad_rows_are_refused(tmp_path: Path, change: dict[str, Any], how: dict[
     with pytest.raises(fedtrain.InputError, match=words) as error:
         find_dataset(folder, DataSettings(**how))
     assert "\n" not in str(error.value)
+
+
+def test_names_of_fields_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    folder = write_split(tmp_path / "pets", make_image_columns(), IMAGE_FEATURES)
+    file = folder / "data-00000-of-00001.arrow"
+    file.write_bytes(file.read_bytes().replace(b"path", b"p\xffth"))
+    with pytest.raises(fedtrain.InputError, match="row 1: not a readable image: UnicodeDecodeError"):
+        find_dataset(folder, DataSettings())
 
 
 def test_what_datasets_itself_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
