@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))  # w
 from spoken_digits import adapt, split_recordings, train_or_resume
 
 from fedtrain.config.data import DataSettings
-from fedtrain.data.found.finder import find_dataset
-from fedtrain.data.found.kept import keep_dataset
+from fedtrain.data.found.find_dataset import find_dataset
+from fedtrain.data.found.kept_datasets import keep_dataset
 
 
 def write_recordings(path, count=12):
