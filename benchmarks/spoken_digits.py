@@ -59,22 +59,13 @@ def train_or_resume(out: Path, **options: Any) -> fedtrain.Run:
     )
 
 
-def adapt(run: fedtrain.Run, about: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The accuracies of the speaker that was held out, before and after, for every draw of shots."""
-    rows = []
-    for shots, seeds in DRAWS.items():
-        for seed in seeds:
-            found = run.adapt(shots=shots, seed=seed, metrics="none")
-            rows.append(
-                {
-                    **about,
-                    "shots": shots,
-                    "draw": seed,
-                    "before": {"branch": found.branch_before, "accuracy": found.before.accuracy},
-                    "after": {"branch": found.branch_after, "accuracy": found.after.accuracy},
-                }
-            )
-    return rows
+def adapt(run: fedtrain.Run, about: Mapping[str, Any]) -> dict[str, Any]:
+    """The accuracy of the speaker that was held out, before, and by number of shots after: one for every draw."""
+    found = {
+        shots: [run.adapt(shots=shots, seed=seed, metrics="none") for seed in seeds] for shots, seeds in DRAWS.items()
+    }
+    after = {str(shots): [one.after.accuracy for one in each] for shots, each in found.items()}
+    return {**about, "before": found[0][0].before.accuracy, "after": after}
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -125,12 +116,12 @@ def newcomers_command(out: Path, seeds: str, written: Path | None) -> None:
                 if (found := folder.with_suffix(".json")).exists():
                     continue
                 run = train_or_resume(folder, method=method, seed=seed, hold_out=speaker, eval_every=50, metrics="none")
-                rows = adapt(run, {"method": method, "client": speaker, "seed": seed})
+                row = adapt(run, {"method": method, "client": speaker, "seed": seed})
                 with replace_atomically(found) as part:
-                    part.write_text(json.dumps(rows), encoding="utf-8")
-                click.echo(f"{method} without {speaker}, seed {seed}: {100 * rows[-1]['after']['accuracy']:.1f} %")
+                    part.write_text(json.dumps(row), encoding="utf-8")
+                click.echo(f"{method} without {speaker}, seed {seed}: {100 * row['before']:.1f} % before")
     if written is not None:
-        rows = [row for path in sorted(out.glob("without-*.json")) for row in json.loads(path.read_text("utf-8"))]
+        rows = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(out.glob("without-*.json"))]
         written.write_text(json.dumps(rows) + "\n", encoding="utf-8")
 
 

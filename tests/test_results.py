@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Collection
+from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -183,26 +184,19 @@ def test_the_pages_on_own_data_say_what_the_records_say(page, other, records):
 
 def test_the_page_says_how_newcomers_did():
     """Means over seeds and draws of shots. Who has nothing personal that predicts has one row, for nothing changes."""
-    rows: dict[str, dict[str, dict[str, list[float]]]] = {}
-    changing = set()
-    for one in json.loads((RECORDS / "spoken-digits-newcomers.json").read_text(encoding="utf-8")):
-        found = rows.setdefault(METHODS[one["method"]].title, {})
-        if one["after"]["accuracy"] != one["before"]["accuracy"]:
-            changing.add(METHODS[one["method"]].title)
-        for when, score in (("before", one["before"]), (f"{one['shots']} shots", one["after"])):
-            if when != "before" or one["shots"] == 0:
-                found.setdefault(when, {}).setdefault(one["client"], []).append(score["accuracy"])
-    means = {
-        title: {when: [fmean(each) for each in clients.values()] for when, clients in found.items()}
-        for title, found in rows.items()
-    }
+    record = json.loads((RECORDS / "spoken-digits-newcomers.json").read_text(encoding="utf-8"))
     heads, *shown = on_page("spoken-digits", 1)
-    wanted = []
-    for title in (METHODS[name].title for name in METHODS_OF_PAPER):
-        found = means[title]
-        for when, values in found.items() if title in changing else [("as it is", found["before"])]:
-            assert heads[2:-1] == [*rows[title][when if title in changing else "before"]]
-            wanted.append([title, when, *(f"{100 * value:.1f}" for value in (*values, fmean(values)))])
+    speakers, wanted = heads[2:-1], []
+    assert {(one["method"], one["client"]) for one in record} == set(product(METHODS_OF_PAPER, speakers))
+    for name in METHODS_OF_PAPER:
+        mine = [one for one in record if one["method"] == name]
+        changes = any(value != one["before"] for one in mine for each in one["after"].values() for value in each)
+        found = {"before" if changes else "as it is": [{**one, "now": [one["before"]]} for one in mine]}
+        for shots in mine[0]["after"] if changes else ():
+            found[f"{shots} shots"] = [{**one, "now": one["after"][shots]} for one in mine]
+        for when, runs in found.items():
+            means = [fmean(fmean(one["now"]) for one in runs if one["client"] == speaker) for speaker in speakers]
+            wanted.append([METHODS[name].title, when, *(f"{100 * value:.1f}" for value in (*means, fmean(means)))])
     assert shown == wanted
 
 
