@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,16 @@ def test_the_page_has_the_seeds_of_its_records():
         whole, less = (load_result(folder / f"{name}{mark}", name) for name in (REFERENCE, lean))
         row = f"| {seed} | {whole.accuracy:.1f} | {less.accuracy:.1f} | {less.accuracy - whole.accuracy:+.1f} "
         assert f"{row}| {whole.total:.1f} | {less.total:.1f} | {whole.seconds:.0f} | {less.seconds:.0f} |" in page
+
+
+def test_the_page_has_the_lean_presets_of_their_record():
+    page = (DOCS / "results" / "bytes.md").read_text(encoding="utf-8")
+    settings = json.loads((RECORDS / "lean-presets.json").read_text(encoding="utf-8"))
+    for setting, rows in settings.items():
+        mean = {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
+        for row in [*rows, {**mean, "seed": "mean"}]:
+            paper, lean = row["accuracy paper"], row["accuracy lean"]
+            cells = [f"{paper:.1f}", f"{lean:.1f}", f"{lean - paper:+.1f}"]
+            cells += [f"{row[f'MB {which}']:.1f}" for which in ("paper", "lean")]
+            cells += [f"{row[f'seconds {which}']:.0f}" for which in ("paper", "lean")]
+            assert f"| {setting} | {row['seed']} | {' | '.join(cells)} |" in page
