@@ -239,7 +239,9 @@ def scan_contents(
         height, width, is_grey = read_image_header(source, content)
         sizes[i], grey = (height, width), grey and is_grey
         twins[i] = groups.setdefault(key, len(groups))
-        total.update(f"{name}\0".encode() + key)
+        total.update(
+            f"{name}\0".encode(errors="surrogateescape") + key
+        )  # a file may be called by bytes that are no text
         progress("looking through images", i + 1, count)
     height, width = np.median(sizes, axis=0).round().astype(int).tolist()
     shrink = min(1.0, MAX_SIDE / max(height, width))
