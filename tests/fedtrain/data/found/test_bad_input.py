@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,10 +82,6 @@ def keep_one(client: Path) -> None:
         (lambda folder: (folder / "bob").rename(folder / "ANN"), "differ only by case"),
         (lambda folder: (folder / "bob").rename(folder / "b\tb"), "cannot be printed"),
         (lambda folder: (folder / "bob").rename(folder / "b\\b"), "cannot be the name of a file"),
-        (
-            lambda folder: (folder / "bob").rename(folder / os.fsdecode(b"b\xb1b")),
-            r"b\\udcb1b' has characters that cannot",
-        ),
         (lambda folder: keep_one(folder / "bob"), "client bob has 1 sample"),
         (lambda folder: shutil.copytree(folder / "bob", folder / "test" / "bob"), "lies 3 folders deep|neither below"),
     ],
@@ -96,10 +93,14 @@ def test_a_folder_is_refused(tmp_path: Path, harm: Callable[[Path], Any], words:
         find_dataset(folder, DataSettings())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems take no such names")
 def test_an_image_may_be_called_by_bytes_that_are_no_text(tmp_path: Path) -> None:
     folder = write_images(tmp_path / "pets")
     (folder / "ann" / "2" / "0.bmp").rename(folder / "ann" / "2" / os.fsdecode(b"\xb1.bmp"))
     assert len(find_dataset(folder, DataSettings()).sha256) == 64
+    (folder / "bob").rename(folder / os.fsdecode(b"b\xb1b"))
+    with pytest.raises(fedtrain.InputError, match=r"b\\udcb1b' has characters that cannot be printed"):
+        find_dataset(folder, DataSettings())
 
 
 @pytest.mark.parametrize(
