@@ -159,7 +159,7 @@ def test_a_terminal_breaks_errors_between_words(
     lines = screen.file.getvalue().splitlines()
     assert len(lines) > 1
     assert max(map(len, lines)) <= 30
-    assert " ".join(lines).split()[-1] in ("svhn", "'IMAGE...'.")
+    assert " ".join(lines).split()[-1] in ("svhn", "'FILE...'.")
 
 
 def test_an_error_of_somebodys_code_says_how_to_see_where(boom: Raise, capsys: pytest.CaptureFixture[str]) -> None:

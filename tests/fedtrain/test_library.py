@@ -256,7 +256,7 @@ ARRAYS = (np.zeros((2, 4)), np.zeros(2))
         (lambda: {"clients": [*make_clients(("a",)), *make_clients(("b",), dim=5)]}, "client b, train: inputs are"),
         (lambda: {"clients": make_clients(), "classes": ["x", "y"]}, "a label is 2, and 2 classes are named"),
         (lambda: {"clients": make_clients(), "dataset": "digits"}, "dataset contradicts clients"),
-        (lambda: {"clients": make_clients(), "model": lambda width: None}, "the model needs width"),
+        (lambda: {"clients": make_clients(), "model": lambda width: None}, "needs width, which nobody gives it"),
         (
             lambda: {"clients": [fedtrain.ClientData("a", train=ARRAYS, test=ARRAYS)]},
             r"client a, train: a tuple .*from_",

@@ -139,8 +139,9 @@ def test_few_samples_hardly_silence_a_branch_and_many_do():
         assert least < bad / good < most
 
 
-@given(st.integers(0, 99), st.floats(0.5, 2.5))
+@given(st.integers(0, 99), st.floats(0.5, 2.0))
 def test_a_branch_that_is_too_sure_is_flattened(seed, clear):
+    """Where branches are wrong often enough to show it: up to clear = 2 they are right on five samples of six."""
     branches, labels = draw_branches(seed, (clear, clear), samples=200)
     loud = {name: 8 * logits for name, logits in branches.items()}
     quiet, found = (choose_branch_weights("weighted", each, labels).temperatures for each in (branches, loud))
