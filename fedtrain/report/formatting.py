@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -41,3 +42,9 @@ def format_p_value(p: float | None) -> str:
 def format_score(value: float | None) -> str:
     """A score between 0 and 1 that is no share of samples; a dash where it is undefined."""
     return "–" if value is None else f"{value:.3f}"
+
+
+def join_words(things: Sequence[object]) -> str:
+    """As in a sentence: a, b and c."""
+    words = [str(thing) for thing in things]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)

@@ -67,11 +67,7 @@ def build_title(tables: Sequence[ResultTable]) -> str:
     """What was trained on what."""
     names = list(dict.fromkeys(row.first.title for table in tables for row in table.rows))
     data = " and ".join(dict.fromkeys(table.title for table in tables))
-    methods = (
-        f"{len(names)} methods"
-        if len(names) > 3
-        else " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
-    )
+    methods = f"{len(names)} methods" if len(names) > 3 else formatting.join_words(names)
     return f"{methods} on {data}"
 
 

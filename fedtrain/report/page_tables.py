@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedtrain.report.formatting import format_percent, format_points
+from fedtrain.report.formatting import format_percent, format_points, join_words
 from fedtrain.report.rows import MeanStd, TableRow, compute_mean_std
 from fedtrain.report.tables import RULE_DESCRIPTIONS, ResultTable, is_finished
 from fedtrain.runs.json_types import StatisticName
@@ -72,23 +72,33 @@ def write_headline(table: ResultTable) -> str:
     comparable = find_comparable_rows(table.rows)
     if not comparable:
         return write_headline_without_ranking(table)
-    best, second = sorted(comparable, key=lambda row: -row.client_statistic("mean").mean)[:2]
-    top, next_ = (row.client_statistic("mean").mean for row in (best, second))
-    fairest = max(comparable, key=lambda row: row.client_statistic("worst").mean)
+    ahead, mean = _find_best(comparable, "mean")
+    fairest, worst = _find_best(comparable, "worst")
     seeds = "with one seed each" if {len(row.runs) for row in comparable} == {1} else "(means over seeds)"
-    also = "It also has" if fairest is best else f"{fairest.label} has"
-    rounds = best.first.rounds
+    rounds = comparable[0].first.rounds
     when = f"After {rounds} rounds" if table.rule == "last" else f"Of {rounds} rounds, {RULE_DESCRIPTIONS[table.rule]},"
-    headline = (
-        f"{when} {seeds}, {best.label} has the highest mean accuracy on {table.title}, "
-        f"{_format_with_unit(top)}, {format_points(top - next_).lstrip('+')} points above "
-        f"{second.label}. "
-        f"{also} the highest worst client, {_format_with_unit(fairest.client_statistic('worst').mean)}."
-    )
+    headline = f"{when} {seeds}, {_name_best(ahead)} the highest mean accuracy on {table.title}, {mean}"
+    if len(ahead) == 1:
+        top, second = sorted(comparable, key=lambda row: -row.client_statistic("mean").mean)[:2]
+        lead = top.client_statistic("mean").mean - second.client_statistic("mean").mean
+        headline += f", {format_points(lead).lstrip('+')} points above {second.label}"
+    again = ("It also has" if len(ahead) == 1 else "They also share") if fairest == ahead else _name_best(fairest)
+    headline += f". {again} the highest worst client, {worst}."
     others = [row.label for row in table.rows if is_finished(row) and row not in comparable]
     if not others:
         return headline
     return f"{headline} Trained for another number of rounds, and so not compared: {', '.join(others)}."
+
+
+def _find_best(rows: Sequence[TableRow], kind: StatisticName) -> tuple[list[TableRow], str]:
+    """The rows with the highest number as it is shown, and that number: what looks alike is called alike."""
+    shown = [_format_with_unit(row.client_statistic(kind).mean) for row in rows]
+    top = _format_with_unit(max(row.client_statistic(kind).mean for row in rows))
+    return [row for row, number in zip(rows, shown, strict=True) if number == top], top
+
+
+def _name_best(rows: Sequence[TableRow]) -> str:
+    return f"{join_words([row.label for row in rows])} {'has' if len(rows) == 1 else 'share'}"
 
 
 def find_comparable_rows(rows: Sequence[TableRow]) -> list[TableRow]:

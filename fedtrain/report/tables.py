@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NotRequired, TypedDict
 
+from fedtrain.report.formatting import join_words
 from fedtrain.report.grouping import get_test_data_key, group_records
 from fedtrain.report.records import FUSED, RunRecord
 from fedtrain.report.rows import MeanStdEntry, TableRow, build_table_rows
@@ -84,13 +85,13 @@ def list_cautions(rows: Sequence[TableRow]) -> list[str]:
     rounds = sorted({row.first.rounds for row in rows if is_finished(row)})
     if len(rounds) > 1:
         notes.append(
-            f"The runs have different numbers of rounds ({_join_numbers(rounds)}), so none is called the best of all."
+            f"The runs have different numbers of rounds ({join_words(rounds)}), so none is called the best of all."
         )
     counts = sorted({len(row.runs) for row in rows})
     if counts == [1]:
         notes.append(f"One seed{' each' * (len(rows) > 1)}: how much the numbers move from seed to seed is not known.")
     elif len(counts) > 1:
-        notes.append(f"The rows have different numbers of seeds ({_join_numbers(counts)}).")
+        notes.append(f"The rows have different numbers of seeds ({join_words(counts)}).")
     seeds = {tuple(run.seeds for run in row.runs) for row in rows}
     if len(counts) == 1 and len(seeds) > 1:
         notes.append("The rows have different seeds.")
@@ -100,10 +101,6 @@ def list_cautions(rows: Sequence[TableRow]) -> list[str]:
             "The checksums of the data differ though the settings are the same: these are not the same images."
         )
     return notes
-
-
-def _join_numbers(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers[:-1])) + f" and {numbers[-1]}"
 
 
 class BranchEntry(TypedDict):

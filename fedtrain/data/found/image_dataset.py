@@ -248,6 +248,6 @@ def scan_contents(
     size = (side, side) if side else (max(1, round(height * shrink)), max(1, round(width * shrink)))
     notes = []
     if (sizes != size).any():
-        spread = "x".join(map(str, sizes.min(0))) + " to " + "x".join(map(str, sizes.max(0)))
-        notes = [f"images of {spread} pixels are resized to {size[0]}x{size[1]}"]
+        spread = dict.fromkeys("x".join(map(str, extent)) for extent in (sizes.min(0), sizes.max(0)))
+        notes = [f"images of {' to '.join(spread)} pixels are resized to {size[0]}x{size[1]}"]
     return ScannedImages(twins, (1 if grey else 3, *size), total.hexdigest(), tuple(notes))

@@ -226,6 +226,18 @@ def test_the_best_is_bold_and_only_among_finished_runs_of_equal_length(records):
     assert write_headline(table).endswith("Trained for another number of rounds, and so not compared: Fed-CO2.")
 
 
+def test_the_headline_calls_nobody_ahead_of_who_is_equal(records):
+    """At this level every accuracy is 1."""
+    best, worse = [records("fedavg", level=5), records("fedbn", level=5)], records("moon", level=0.7)
+    lead = write_headline(build_result_tables([*best, worse])[0])
+    assert "FedAvg and FedBN share the highest mean accuracy on Toy, 100.0\N{NO-BREAK SPACE}%. They also" in lead
+    assert "points above" not in lead
+    assert "share the highest worst client, 100.0" in lead
+    lead = write_headline(build_result_tables([best[0], worse])[0])
+    assert "FedAvg has the highest mean" in lead
+    assert "points above MOON. It also has the highest worst" in lead
+
+
 def test_rows_that_cannot_be_compared_are_told_without_a_winner(records):
     runs = [records("fedavg", level=0.7), records("fedco2", level=0.9, rounds=20)]
     (table,) = build_result_tables(runs)

@@ -109,10 +109,12 @@ def test_a_folder_and_its_zip_are_the_same_data(tmp_path: Path) -> None:
 
 def test_images_of_many_sizes_are_resized_and_it_is_said(tmp_path: Path) -> None:
     folder = write_images(tmp_path / "pets")
+    alike = build_federation(settings_for(folder, image_size=5))
+    assert alike.notes[0] == "images of 8x6 pixels are resized to 5x5"
     Image.new("RGB", (30, 20)).save(folder / "bob" / "2" / "odd.jpg")
     data = build_federation(settings_for(folder))
     assert data.clients[0].train.inputs.shape[1:] == (3, 8, 6)
-    assert "resized to 8x6" in data.notes[0]
+    assert data.notes[0] == "images of 8x6 to 20x30 pixels are resized to 8x6"
     assert build_federation(settings_for(folder, image_size=5)).clients[1].test.inputs.shape[1:] == (3, 5, 5)
 
 
