@@ -168,6 +168,17 @@ def test_the_configuration_page_has_every_key_and_its_default(section):
         assert float(shown[field.name]) == known if is_number else shown[field.name] == words.get(known, known), field
 
 
+@pytest.mark.parametrize("package", ["fedtrain", "theory"])
+def test_the_reference_has_every_public_name(package):
+    """With its docstring, or in the text if it is a constant; the overview leaves out methods and aggregators alone."""
+    reference = ROOT / "docs" / "reference"
+    page = (reference / f"{package}.md").read_text(encoding="utf-8")
+    public = set(import_module(package).__all__)
+    assert not public - {*re.findall(rf"^::: {package}\.(\w+)$", page, re.MULTILINE), *re.findall("`([A-Z]+)`", page)}
+    overview = set(re.findall(r"`(\w+)`", (reference / "api.md").read_text(encoding="utf-8")))
+    assert not public - overview - {kind.__name__ for kind in (*METHODS.values(), *AGGREGATORS.values())}
+
+
 SOURCES = [file for folder in ("examples", "benchmarks") for file in sorted((ROOT / folder).rglob("*.py"))]
 
 
