@@ -266,6 +266,27 @@ def test_the_page_says_what_the_records_of_cifar_in_full_say(records):
             assert row["difference"] == f"{micro - printed.value:+.1f}"
 
 
+def test_the_page_of_fusion_says_what_an_offline_model_is_worth_after_100_rounds(records):
+    """Of the runs in full the rows of that round, of the cooperation those of its end."""
+    found = {}
+    for record in (*records["cifar10-full"], *records["cifar10-cooperation"]):
+        settings = record.settings
+        name = "FedPer + SingleSet" if settings["method"]["name"] == "cooperate" else in_full(record)
+        clients: dict[str, list[float]] = {}
+        for row in record.test:
+            if row["round"] == 100:
+                clients.setdefault(row["branch"], []).append(row["accuracy"])
+        assert all(len(values) == 100 for values in clients.values())
+        found[name] = [
+            f"{100 * fmean(clients[branch]):.1f}" if branch in clients else "-"
+            for branch in ("fused", "online", "offline")
+        ]
+    (shown,) = [table for table in tables(PAGES / "fusion.md") if table[0][0] == "CIFAR-10, Dirichlet 0.3, round 100"]
+    assert {name for name, *_ in shown[1:]} == {"Fed-CO2", "FedPer", "FedPer + SingleSet"}
+    for name, *cells in shown[1:]:
+        assert cells == found[name]
+
+
 def test_the_page_says_what_other_seeds_say(records):
     """Every method that has more than one seed, beside the mean that the paper prints."""
     (heads, *rows), paper = on_page("digits", 4), load_paper_numbers("T7")
@@ -384,8 +405,8 @@ def test_the_forecasts_and_what_was_trained_are_what_the_records_say(records):
     methods = ("SingleSet", "FedBN", "Fed-CO2")
     models = {"offline": "SingleSet", "online": "FedBN", "fused": "Fed-CO2"}  # what they are without transfer
     trained: dict[tuple[str, str], str] = {}
-    elsewhere = ("cifar10-full", "forecast-2026-11-18", "forecast-2026-11-19", "forecast-longer")  # other tables
-    forecast_for = {folder: runs for folder, runs in records.items() if folder not in elsewhere}
+    elsewhere = ("cifar10-full", "cifar10-cooperation", "forecast-")  # other tables
+    forecast_for = {folder: runs for folder, runs in records.items() if not folder.startswith(elsewhere)}
     for record in (one for runs in forecast_for.values() for one in runs):
         if place := forecast_row(record):
             row, rule = place

@@ -1,4 +1,4 @@
-"""Store the JSON of published records compactly: one line for each client or list of numbers, nothing dropped.
+"""Store the JSON of published records compactly: one line for each client or plain collection, nothing dropped.
 
 Run it after adding a run to docs/results/records: ``python docs/tools/compact_records.py``.
 """
@@ -14,12 +14,11 @@ WIDTH, ITEM = 160, 500  # columns: of a value, and of an item of a list (a clien
 
 
 def compact(value: Any, indent: str = "", width: int = WIDTH) -> str:
-    """JSON in which every value stands on one line if it fits, and a list of plain values always."""
+    """JSON in which every value stands on one line if it fits, and always if nothing is nested in it."""
     line = json.dumps(value, ensure_ascii=False)
-    divisible = (
-        any(isinstance(item, dict | list) for item in value) if isinstance(value, list) else isinstance(value, dict)
-    )
-    if not value or not divisible or len(indent) + len(line) <= width:
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    divisible = any(isinstance(item, dict | list) for item in items)
+    if not divisible or len(indent) + len(line) <= width:
         return line
     inner = indent + " "
     if isinstance(value, list):
