@@ -24,6 +24,11 @@ CASES = [
     if name not in {f"{one} all" for one in OTHERS}
 ]
 """Every method with a part of the clients in each round, the paper's with all of them too."""
+QUICK = [
+    "fedavg all", "fedbn some", "fedbn fedyogi", "scaffold some", "fedproto some", "knnper some", "copa heads",
+    "fedco2 some", "fedco2 heads", "fedco2 float16", "fedco2 few bytes",
+]  # fmt: skip
+"""One of each kind of what travels and what is kept. The rest takes minutes."""
 LIMIT = 900
 """Seconds."""
 SCRIPT = Path(small_experiments.__file__).with_name("simulation_process.py")
@@ -37,24 +42,30 @@ def simulated(root: Path, cases: list[str]) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory):
+def trained_here(root: Path, cases: list[str]) -> None:
     """Every case in one process."""
-    root = tmp_path_factory.mktemp("ours")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedtrain.report.run_figures.draw_run_figures", lambda folder, summary: [])
-        for case in CASES:
-            work, folder = small_experiments.experiment(case), RunFolder(root / case)
-            folder.begin(work.config, {})
-            run_rounds(work, folder)
-    return root
+    for case in cases:
+        work, folder = small_experiments.experiment(case), RunFolder(root / case)
+        folder.begin(work.config, {})
+        run_rounds(work, folder)
 
 
-def test_simulated_nodes_give_the_bits_of_one_process(ours, tmp_path):
+@pytest.mark.parametrize(
+    "cases",
+    [
+        pytest.param(QUICK, id="each kind"),
+        pytest.param([case for case in CASES if case not in QUICK], id="the rest", marks=pytest.mark.minutes),
+    ],
+)
+def test_simulated_nodes_give_the_bits_of_one_process(cases, tmp_path, monkeypatch):
     """Everybody and a part of the clients, of unequal sizes: messages, heads, metrics, what is kept."""
-    simulated(tmp_path, CASES)
-    for case in CASES:
+    assert set(QUICK) <= set(CASES)
+    monkeypatch.setattr("fedtrain.report.run_figures.draw_run_figures", lambda folder, summary: [])
+    here, there = tmp_path / "here", tmp_path / "there"
+    trained_here(here, cases)
+    simulated(there, cases)
+    for case in cases:
         work = small_experiments.experiment(case)
-        one, other = (small_experiments.everything(work, RunFolder(root / case)) for root in (ours, tmp_path))
+        one, other = (small_experiments.everything(work, RunFolder(root / case)) for root in (here, there))
         assert small_experiments.different(one, other) == [], case
-        assert RunFolder(tmp_path / case).is_finished
+        assert RunFolder(there / case).is_finished
